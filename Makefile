@@ -2,9 +2,11 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-CODE := data_stack plugins tests benchmarks getting_started tools
+CODE := data_stack plugins tests benchmarks getting_started tools conftest.py
 PLUGINS := $(patsubst %/pyproject.toml,%,$(wildcard plugins/*/pyproject.toml))
-TYPED := data_stack $(PLUGINS) tests tools
+TYPED := data_stack $(PLUGINS) tests tools conftest.py
+# To mypy, each of these is the module tests.conftest, so it gets one at a time.
+PLUGIN_FIXTURES := $(wildcard plugins/*/tests/conftest.py)
 CONSTRAINTS := constraints.txt
 TORCH = torch==$$(sed -n 's/^torch==//p' constraints.txt)
 PIP := python -m pip install --quiet --disable-pip-version-check
@@ -22,10 +24,10 @@ GRANULAR_021 = $(BIN)/$(PIP) --no-deps --upgrade --target $(VENV)/granular-0.21 
 
 # Tests of TensorFlow and JAX, which only the environment of `make test-all` has.
 FRAMEWORK_TESTS := tests/loader/test_loader_tensorflow.py tests/loader/test_loader_jax.py \
-	tests/petastorm/test_petastorm_tensorflow.py
-SPARK_FRAMEWORK_TESTS := tests/spark/test_spark_tensorflow.py
+	plugins/petastorm/tests/test_petastorm_tensorflow.py
+SPARK_FRAMEWORK_TESTS := plugins/spark/tests/test_spark_tensorflow.py
 
-ENGINES := tests/spark tests/ray
+ENGINES := plugins/spark/tests plugins/ray/tests
 
 # TensorFlow without GPU kernels is half as large.
 TENSORFLOW ?= tensorflow-cpu
@@ -57,7 +59,7 @@ part-differential := tests/differential
 part-formats := tests/formats tests/codecs
 part-io := tests/io tests/stores tests/stored tests/factories
 part-loader := tests/loader tests/processes tests/engines
-part-petastorm := tests/petastorm tests/spark
+part-petastorm := plugins/petastorm/tests plugins/spark/tests
 part-rest := $(filter-out tests/faults $(foreach part,$(PARTS),$(part-$(part))),$(patsubst %/,%,$(wildcard tests/*/)) \
 	$(wildcard tests/test_*.py plugins/*/tests))
 SEED := $(shell od -An -N3 -tu4 /dev/urandom | tr -d ' ')
@@ -82,6 +84,7 @@ lint: $(VENV)/.installed  ## ruff check and ruff format
 
 types: $(VENV)/.installed  ## mypy --strict on package, plugins, tests and tools
 	$(BIN)/mypy $(TYPED)
+	for file in $(PLUGIN_FIXTURES); do $(BIN)/mypy $$file || exit 1; done
 
 unit: $(VENV)/.installed  ## pytest only
 	$(PYTEST) $(ENGINES:%=--ignore=%)
@@ -91,7 +94,7 @@ engines: $(VENV)/.installed  ## pytest of Spark and Ray, whose Java machine and 
 
 test-all: test .venv-all/.installed  ## test, and the tests of TensorFlow and JAX in an environment of their own (2 GB)
 	.venv-all/bin/python -m pytest -q --noconftest $(FRAMEWORK_TESTS)
-	.venv-all/bin/python -m pytest -q --confcutdir=tests/spark $(SPARK_FRAMEWORK_TESTS)
+	.venv-all/bin/python -m pytest -q --confcutdir=plugins/spark/tests $(SPARK_FRAMEWORK_TESTS)
 
 # Old packages warn that others are newer.
 test-lowest:  ## pytest with the lowest versions that the packages admit; needs Python 3.11

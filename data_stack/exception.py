@@ -12,6 +12,7 @@
     │   └── CatalogueUnavailableError (ConnectionError)
     │       └── CatalogueBusyError
     ├── ConfigError (ValueError)
+    │   ├── ArgumentError
     │   ├── LoaderStateError
     │   ├── RecipeError
     │   └── UnknownSplitError (ResourceNotFoundError)
@@ -386,6 +387,36 @@ class SeveralCorruptSourceErrors(SeveralRetrievalErrors, CorruptSourceError):
 
 class ConfigError(DataStackError, ValueError):
     """A configuration names an unknown option or holds a value that is not allowed."""
+
+
+class ArgumentError(ConfigError):
+    """An argument of a function must change; the message ends with the name of the argument.
+
+    The message names the argument as in Python, ``columns=``. A program that takes the argument in
+    another way, as the command line does by ``--columns``, shows :meth:`message_naming`.
+
+    Attributes:
+        advice: what was wrong and what to do, up to the name of the argument: ``"a .npy file holds
+            one column, and train has x, y; choose one by"``.
+        argument: the name of the argument, such as ``"columns"``.
+        choices: the values that the argument can have; empty if the message does not list them.
+    """
+
+    def __init__(self, advice: str, argument: str, choices: Sequence[str] = ()) -> None:
+        super().__init__(advice, argument, tuple(choices))
+        self.advice = advice
+        self.argument = argument
+        self.choices = tuple(choices)
+
+    def __str__(self) -> str:
+        return self.message_naming(f"{self.argument}=")
+
+    def message_naming(self, name: str) -> str:
+        """Return the message with another name for the argument, such as ``"--columns"``."""
+        message = f"{self.advice} {name}"
+        if self.choices:
+            message += f": {' or '.join(self.choices)}"
+        return message
 
 
 class LicenseDeniedError(DataStackError, PermissionError):

@@ -127,7 +127,9 @@ TARGETS: dict[str, list[str]] = {
         *(f"{_LOADER}_{part}.py" for part in ("state", "inline", "iteration", "threads", "laws")),
         *_OF_SESSION,
     ],
-    "browse/server": ["tests/browse/test_guard.py", "tests/browse/test_browser_api.py"],
+    "browse/server/application": ["tests/browse/test_guard.py", "tests/browse/test_browser_api.py"],
+    "browse/server/connection": ["tests/browse/test_guard.py"],
+    "browse/server/guard": ["tests/browse/test_guard.py"],
 }
 
 # ------------------------------------------------------------------ mutants

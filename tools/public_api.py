@@ -64,12 +64,16 @@ ORIGINAL = [
 DOCUMENTED: dict[str, set[str] | None] = {"data_stack.loader.torch": None}
 #: Deprecated names of modules, each with its new name: asking for one warns.
 DEPRECATED = {
+    "data_stack.codecs.Column": "data_stack.codecs.ColumnType",
+    "data_stack.dataset.encoders.Column": "data_stack.dataset.encoders.ColumnArray",
+    "data_stack.dataset.iterator.Column": "data_stack.dataset.iterator.ColumnArray",
     "data_stack.distributed.ProcessEngine": "data_stack.engines.ProcessEngine",
     "data_stack.distributed.attempts.Failure": "data_stack.engines.attempts.Failure",
     "data_stack.distributed.attempts.attempt": "data_stack.engines.attempts.attempt",
     "data_stack.distributed.attempts.pack": "data_stack.engines.attempts.pack",
     "data_stack.distributed.attempts.unpack": "data_stack.engines.attempts.unpack",
     "data_stack.exception.LicenceDeniedError": "data_stack.exception.LicenseDeniedError",
+    "data_stack.formats.records.Column": "data_stack.formats.records.ColumnType",
     "data_stack.factories.engine.PreparationEngine": "data_stack.engines.PreparationEngine",
     "data_stack.io.storage_connectors.fsspec.FsspecStorageConnector": (
         "data_stack.FsspecStorageConnector"

@@ -6,17 +6,17 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from data_stack.formats.records import Column, RecordReader, RecordWriter
+from data_stack.formats.records import ColumnType, RecordReader, RecordWriter
 from record_peers.system import Reader, Sample, System
 from record_peers.workload import Field, Schema, Workload
 
 
-def column_of(field: Field) -> Column | str:
+def column_of(field: Field) -> ColumnType | str:
     """How a field is declared."""
     if field.kind == "array":
-        return Column("array", field.dtype, field.shape)
+        return ColumnType("array", field.dtype, field.shape)
     if field.kind == "scalar":
-        return Column("i64", field.dtype)
+        return ColumnType("i64", field.dtype)
     return {"blob": "bytes", "jpeg": "jpg"}[field.kind]
 
 

@@ -163,7 +163,7 @@ def write_records(data: Path, folder: Path) -> None:
 
     rows = _rows(data)
     with records.RecordWriter(
-        folder, {"tokens": records.Column("array", "uint16", (WINDOW,))}
+        folder, {"tokens": records.ColumnType("array", "uint16", (WINDOW,))}
     ) as writer:
         for start in range(0, len(rows), 10_000):
             writer.extend({"tokens": rows[start : start + 10_000]})

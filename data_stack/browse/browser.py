@@ -14,19 +14,33 @@ import numpy as np
 from data_stack.browse.conditions import Condition, parse_conditions
 from data_stack.browse.histograms import compare, histograms
 from data_stack.browse.search import Search
-from data_stack.browse.table import Table
+from data_stack.browse.table import BrowsedColumn, Table
+from data_stack.browse.texts import cell_text, error_text, full_text
 from data_stack.dataset.iterator import DatasetIteratorIF
 from data_stack.exception import ConfigError, DatasetOutOfBoundsError
 from data_stack.reproduce.duplicates import find_duplicates
-from data_stack.show.display_value import shorten
-from data_stack.show.markup import printable, readable
-from data_stack.show.sample_parts import label_text, overlays_of
+from data_stack.show.sample_parts import overlays_of
 
+#: A page asks for at most this many samples at a time.
 _MAX_SAMPLES: Final = 200
+
+#: The page of a sample has at most this many columns, and the grid of samples this many.
 _MAX_COLUMNS: Final = 500
+_MAX_GRID_COLUMNS: Final = 40
+
+#: A request is answered in about this time; the page asks again.
+_SEARCH_SECONDS: Final = 0.3
 _HISTOGRAM_SECONDS: Final = 0.5
-_CELL_CHARACTERS: Final = 160
-_MAX_CHARACTERS: Final = 20_000
+
+#: The latest searches that are kept, so that the next page of one continues it.
+_MAX_SEARCHES: Final = 8
+
+#: Splits of more samples in all are not searched for duplicates.
+_MAX_COMPARED_SAMPLES: Final = 1_000_000
+
+#: So many positions of each duplicate are shown.
+_MAX_DUPLICATE_POSITIONS: Final = 48
+
 #: Pixels of pictures, in the grid and alone.
 _SMALL_PIXELS: Final = 192 * 192
 _LARGE_PIXELS: Final = 1024 * 1024
@@ -45,7 +59,7 @@ class Browser:
     _splits: dict[str, DatasetIteratorIF]
     _facts: dict[str, str]
 
-    #: The names of the splits, by which their numbers in requests are told.
+    #: The names of the splits; a request gives the number of a split, its place here.
     _names: list[str]
 
     #: Held while the attributes below change: each request has a thread.
@@ -79,26 +93,11 @@ class Browser:
         self._run = secrets.token_hex(6)
         self._tables = {}
 
-    def _table(self, split: int) -> Table:
-        if not 0 <= split < len(self._names):
-            raise ConfigError(
-                f"split {split} is out of range: the dataset has {len(self._names)} splits"
-            )
-        with self._lock:  # opened once
-            if split not in self._tables:
-                self._tables[split] = Table(self._splits[self._names[split]])
-            return self._tables[split]
-
-    def _table_with(self, split: int, position: int) -> Table:
-        table = self._table(split)
-        if not 0 <= position < table.n_samples:
-            raise DatasetOutOfBoundsError(
-                f"sample {position} is out of range: the split has {table.n_samples} samples"
-            )
-        return table
-
     def overview(self) -> dict[str, Any]:
-        """Title, facts, and the splits with their columns; a split that cannot be opened has the error instead."""
+        """Return title, facts, and the splits with their columns.
+
+        A split that cannot be opened has the error instead.
+        """
         splits = []
         for number, name in enumerate(self._names):
             facts: dict[str, Any] = {"name": name, "n_samples": 0, "columns": []}
@@ -109,16 +108,22 @@ class Browser:
                 facts["caption_column"] = table.caption_column
                 facts["columns"] = [asdict(column) for column in table.columns[:_MAX_COLUMNS]]
             except Exception as error:  # noqa: BLE001  # foreign code; the other splits are shown
-                facts["error"] = _message(error)
+                facts["error"] = error_text(error)
             splits.append(facts)
         return {"title": self._title, "facts": self._facts, "run": self._run, "splits": splits}
 
     # ------------------------------------------------------------------ samples
 
     def samples(self, split: int, start: int, where: str = "", count: int = 60) -> dict[str, Any]:
-        """``count`` samples that fulfil ``where``, from the ``start``-th on, with short texts of their values.
+        """Return the samples that fulfil conditions, with short texts of their values.
 
         Searches for a fraction of a second if fewer are known; ask again until ``is_complete``.
+
+        Args:
+            split: the number of the split.
+            start: how many of the found samples to skip.
+            where: the conditions as JSON text.
+            count: the maximum number of samples.
         """
         if start < 0 or not 0 <= count <= _MAX_SAMPLES:
             raise ConfigError(
@@ -127,72 +132,33 @@ class Browser:
         table = self._table(split)
         search = self._search(split, where)
         if not search.is_complete:
-            search.advance(0.3, None if count == 0 else start + count)
+            # Without samples to show, the page wants the number of all.
+            n_wanted = start + count if count else None
+            search.advance(_SEARCH_SECONDS, n_wanted)
         positions = search.positions(start, count)
         return {
             "start": start,
             "n_found": search.n_found,
             "n_scanned": search.n_scanned,
             "is_complete": search.is_complete,
-            "samples": self._cells(table, positions),
+            "samples": _read_grid(table, positions),
         }
-
-    def _search(self, split: int, where: str) -> Search:
-        table = self._table(split)
-        key = (split, parse_conditions(where, table))
-        with self._lock:
-            search = self._searches.pop(key, None) or Search(table, key[1])
-            self._searches[key] = search
-            while len(self._searches) > 8:
-                self._searches.popitem(last=False)
-        return search
-
-    def _cells(self, table: Table, positions: Sequence[int]) -> list[dict[str, Any]]:
-        """Positions and texts of samples; the text of a picture is None."""
-        n_columns = min(len(table.columns), 40)
-        shown = [number for number in range(n_columns) if not table.columns[number].has_picture]
-        if not positions or not shown:
-            return [{"position": position, "cells": [None] * n_columns} for position in positions]
-        try:
-            columns = table.read_columns(shown, np.asarray(positions, dtype=np.intp))
-        except Exception as error:  # noqa: BLE001  # foreign code; the page shows the error in place of the sample
-            if len(positions) == 1:
-                return [{"position": positions[0], "error": _message(error)}]
-            return [cells for position in positions for cells in self._cells(table, [position])]
-        texts = {
-            number: [_cell_text(value, table.columns[number].class_names) for value in column]
-            for number, column in zip(shown, columns, strict=True)
-        }
-        pictures: list[None] = [None] * len(positions)
-        rows = zip(*(texts.get(number, pictures) for number in range(n_columns)), strict=True)
-        return [
-            {"position": position, "cells": row}
-            for position, row in zip(positions, rows, strict=True)
-        ]
 
     def sample(self, split: int, position: int) -> dict[str, Any]:
-        """One sample in full."""
+        """Return one sample in full: where it is stored, and the text of each field."""
         table = self._table_with(split, position)
-        found: dict[str, Any] = {"position": position, "where": None, "fields": []}
+        answer: dict[str, Any] = {"position": position, "where": None, "fields": []}
         try:
-            sample, found["where"] = table.read_sample(position)
-        except Exception as error:  # noqa: BLE001  # as above
-            return {**found, "error": _message(error)}
+            sample, answer["where"] = table.read_sample(position)
+        except Exception as error:  # noqa: BLE001  # foreign code; the page shows the error
+            answer["error"] = error_text(error)
+            return answer
         for number, column in enumerate(table.columns[:_MAX_COLUMNS]):
-            field = {"column": number, "name": column.name, "role": column.role}
-            try:
-                value = sample if column.key is None else sample[column.key]
-                field |= {
-                    "text": _full_text(value, column.class_names),
-                    "has_picture": column.has_picture,
-                }
-            except Exception as error:  # noqa: BLE001  # as above
-                field["error"] = _message(error)
-            found["fields"].append(field)
-        return found
+            answer["fields"].append(_show_field(number, column, sample))
+        return answer
 
     def picture(self, split: int, position: int, column: int, size: str = "small") -> bytes:
-        """A value as PNG; errors of the iterator pass through.
+        """Return a value as PNG; errors of the iterator pass through.
 
         Raises:
             ConfigError: the column does not exist, or the value cannot be drawn.
@@ -220,51 +186,92 @@ class Browser:
     def histograms(
         self, split: int, where: str = "", columns: Sequence[int] = ()
     ) -> dict[str, Any]:
-        """Bars of columns; ask again until ``is_complete``, or until ``n_read`` stays the same."""
+        """Return bars of columns.
+
+        Ask again until ``is_complete``, or until ``n_read`` stays the same.
+        """
         table = self._table(split)
-        wanted, plain = list(dict.fromkeys(columns)), table.plain_columns()
-        for number in wanted:
-            _check_column(number, plain)
-        return {
-            **histograms(table, wanted, parse_conditions(where, table), _HISTOGRAM_SECONDS),
-            "n_samples": table.n_samples,
-        }
+        plain_columns = table.plain_columns()
+        for number in columns:
+            _check_column(number, plain_columns)
+        distinct_columns = list(dict.fromkeys(columns))
+        conditions = parse_conditions(where, table)
+        answer = histograms(table, distinct_columns, conditions, _HISTOGRAM_SECONDS)
+        return {**answer, "n_samples": table.n_samples}
 
     def compare(self, name: str = "") -> dict[str, Any]:
-        """Bars of the column ``name``, with counts of each split."""
-        return compare(
-            [self._table(number) for number in range(len(self._names))], name, _HISTOGRAM_SECONDS
-        )
+        """Return bars of the column ``name``, with counts of each split."""
+        return compare(self._all_tables(), name, _HISTOGRAM_SECONDS)
 
     def duplicates(self, column: int = -1, run: int = 0) -> dict[str, Any]:
-        """The state and the results of the search for equal samples within and between the splits.
+        """Return the state and the results of the search for equal samples.
+
+        Samples are compared within and between the splits.
 
         Args:
             column: number of the column to compare, in the first split; -1 for whole samples.
             run: 1 starts the search, in a thread that reads all samples once.
         """
-        tables = [self._table(number) for number in range(len(self._names))]
+        tables = self._all_tables()
         n_samples = sum(table.n_samples for table in tables)
-        if n_samples > 1_000_000:
+        if n_samples > _MAX_COMPARED_SAMPLES:
             return {"state": "too many", "n_samples": n_samples}
-        _check_column(column, range(-1, len(tables[0].columns)))
+        columns = tables[0].columns
+        _check_column(column, range(-1, len(columns)))
         with self._lock:
             if column not in self._audits and run:
                 self._audits[column] = {"state": "running", "n_samples": n_samples}
-                key = None if column < 0 else tables[0].columns[column].key
-                threading.Thread(target=self._compare, args=(column, key), daemon=True).start()
+                key = None if column < 0 else columns[column].key
+                arguments = (column, key)
+                threading.Thread(target=self._audit, args=arguments, daemon=True).start()
             return self._audits.get(column, {"state": "none", "n_samples": n_samples})
 
-    def _compare(self, column: int, key: Any) -> None:
+    def _audit(self, column: int, key: Any) -> None:
+        """Search for duplicates, and note the results."""
+        audit = self._audits[column]
         try:
-            found = find_duplicates(self._splits, key, max_positions=48)
-            self._audits[column] = {**self._audits[column], **found.to_dict(), "state": "done"}
+            report = find_duplicates(self._splits, key, max_positions=_MAX_DUPLICATE_POSITIONS)
+            self._audits[column] = {**audit, **report.to_dict(), "state": "done"}
         except Exception as error:  # noqa: BLE001  # foreign code
-            self._audits[column] = {
-                **self._audits[column],
-                "state": "failed",
-                "error": _message(error),
-            }
+            self._audits[column] = {**audit, "state": "failed", "error": error_text(error)}
+
+    # ------------------------------------------------------------------ tables and searches
+
+    def _table(self, split: int) -> Table:
+        """Return a split as a table, which is opened once."""
+        if not 0 <= split < len(self._names):
+            raise ConfigError(
+                f"split {split} is out of range: the dataset has {len(self._names)} splits"
+            )
+        with self._lock:
+            if split not in self._tables:
+                self._tables[split] = Table(self._splits[self._names[split]])
+            return self._tables[split]
+
+    def _table_with(self, split: int, position: int) -> Table:
+        """Return the table of a split that has a sample at a position."""
+        table = self._table(split)
+        if not 0 <= position < table.n_samples:
+            raise DatasetOutOfBoundsError(
+                f"sample {position} is out of range: the split has {table.n_samples} samples"
+            )
+        return table
+
+    def _all_tables(self) -> list[Table]:
+        return [self._table(number) for number in range(len(self._names))]
+
+    def _search(self, split: int, where: str) -> Search:
+        """Return the search for these conditions, as far as it has come."""
+        table = self._table(split)
+        conditions = parse_conditions(where, table)
+        key = (split, conditions)
+        with self._lock:
+            if key not in self._searches:
+                self._searches[key] = Search(table, conditions)
+            self._searches.move_to_end(key)
+            while len(self._searches) > _MAX_SEARCHES:
+                self._searches.popitem(last=False)
+            return self._searches[key]
 
 
 def _check_column(number: int, known: Container[int]) -> None:
@@ -272,30 +279,44 @@ def _check_column(number: int, known: Container[int]) -> None:
         raise ConfigError(f"column {number} does not exist, or has no plain values")
 
 
-def _message(error: Exception) -> str:
-    return readable(f"{type(error).__name__}: {error}", 1000)
+def _read_grid(table: Table, positions: Sequence[int]) -> list[dict[str, Any]]:
+    """Return positions and short texts of samples; None is in place of the text of a picture."""
+    columns = table.columns[:_MAX_GRID_COLUMNS]
+    rows: list[list[str | None]] = [[None] * len(columns) for _ in positions]
+    with_text = [number for number, column in enumerate(columns) if not column.has_picture]
+    if positions and with_text:
+        try:
+            values = table.read_columns(with_text, np.asarray(positions, dtype=np.intp))
+        except Exception as error:  # noqa: BLE001  # foreign code; the page shows the error
+            return _read_grid_one_by_one(table, positions, error)
+        for number, column_values in zip(with_text, values, strict=True):
+            class_names = columns[number].class_names
+            for row, value in zip(rows, column_values, strict=True):
+                row[number] = cell_text(value, class_names)
+    return [
+        {"position": position, "cells": row} for position, row in zip(positions, rows, strict=True)
+    ]
 
 
-def _cell_text(value: Any, class_names: Sequence[str] = ()) -> str:
-    """A value as one short line; the name of a class."""
-    if class_names:
-        return label_text(value, class_names, _CELL_CHARACTERS)
-    return shorten(value, _CELL_CHARACTERS)
+def _read_grid_one_by_one(
+    table: Table, positions: Sequence[int], error: Exception
+) -> list[dict[str, Any]]:
+    """Return samples that cannot be read together; the error is in place of a damaged sample."""
+    if len(positions) == 1:
+        return [{"position": positions[0], "error": error_text(error)}]
+    samples: list[dict[str, Any]] = []
+    for position in positions:
+        samples += _read_grid(table, [position])
+    return samples
 
 
-def _full_text(value: Any, class_names: Sequence[str] = ()) -> str:
-    """A value as text of at most 20,000 characters, with line breaks; a class with its name."""
-    if isinstance(value, str):
-        text = printable(str.__str__(value)[:_MAX_CHARACTERS], keep="\n\t")
-        n_more = len(value) - _MAX_CHARACTERS
-        if n_more > 0:
-            text += f"\n… {n_more:,} more characters"
-        return text
-    if isinstance(value, np.ndarray) and value.dtype.kind in "biufcMm" and value.ndim:
-        shape = " × ".join(str(size) for size in value.shape)
-        return f"{value.dtype} {shape}\n{np.array2string(value, threshold=400)}"
-    text = shorten(value, _MAX_CHARACTERS)
-    name = _cell_text(value, class_names)
-    if class_names and name != text:
-        return f"{name} ({text})"
-    return text
+def _show_field(number: int, column: BrowsedColumn, sample: Any) -> dict[str, Any]:
+    """Return a value of a sample with what the page says of its column."""
+    field = {"column": number, "name": column.name, "role": column.role}
+    try:
+        value = sample if column.key is None else sample[column.key]
+        field["text"] = full_text(value, column.class_names)
+        field["has_picture"] = column.has_picture
+    except Exception as error:  # noqa: BLE001  # foreign code; the page shows the error
+        field["error"] = error_text(error)
+    return field

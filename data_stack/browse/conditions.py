@@ -24,7 +24,7 @@ MAX_VALUES: Final = 200
 
 _MAX_CONDITIONS: Final = 32
 
-#: The format that numpy parses. Other texts, such as "now" or times with a time zone, match nothing.
+#: The format that numpy parses. Other texts, such as "now" or times with a zone, match nothing.
 _TIME_FORMAT: Final = re.compile(
     r"-?\d{4,5}(-\d\d(-\d\d([T ]\d\d(:\d\d(:\d\d(\.\d{1,9})?)?)?Z?)?)?)?", re.ASCII
 )

@@ -8,7 +8,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from data_stack.dataset.iterator import Column
+from data_stack.dataset.iterator import ColumnArray
 from data_stack.show.target_distribution import plain_value
 from data_stack.values.missing import is_missing, is_null, present_values
 
@@ -25,7 +25,7 @@ _MAX_INTEGER: Final = (1 << 64) - 1
 _UNITS_WITHOUT_LENGTH: Final = ("Y", "M", "generic")
 
 
-def plain(column: Column) -> Values:
+def plain(column: ColumnArray) -> Values:
     """Return a column as numbers, times, or texts with None.
 
     One-hot vectors become the positions of their ones, times have microseconds, and durations
@@ -54,7 +54,7 @@ def plain(column: Column) -> Values:
 
 
 def is_plain_value(value: Any) -> bool:
-    """Whether a value is a number, a time, a text or missing, so that its column can be filtered."""
+    """Whether a value is a number, a time, a text or missing: its column can be filtered."""
     plain_types = (str, bool, int, float, datetime.date, np.datetime64, np.timedelta64)
     if is_null(value) or isinstance(value, plain_types):
         return True
@@ -85,14 +85,14 @@ def size_of(values: Values) -> int:
     return values.nbytes
 
 
-def _flatten(column: Column) -> Column:
+def _flatten(column: ColumnArray) -> ColumnArray:
     """Return one-hot vectors as the positions of their ones, vectors of one value as this value."""
     if column.shape[1] > 1:
         return np.asarray(column.argmax(axis=1))
     return np.asarray(column.reshape(len(column), -1)[:, 0])
 
 
-def _as_numbers_or_times(column: Column) -> Values | None:
+def _as_numbers_or_times(column: ColumnArray) -> Values | None:
     """Return objects without text as numbers or times, with NaN or NaT for missing ones.
 
     Returns None if they are none, or if integers beside missing values are too large for float64.

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from data_stack.browse.plain_values import Values, is_plain_value, plain, size_of
-from data_stack.dataset.iterator import Column, DatasetIteratorIF
+from data_stack.dataset.iterator import ColumnArray, DatasetIteratorIF
 from data_stack.dataset.iterator.access import SampleAccess, access_to
 from data_stack.show.column_report import ColumnReport, columns_of
 from data_stack.show.display_value import Kind, to_display_value
@@ -188,7 +188,7 @@ class Table:
             yield start, min(start + self._block_rows, self.n_samples)
 
     def sampled_blocks(self) -> Iterator[tuple[int, int]]:
-        """Yield start and stop of blocks that are spread over the table, and so are the first ones."""
+        """Yield start and stop of blocks that spread over the table, as the first ones do."""
         if self.is_small:
             yield from self.blocks()
             return
@@ -237,7 +237,9 @@ class Table:
                 self._cache.put((number, start, stop), values[number])
         return values
 
-    def read_columns(self, columns: Sequence[int], positions: npt.NDArray[np.intp]) -> list[Column]:
+    def read_columns(
+        self, columns: Sequence[int], positions: npt.NDArray[np.intp]
+    ) -> list[ColumnArray]:
         """Return unconverted columns, shape ``(len(positions), ...)`` each.
 
         Errors of the iterator pass through.
@@ -261,7 +263,7 @@ class Table:
         with self._lock:
             return self._access.sample(position), self._access.locate(position)
 
-    def _read_rows(self, columns: Sequence[int], start: int, stop: int) -> list[Column]:
+    def _read_rows(self, columns: Sequence[int], start: int, stop: int) -> list[ColumnArray]:
         """Read consecutive rows; if that fails in halves, so that a damaged row hides no other."""
         try:
             return self.read_columns(columns, np.arange(start, stop, dtype=np.intp))

@@ -3,7 +3,7 @@ from data_stack.codecs.arrays import MsgpackCodec as MsgpackCodec
 from data_stack.codecs.arrays import TreeCodec as TreeCodec
 from data_stack.codecs.codec import Codec as Codec
 from data_stack.codecs.codec import Codecs as Codecs
-from data_stack.codecs.codec import Column as Column
+from data_stack.codecs.codec import ColumnType as ColumnType
 from data_stack.codecs.codec import FixedLayout as FixedLayout
 from data_stack.codecs.codec import FunctionCodec as FunctionCodec
 from data_stack.codecs.images import ImageCodec as ImageCodec

@@ -12,7 +12,7 @@ import msgpack
 import numpy as np
 import numpy.typing as npt
 
-from data_stack.codecs.codec import Codec, Column, FixedLayout, fixed_shape
+from data_stack.codecs.codec import Codec, ColumnType, FixedLayout, fixed_shape
 from data_stack.codecs.registry import register_codec
 from data_stack.values.stacked_values import as_array, exact_array
 
@@ -51,7 +51,7 @@ class ArrayCodec(Codec):
     def decode(self, record: bytes) -> npt.NDArray[Any]:
         return array_of(*_parse(record))
 
-    def derive_layout(self, column: Column) -> FixedLayout | None:
+    def derive_layout(self, column: ColumnType) -> FixedLayout | None:
         dtype = column.dtype
         shape = fixed_shape(column)
         if dtype is None or shape is None or not _is_storable(dtype):

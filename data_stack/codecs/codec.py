@@ -28,14 +28,14 @@ MEDIA_KINDS = ("image", "audio", "video")
 
 
 @dataclass(frozen=True, init=False)
-class Column:
+class ColumnType:
     """The type of a column's values.
 
     ::
 
         spec = {
-            "image": Column("jpg", shape=(None, None, 3)),
-            "x": Column("array", "float32", (64,)),
+            "image": ColumnType("jpg", shape=(None, None, 3)),
+            "x": ColumnType("array", "float32", (64,)),
             "label": "i64",
         }
         with RecordWriter("train", spec) as writer: ...
@@ -195,7 +195,7 @@ class Codec(ABC):
         """Return whether a file that begins with these 16 bytes may be of this format."""
         return False
 
-    def adapt(self, column: Column) -> Codec:
+    def adapt(self, column: ColumnType) -> Codec:
         """Return the codec for values of the dtype and shape of ``column``; usually itself.
 
         Raises:
@@ -263,7 +263,7 @@ class Codec(ABC):
         arguments = ", ".join(f"{name}={value!r}" for name, value in self._options().items())
         return f"{type(self).__name__}({arguments})"
 
-    def derive_layout(self, column: Column) -> FixedLayout | None:
+    def derive_layout(self, column: ColumnType) -> FixedLayout | None:
         """Return the common layout of all records of ``column``.
 
         None: the dtype and shape of the column do not imply one size.
@@ -345,7 +345,7 @@ def media_kind(media_type: str | None) -> str:
     return media_type.partition("/")[0]
 
 
-def fixed_shape(column: Column) -> tuple[int, ...] | None:
+def fixed_shape(column: ColumnType) -> tuple[int, ...] | None:
     """Return the shape of a column's values; None if it is unknown, or if a size varies."""
     if column.shape is None:
         return None

@@ -38,7 +38,7 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from data_stack.codecs.codec import Codec, Column, check_range, import_optional, value_errors
+from data_stack.codecs.codec import Codec, ColumnType, check_range, import_optional, value_errors
 from data_stack.codecs.registry import codec_of, type_of_bytes
 from data_stack.exception import ConfigError, LeftOutWarning
 from data_stack.util.program_lines import warn_program
@@ -340,7 +340,7 @@ class ImageCodec(Codec):
 
     # ------------------------------------------------------------------ what can be stored
 
-    def adapt(self, column: Column) -> Codec:
+    def adapt(self, column: ColumnType) -> Codec:
         if column.dtype is None or column.shape is None:
             return self
         n_dimensions = len(column.shape)

@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from data_stack.codecs.arrays import exactly_array
-from data_stack.codecs.codec import Codec, Column, FixedLayout, fixed_shape, value_errors
+from data_stack.codecs.codec import Codec, ColumnType, FixedLayout, fixed_shape, value_errors
 from data_stack.codecs.registry import register_codec
 from data_stack.exception import ConfigError, DatasetFileCorruptError
 from data_stack.io.parsing import (
@@ -77,7 +77,7 @@ class NpyHeader:
 class _NumpyCodec(Codec):
     """The base of both codecs."""
 
-    def adapt(self, column: Column) -> Codec:
+    def adapt(self, column: ColumnType) -> Codec:
         if column.shape is None:
             return self
         if column.dtype is None or column.dtype.hasobject:
@@ -120,7 +120,7 @@ class NpyCodec(_NumpyCodec):
         )
         return array
 
-    def derive_layout(self, column: Column) -> FixedLayout | None:
+    def derive_layout(self, column: ColumnType) -> FixedLayout | None:
         dtype = column.dtype
         shape = fixed_shape(column)
         if dtype is None or shape is None or dtype.hasobject or dtype.itemsize == 0:

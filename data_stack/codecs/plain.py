@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from data_stack.codecs.arrays import plain_number
-from data_stack.codecs.codec import Codec, Column, FixedLayout
+from data_stack.codecs.codec import Codec, ColumnType, FixedLayout
 from data_stack.codecs.registry import register_codec
 from data_stack.util.request_limit import check_request
 
@@ -110,7 +110,7 @@ class _Fixed64Codec(Codec):
             raise ValueError(f"a record of {self.name} has 8 bytes, this one has {len(record)}")
         return int.from_bytes(record, "little", signed=self._signed)
 
-    def derive_layout(self, column: Column) -> FixedLayout | None:
+    def derive_layout(self, column: ColumnType) -> FixedLayout | None:
         return self._layout
 
     def layout_of(self, record: bytes) -> FixedLayout | None:

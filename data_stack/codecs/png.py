@@ -18,7 +18,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from data_stack.codecs.codec import Codec, Column, check_range
+from data_stack.codecs.codec import Codec, ColumnType, check_range
 from data_stack.codecs.images import ImageCodec, as_native, save
 from data_stack.codecs.registry import register_codec
 from data_stack.exception import MissingDependencyError
@@ -113,7 +113,7 @@ class PngCodec(ImageCodec):
             raise _needs_opencv()
         return super()._decode(record)
 
-    def adapt(self, column: Column) -> Codec:
+    def adapt(self, column: ColumnType) -> Codec:
         if column.dtype == np.uint16 and column.shape is not None:
             return ImageCodec.adapt(replace(self, deep=True), column)
         return super().adapt(column)

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from data_stack.codecs.codec import Column
+from data_stack.codecs.codec import ColumnType
 from data_stack.dataset.iterator import DatasetIteratorIF
 from data_stack.dataset.iterator.access import DeclaredColumn, access_to
 from data_stack.dataset.iterator.contract import ColumnKey
@@ -49,7 +49,7 @@ class ColumnSource:
 
     name: str
     values: DatasetIteratorIF
-    schema: Mapping[str, Column]
+    schema: Mapping[str, ColumnType]
     keys: Mapping[str, ColumnKey]
     stored: DatasetIteratorIF | None = None
     resources: contextlib.ExitStack = field(default_factory=contextlib.ExitStack)
@@ -121,7 +121,7 @@ class ColumnSource:
         for new_name, old_name in columns.items():
             name = find_column(self.name, self.keys, old_name)
             # Only the key of a WebDataset is a column that the schema may lack.
-            schema[new_name] = self.schema.get(name, Column("utf8"))
+            schema[new_name] = self.schema.get(name, ColumnType("utf8"))
             keys[new_name] = self.keys[name]
         return replace(self, schema=schema, keys=keys)
 
@@ -260,14 +260,14 @@ def _keys_of_sample(iterator: DatasetIteratorIF, sample: Any, name: str) -> dict
     )
 
 
-def _column_without_values(rows: npt.NDArray[Any], declared: DeclaredColumn) -> Column:
+def _column_without_values(rows: npt.NDArray[Any], declared: DeclaredColumn) -> ColumnType:
     """Return the column of an empty batch; of objects, the one that a schema declares, or JSON."""
     if rows.dtype != object:
         return column_of_dtype(rows.dtype, rows.shape[1:])
     if declared.dtype in (None, "object"):
-        return Column("json")
+        return ColumnType("json")
     if declared.dtype == "Decimal":
-        return Column("decimal")
+        return ColumnType("decimal")
     shape = (None,) if declared.shape is None else declared.shape
     return column_of_dtype(np.dtype(declared.dtype), shape)
 

@@ -11,7 +11,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from data_stack.codecs.codec import Column
+from data_stack.codecs.codec import ColumnType
 from data_stack.codecs.registry import media_types
 from data_stack.exception import ConfigError
 from data_stack.values.stacked_values import as_array, objects
@@ -29,7 +29,7 @@ _MAX_FLOAT_BYTES: Final = 8
 _MAX_COMPLEX_BYTES: Final = 16
 
 
-def media_columns(schema: Mapping[str, Column]) -> list[str]:
+def media_columns(schema: Mapping[str, ColumnType]) -> list[str]:
     """Return the names of the columns that hold images, sound or videos."""
     types = media_types()
     return [name for name, column in schema.items() if column.codec_type in types]
@@ -47,25 +47,25 @@ def positions_to_infer_from(n_samples: int) -> npt.NDArray[np.intp]:
     return np.unique(spread.astype(np.intp))
 
 
-def column_of_dtype(dtype: np.dtype[Any], shape: tuple[int | None, ...]) -> Column:
+def column_of_dtype(dtype: np.dtype[Any], shape: tuple[int | None, ...]) -> ColumnType:
     """Return the column of values of one dtype, and of one shape if it has no None."""
     if not shape and dtype.kind in "US":
-        return Column("utf8" if dtype.kind == "U" else "bytes")
+        return ColumnType("utf8" if dtype.kind == "U" else "bytes")
     if not shape and dtype.kind in "iu":
-        return Column("u64" if dtype == np.uint64 else "i64", dtype)
+        return ColumnType("u64" if dtype == np.uint64 else "i64", dtype)
 
     is_numeric = dtype.kind in _KINDS_OF_NUMBERS
     # Arrays of text may have other lengths of text in other samples, and so other dtypes.
     has_dtype = not (shape and dtype.kind in "SUO")
     has_shape = None not in shape
-    return Column(
+    return ColumnType(
         "array" if is_numeric else "npy",
         dtype if has_dtype else None,
         shape if has_shape else None,
     )
 
 
-def column_of_rows(rows: _Array) -> Column:
+def column_of_rows(rows: _Array) -> ColumnType:
     """Describe an array of values, shape ``(n, ...)``, as a column of records.
 
     Raises:
@@ -74,11 +74,11 @@ def column_of_rows(rows: _Array) -> Column:
     if rows.dtype.kind != "O":
         return column_of_dtype(rows.dtype, rows.shape[1:])
     if not len(rows):
-        return Column("utf8")
+        return ColumnType("utf8")
     return infer_column(rows.tolist(), "")
 
 
-def infer_column(values: Sequence[Any], name: str) -> Column:
+def infer_column(values: Sequence[Any], name: str) -> ColumnType:
     """Infer the type of a column from some of its values.
 
     The column has neither dtype nor shape, as these may differ in other values.
@@ -88,17 +88,17 @@ def infer_column(values: Sequence[Any], name: str) -> Column:
     """
     types = {_type_of(value, name) for value in values}
     if not types:
-        return Column("json")
+        return ColumnType("json")
     if len(types) == 1:
-        return Column(types.pop())
+        return ColumnType(types.pop())
 
     if types <= {"i64", "u64", "array"}:
-        return Column("array")
+        return ColumnType("array")
     if types <= {"json", "utf8", "i64", "u64", "array"} and not _has_numpy_array(values):
-        return Column("json")
+        return ColumnType("json")
     # None, a list or a dict among values of one other type.
     if len(types - {"json"}) == 1:
-        return Column("decimal" if "decimal" in types else "tree")
+        return ColumnType("decimal" if "decimal" in types else "tree")
     raise ConfigError(
         f"column {name!r} holds values of several types ({', '.join(sorted(types))}); leave it out"
     )

@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Final
 import numpy.typing as npt
 
 from data_stack.dataset.iterator import ColumnKey, DatasetIteratorIF
-from data_stack.exception import ConfigError
+from data_stack.exception import ArgumentError
 from data_stack.formats.column_source import ColumnSource, source_of_iterator
 from data_stack.formats.dataset_files import DatasetFiles
 from data_stack.formats.targets import with_target
@@ -270,14 +270,15 @@ class WritableFormat(Format):
             if column.type == "decimal":
                 is_declared = source.declared[name].dtype == "Decimal"
                 if not (self.holds_decimals and is_declared):
-                    raise ConfigError(
+                    raise ArgumentError(
                         f"column {name!r} holds Decimals; Parquet stores those of tables; "
-                        "leave it out of columns="
+                        "leave it out of",
+                        "columns",
                     )
             if column.is_sequence and not self.holds_sequences:
-                raise ConfigError(
-                    f"column {name!r} holds sequences, which only records store; "
-                    "leave it out of columns="
+                raise ArgumentError(
+                    f"column {name!r} holds sequences, which only records store; leave it out of",
+                    "columns",
                 )
 
     @abstractmethod

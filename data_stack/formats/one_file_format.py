@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Final
 import numpy as np
 import numpy.typing as npt
 
-from data_stack.codecs.codec import Column
+from data_stack.codecs.codec import ColumnType
 from data_stack.codecs.fitting import as_dtype
 from data_stack.codecs.registry import media_types
 from data_stack.exception import ConfigError
@@ -91,7 +91,7 @@ class OneFileFormat(WritableFormat):
         with location.folder.create(location.name) as file:
             self.save(file, columns)
 
-    def _join(self, name: str, batches: list[_Array], column: Column) -> _Array:
+    def _join(self, name: str, batches: list[_Array], column: ColumnType) -> _Array:
         """Return all values of a column, shape ``(n_samples, ...)``; text has dtype object."""
         type_name = plain_type(column.type)
         dtype = column.dtype or _INTEGER_DTYPES.get(type_name)

@@ -13,7 +13,6 @@ from data_stack.formats.dataset_files import DatasetFiles
 from data_stack.formats.format import Format
 from data_stack.formats.registry import (
     NEVER_SAMPLES,
-    all_formats,
     detect_format,
     format_named,
     format_of_file,
@@ -64,9 +63,7 @@ def find_places(place: Location, kind: str | None = None) -> dict[str, DatasetFi
 
     # The folder is one dataset; or else the files and folders in it are.
     try:
-        format_ = detect_format(
-            place, f"say which it is: format= one of {', '.join(all_formats())}"
-        )
+        format_ = detect_format(place)
     except ConfigError:
         datasets = _find_datasets_beside(place)
         if not datasets:

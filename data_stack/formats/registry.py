@@ -16,7 +16,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final, TypeVar
 
-from data_stack.exception import ConfigError
+from data_stack.exception import ArgumentError, ConfigError
 from data_stack.formats import builtin
 from data_stack.formats.format import Format, WritableFormat
 from data_stack.formats.managed_tables import refuse_managed_table
@@ -204,15 +204,16 @@ def known_suffixes() -> list[str]:
 # ---------------------------------------------------------------------- by the files of a place
 
 
-def detect_format(location: Location, advice: str = "") -> Format:
+def detect_format(location: Location, argument: str = "format") -> Format:
     """Detect the format of a file by its suffix, or of a folder by its contents.
 
     Args:
         location: the file or folder.
-        advice: the end of the message of an error, which says how to name the format.
+        argument: the argument of the caller that names the format, for the message of an error.
 
     Raises:
-        ConfigError: nothing is there, or no format or several formats fit.
+        ConfigError: nothing is there.
+        ArgumentError: no format or several formats fit.
         ManagedTableError: it is a table of Delta Lake, Iceberg or Hudi.
     """
     known = format_of_file(location.name)
@@ -223,7 +224,7 @@ def detect_format(location: Location, advice: str = "") -> Format:
     folder = location.as_folder()
     names = folder.list_names() if folder.can_delete else []
     if not names and location.is_file():
-        raise unknown_suffix_error(location, advice)
+        raise unknown_suffix_error(location, "say which it is by", argument, all_formats())
     names = names or folder.list_names()
     if not names:
         if location.path is not None and location.path.is_dir():
@@ -236,8 +237,11 @@ def detect_format(location: Location, advice: str = "") -> Format:
         candidates = _recognize(folder, names, provided_formats().values())
     if len(candidates) != 1:
         fitting = " and ".join(candidate.name for candidate in candidates) or "no format"
-        raise ConfigError(
-            f"cannot detect the format of {location.full_name}: its contents fit {fitting}; {advice}"
+        raise ArgumentError(
+            f"cannot detect the format of {location.full_name}: its contents fit {fitting}; "
+            "say which it is by",
+            argument,
+            tuple(all_formats()),
         )
     return candidates[0]
 
@@ -258,9 +262,21 @@ def _recognize(folder: Folder, names: Sequence[str], formats: Iterable[Format]) 
     return [format_ for format_ in fallbacks if format_.recognize(folder, names)]
 
 
-def unknown_suffix_error(location: Location, advice: str) -> ConfigError:
-    """Return the error for a file whose suffix is that of no format."""
+def unknown_suffix_error(
+    location: Location, advice: str, argument: str, formats: Iterable[str]
+) -> ArgumentError:
+    """Return the error for a file whose suffix is that of no format.
+
+    Args:
+        location: the file.
+        advice: what to do, up to the name of the argument: ``"say which it is by"``.
+        argument: the argument of the caller that names the format.
+        formats: the names that the argument can have.
+    """
     known = ", ".join(known_suffixes())
-    return ConfigError(
-        f"cannot detect the format of {location.full_name} by its suffix (known: {known}); {advice}"
+    return ArgumentError(
+        f"cannot detect the format of {location.full_name} by its suffix (known: {known}); "
+        f"{advice}",
+        argument,
+        tuple(formats),
     )

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
 from data_stack.dataset.iterator import DatasetIteratorIF
-from data_stack.exception import ConfigError
+from data_stack.exception import ArgumentError, ConfigError
 from data_stack.formats.column_source import ColumnSource
 from data_stack.formats.column_types import plain_type
 from data_stack.formats.dataset_files import DatasetFiles
@@ -135,9 +135,10 @@ class TextTableFormat(WritableFormat):
             )
         for name, column in source.schema.items():
             if plain_type(column.type) not in self.types:
-                raise ConfigError(
+                raise ArgumentError(
                     f"column {name!r} is of type {column.type!r}, which {self.name} cannot hold; "
-                    "leave it out of columns="
+                    "leave it out of",
+                    "columns",
                 )
 
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from data_stack.exception import ConfigError
 from data_stack.values.stacked_values import as_array
-from data_stack.values.stacking import Column, stack_samples
+from data_stack.values.stacking import ColumnArray, stack_samples
 
 NUMBERS = frozenset(
     {"b1", "u1", "u2", "u4", "u8", "i1", "i2", "i4", "i8", "f2", "f4", "f8", "c8", "c16"}
@@ -209,7 +209,7 @@ def _map_dataclass(value: Any, function: Callable[[Any], Any], leaves: tuple[typ
     return changed
 
 
-def parts_of_objects(column: Column) -> Any:
+def parts_of_objects(column: ColumnArray) -> Any:
     """Return a column of Python objects as nested columns.
 
     Arrays are copied: those in a batch may be the dataset's.

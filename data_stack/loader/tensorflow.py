@@ -16,7 +16,7 @@ from data_stack.loader.conversion import (
     parts_of_objects,
     refuse_missing,
 )
-from data_stack.values.stacking import Column
+from data_stack.values.stacking import ColumnArray
 
 try:
     import tensorflow as tf
@@ -80,7 +80,7 @@ def _as_tensor(value: Any) -> Any:
     return list(value) if value.ndim > 0 else value.item()
 
 
-def _numbers_as_tensor(array: Column) -> tf.Tensor:
+def _numbers_as_tensor(array: ColumnArray) -> tf.Tensor:
     """Return an array as a tensor, on its own memory where TensorFlow can compute there."""
     if array.size == 0 or array.ndim == 0:
         return tf.convert_to_tensor(array.astype(array.dtype.newbyteorder("="), copy=False))
@@ -91,25 +91,25 @@ def _numbers_as_tensor(array: Column) -> tf.Tensor:
     return tf.experimental.dlpack.from_dlpack(array.__dlpack__())
 
 
-def _is_aligned(array: Column) -> bool:
+def _is_aligned(array: ColumnArray) -> bool:
     """Return whether TensorFlow can compute on the array's own memory."""
     if not array.flags.c_contiguous or not array.flags.writeable or not array.dtype.isnative:
         return False
     return array.ctypes.data % _ALIGNMENT_BYTES == 0
 
 
-def _align_copy(array: Column) -> Column:
+def _align_copy(array: ColumnArray) -> ColumnArray:
     """Return a copy for which :func:`_is_aligned` holds, in this machine's byte order."""
     dtype = array.dtype.newbyteorder("=")
     n_bytes = array.size * dtype.itemsize
     memory = np.empty(n_bytes + _ALIGNMENT_BYTES, dtype=np.uint8)
     start = -memory.ctypes.data % _ALIGNMENT_BYTES
-    aligned: Column = memory[start : start + n_bytes].view(dtype).reshape(array.shape)
+    aligned: ColumnArray = memory[start : start + n_bytes].view(dtype).reshape(array.shape)
     aligned[...] = array
     return aligned
 
 
-def _objects_as_tensor(column: Column) -> Any:
+def _objects_as_tensor(column: ColumnArray) -> Any:
     """Return a column of objects as a tensor of strings or a ragged one, or as nested tensors."""
     parts = parts_of_objects(column)
     is_list = isinstance(parts, list) and column.ndim > 0 and len(parts) > 0

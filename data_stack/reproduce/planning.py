@@ -23,13 +23,11 @@ from data_stack.repository.description import DatasetDescription
 from data_stack.repository.places import Place
 from data_stack.repository.repository import default_repository
 from data_stack.reproduce.duplicates import DuplicatesReport, find_duplicates
+from data_stack.show.iterator_report import DatasetIteratorReport
 from data_stack.show.markup import Block, Document, Facts, Heading, Paragraph, Table, size_text
-from data_stack.show.reporting import (
-    DatasetIteratorReport,
-    DatasetIteratorReportGenerator,
-    kind_of,
-    plain_report,
-)
+from data_stack.show.plain_report import plain_report
+from data_stack.show.report_tables import kind_of
+from data_stack.show.reporting import DatasetIteratorReportGenerator
 from data_stack.util.distributions import distributions_of
 from data_stack.util.program_lines import warn_deprecated
 

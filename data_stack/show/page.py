@@ -17,7 +17,7 @@ from data_stack.show.counted_targets import (
     count_targets,
 )
 from data_stack.show.display_value import shorten
-from data_stack.show.explanation import Explanation, explain, samples_text
+from data_stack.show.explanation import Explanation, explain
 from data_stack.show.markup import (
     Block,
     Document,
@@ -26,8 +26,9 @@ from data_stack.show.markup import (
     Paragraph,
     SideBySide,
     as_text,
+    samples_text,
 )
-from data_stack.show.reporting import table_of_columns, table_of_targets
+from data_stack.show.report_tables import table_of_columns, table_of_targets
 from data_stack.show.sample_parts import default_keys, hints_of
 from data_stack.show.shown_samples import (
     ReadSample,

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from data_stack.dataset.iterator.contract import DatasetIteratorIF
 from data_stack.dataset.meta import column_key, column_names
@@ -24,12 +25,33 @@ try:
 except ImportError as error:
     raise MissingDependencyError("plot", "matplotlib", "plots") from error
 
+#: Of more classes, the most frequent ones are plotted.
 _MAX_BARS = 50
-_INK = "#777777"  # readable on light and dark pages
+
+#: Numbers of at most so many different values are counted one by one, as classes are.
+_MAX_COUNTED_NUMBERS = 30
+
+#: Bars stand upright if there are at most so many, with names of at most so many characters.
+_MAX_UPRIGHT_BARS = 12
+_MAX_UPRIGHT_CHARACTERS = 12
+
+_MAX_LABEL_CHARACTERS = 30
+
+#: The width of all bars of a class together; 1 is the distance between classes.
+_WIDTH_OF_CLASS = 0.8
+
+#: The height of a bar that lies, in inches.
+_BAR_INCHES = 0.2
+
+#: The color of text and lines, readable on light and dark pages.
+_INK = "#777777"
 
 
 class Plot(Figure):
-    """A figure with a transparent background that notebooks display, and that pyplot does not keep."""
+    """A figure with a transparent background.
+
+    Notebooks display it, and pyplot does not keep it.
+    """
 
     def _repr_png_(self) -> bytes:
         stream = io.BytesIO()
@@ -47,48 +69,91 @@ def plot(
     """See ``iterator.plot``."""
     if not len(iterator) or bins < 1:
         raise ConfigError(f"cannot plot: the iterator has no samples, or there are {bins} bins")
-    meta, first = getattr(iterator, "dataset_meta", None), iterator[0]
-    target_key = default_keys(meta, first)[1]
-    key = target_key if column is None else column_key(iterator, column)
-    if column is None and part_of(first, key) is None:
+    meta = getattr(iterator, "dataset_meta", None)
+    first_sample = iterator[0]
+    _, target_key = default_keys(meta, first_sample)
+    if column is not None:
+        key: Any = column_key(iterator, column)
+    elif part_of(first_sample, target_key) is not None:
+        key = target_key
+    else:
         raise ConfigError(
             "cannot plot the target: the samples have none; name a column: plot(column)"
         )
     names: dict[Any, Any] = dict(enumerate(column_names(iterator)))
-    classes = getattr(meta, "class_names", None) if key == target_key else None
-    title = title_of(iterator) if title is None else title
-    values, name = iterator.read_column(0 if key is None else key), str(names.get(key, key))
-    found: Any = None if classes or values.ndim != 1 else present_values(values)[0]
-    if (
-        found is not None
-        and found.dtype == object
-        and all(isinstance(each, (numbers.Real, decimal.Decimal)) for each in found)
-    ):
-        found = np.array([float(each) for each in found])
-    if found is not None:
-        found = (
-            found.astype("M8[us]")
-            if found.dtype.kind == "M"
-            else found
-            if found.dtype.kind in "iuf"
-            else None
-        )
-    counts = target_distribution(values) if found is None or len(np.unique(found)) <= 30 else None
-    if counts is not None and not counts:
+    name = str(names.get(key, key))
+    class_names = getattr(meta, "class_names", None) if key == target_key else None
+    if title is None:
+        title = title_of(iterator)
+
+    # A bare sample is its own column 0.
+    values = iterator.read_column(0 if key is None else key)
+    numbers_to_plot = None if class_names else _find_numbers(values)
+    if numbers_to_plot is not None and len(np.unique(numbers_to_plot)) > _MAX_COUNTED_NUMBERS:
+        return _plot_histogram(name, values, numbers_to_plot, bins=bins, title=title)
+    counts = target_distribution(values)
+    if not counts:
         raise ConfigError(
-            f"cannot plot column {name!r}: expected classes or numbers, got {values.dtype} of shape {values.shape}"
+            f"cannot plot column {name!r}: expected classes or numbers, "
+            f"got {values.dtype} of shape {values.shape}"
         )
-    if counts is not None or found is None:
-        return plot_counts({name: counts or {}}, classes, title=title)
-    finite = found[np.isfinite(found)]  # or not NaT
-    figure, axes = _figure(title)
+    return plot_counts({name: counts}, class_names, title=title)
+
+
+def _find_numbers(values: npt.NDArray[Any]) -> npt.NDArray[Any] | None:
+    """Return the numbers or times of a column without missing values; None for other columns."""
+    if values.ndim != 1:
+        return None
+    present, _ = present_values(values)
+    if present.dtype == object and all(_is_number(value) for value in present):
+        present = np.array([float(value) for value in present])
+    if present.dtype.kind == "M":
+        # The unit that matplotlib draws.
+        return present.astype("M8[us]")
+    if present.dtype.kind in "iuf":
+        return present
+    return None
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (numbers.Real, decimal.Decimal))
+
+
+def _plot_histogram(
+    name: str,
+    values: npt.NDArray[Any],
+    present: npt.NDArray[Any],
+    *,
+    bins: int,
+    title: str,
+) -> Plot:
+    """Plot how many numbers lie in each of ``bins`` ranges.
+
+    Args:
+        name: of the column.
+        values: of the column.
+        present: the numbers or times among the values.
+        bins: the number of ranges.
+        title: of the figure.
+    """
+    # NaT does not count as finite.
+    finite = present[np.isfinite(present)]
+    figure, axes = _make_figure(title)
     try:
         axes.hist(finite, bins=bins)
-    except ValueError:  # the range is too wide or too narrow to divide
+    except ValueError:
+        # The range is too wide or too narrow to divide.
         return plot_counts({name: target_distribution(values)}, title=title)
-    left_out = {"missing": len(values) - len(found), "infinite": len(found) - len(finite)}
-    notes = ", ".join(f"{n:,} {what}" for what, n in left_out.items() if n)
-    axes.set(xlabel=f"{name} ({notes})" if notes else name, ylabel="samples")
+
+    notes = []
+    n_missing = len(values) - len(present)
+    if n_missing:
+        notes.append(f"{n_missing:,} missing")
+    n_infinite = len(present) - len(finite)
+    if n_infinite:
+        notes.append(f"{n_infinite:,} infinite")
+    label = f"{name} ({', '.join(notes)})" if notes else name
+    axes.set(xlabel=label, ylabel="samples")
     return figure
 
 
@@ -102,7 +167,8 @@ def plot_counts(
     """Plot the number of samples of each class, of one split or of several side by side.
 
     Args:
-        counts: by split or column, the number of samples of each class, as in ``DatasetIteratorReport.target_dist``.
+        counts: by split or column, the number of samples of each class, as in
+            ``DatasetIteratorReport.target_dist``.
         class_names: by number.
         title: of the figure.
         kind: of the targets, see ``DatasetMeta``.
@@ -110,46 +176,65 @@ def plot_counts(
     Raises:
         ConfigError: ``counts`` has no classes.
     """
-    totals = sum(map(Counter, counts.values()), Counter[Any]())
+    totals: Counter[Any] = Counter()
+    for counts_of_split in counts.values():
+        totals.update(counts_of_split)
+    # A class without samples in any split is not drawn.
+    totals = +totals
     if not totals:
         raise ConfigError("cannot plot: the targets were not counted")
-    most = {target for target, _ in totals.most_common(_MAX_BARS)}
-    shown = [target for target in totals if target in most]
-    names = [
-        "missing" if target is None else class_name(target, class_names, kind) or str(target)
-        for target in shown
-    ]
-    labels = [shorten(name, 30) for name in names]
-    figure, axes = _figure(title)
-    is_upright = len(shown) <= 12 and max(map(len, labels)) <= 12
-    thickness, places = 0.8 / len(counts), np.arange(len(shown))
-    for number, (name, each) in enumerate(counts.items()):
-        offsets = places + (number - (len(counts) - 1) / 2) * thickness
-        (axes.bar if is_upright else axes.barh)(
-            offsets, [each.get(target, 0) for target in shown], thickness, label=name
-        )
-    title_of_counts = "samples" + (
-        f" (the {_MAX_BARS} most frequent of {len(totals):,})" if len(totals) > len(shown) else ""
-    )
+    most_frequent = {target for target, _ in totals.most_common(_MAX_BARS)}
+    shown = [target for target in totals if target in most_frequent]
+    labels = [_label_of(target, class_names, kind) for target in shown]
+
+    longest_label = max(len(label) for label in labels)
+    are_short = longest_label <= _MAX_UPRIGHT_CHARACTERS
+    is_upright = are_short and len(shown) <= _MAX_UPRIGHT_BARS
+    figure, axes = _make_figure(title)
+    draw_bars = axes.bar if is_upright else axes.barh
+
+    places = np.arange(len(shown))
+    thickness = _WIDTH_OF_CLASS / len(counts)
+    middle = (len(counts) - 1) / 2
+    for number, (split, counts_of_split) in enumerate(counts.items()):
+        places_of_split = places + (number - middle) * thickness
+        lengths = [counts_of_split.get(target, 0) for target in shown]
+        draw_bars(places_of_split, lengths, thickness, label=split)
+
+    title_of_counts = "samples"
+    if len(shown) < len(totals):
+        title_of_counts += f" (the {_MAX_BARS} most frequent of {len(totals):,})"
     title_of_classes = next(iter(counts)) if len(counts) == 1 else ""
     if is_upright:
         axes.set(xlabel=title_of_classes, ylabel=title_of_counts, xticks=places, xticklabels=labels)
     else:
-        figure.set_figheight(max(figure.get_figheight(), 0.2 * len(shown) + 1))
+        figure.set_figheight(max(figure.get_figheight(), _BAR_INCHES * len(shown) + 1))
         axes.set(xlabel=title_of_counts, ylabel=title_of_classes, yticks=places, yticklabels=labels)
+        # The first class is at the top.
         axes.invert_yaxis()
     if len(counts) > 1:
+        beside_the_bars = (1, 1)
         axes.legend(
-            loc="upper left", bbox_to_anchor=(1, 1), frameon=False, labelcolor=_INK
-        )  # beside the bars
+            loc="upper left", bbox_to_anchor=beside_the_bars, frameon=False, labelcolor=_INK
+        )
     return figure
 
 
-def _figure(title: str) -> tuple[Plot, Any]:
+def _label_of(target: Any, class_names: Sequence[Any] | None, kind: str | None) -> str:
+    if target is None:
+        return "missing"
+    name = class_name(target, class_names, kind) or str(target)
+    return shorten(name, _MAX_LABEL_CHARACTERS)
+
+
+def _make_figure(title: str) -> tuple[Plot, Any]:
+    """Make a figure, and its axes in the color of the ink."""
     figure = Plot(layout="constrained")
     axes: Any = figure.subplots()
     axes.tick_params(colors=_INK)
-    for part in (*axes.spines.values(), axes.xaxis.label, axes.yaxis.label, axes.title):
-        part.set_color(_INK)
+    for spine in axes.spines.values():
+        spine.set_color(_INK)
+    for text in (axes.xaxis.label, axes.yaxis.label, axes.title):
+        text.set_color(_INK)
     axes.set_title(shorten(title))
     return figure, axes

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import ast
 import sys
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from importlib import import_module
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
+
+_NO_NAMES: Mapping[str, str] = MappingProxyType({})
 
 
 class _Origin(NamedTuple):
@@ -22,6 +25,7 @@ def attach_stub(
     file: str,
     *,
     optional: Collection[str] = (),
+    earlier_names: Mapping[str, str] = _NO_NAMES,
     explain: Callable[[str], str] = lambda name: "",
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
     """Return ``__getattr__``, ``__dir__`` and ``__all__`` of a package (PEP 562).
@@ -38,11 +42,15 @@ def attach_stub(
         file: its ``__file__``.
         optional: names that need an optional package. They and the modules are not in ``__all__``,
             so that a star import works without such packages.
+        earlier_names: names that the package gave before, which programs use, each with its new
+            name. They are in no list and do not warn.
         explain: returns what the error about an unknown name adds.
     """
     origins = _read_stub(Path(file).with_suffix(".pyi"))
 
     def import_name(name: str) -> Any:
+        if name in earlier_names:
+            return import_name(earlier_names[name])
         if name not in origins:
             raise AttributeError(
                 f"module {package!r} has no attribute {name!r}{explain(name)}",

@@ -14,10 +14,10 @@ from data_stack.exception import ConfigError
 from data_stack.util.suggestions import did_you_mean
 from data_stack.values.stacked_values import common_dtype, objects, stack_values
 
-Column = npt.NDArray[Any]
+ColumnArray = npt.NDArray[Any]
 """The values of one position or key of many samples, shape ``(n_samples, ...)``."""
 
-Batch = Union[tuple[Column, ...], dict[str, Column], Column]
+Batch = Union[tuple[ColumnArray, ...], dict[str, ColumnArray], ColumnArray]
 """Samples as columns: a tuple for tuple samples, a dict for dict samples, one array for bare
 samples."""
 
@@ -193,7 +193,7 @@ def list_samples(batch: Batch) -> list[Any]:
     return list(batch)
 
 
-def list_columns(batch: Batch) -> list[Column]:
+def list_columns(batch: Batch) -> list[ColumnArray]:
     """Return the columns of a batch; a batch of bare values is one column."""
     if isinstance(batch, dict):
         return list(batch.values())
@@ -202,7 +202,7 @@ def list_columns(batch: Batch) -> list[Column]:
     return [batch]
 
 
-def map_columns(function: Callable[[Column], Any], batch: Batch) -> Any:
+def map_columns(function: Callable[[ColumnArray], Any], batch: Batch) -> Any:
     """Return what a function returns for each column, in the form of the batch."""
     if isinstance(batch, dict):
         return {key: function(column) for key, column in batch.items()}
@@ -218,7 +218,7 @@ def empty_like(batch: Batch) -> Batch:
 
 
 def join_batches(
-    batches: Sequence[Batch], join: Callable[[Sequence[Column]], Column] | None = None
+    batches: Sequence[Batch], join: Callable[[Sequence[ColumnArray]], ColumnArray] | None = None
 ) -> Batch:
     """Return batches one after the other, as one.
 
@@ -255,7 +255,7 @@ def _forms_error(one: Any, other: Any) -> ConfigError:
 # ----------------------------------------------------------------------------------------- columns
 
 
-def join_columns(pieces: Sequence[Column]) -> Column:
+def join_columns(pieces: Sequence[ColumnArray]) -> ColumnArray:
     """Return columns one after the other, as if their values had been stacked together."""
     if len(pieces) == 1:
         return pieces[0]
@@ -269,7 +269,7 @@ def join_columns(pieces: Sequence[Column]) -> Column:
     return np.concatenate(pieces, dtype=dtype)
 
 
-def assemble(pieces: Sequence[Column], slots: Sequence[npt.NDArray[np.intp]]) -> Column:
+def assemble(pieces: Sequence[ColumnArray], slots: Sequence[npt.NDArray[np.intp]]) -> ColumnArray:
     """Return the rows of all pieces in their places.
 
     Where the pieces have one dtype and shape, the rows are written to their places at once.
@@ -281,7 +281,7 @@ def assemble(pieces: Sequence[Column], slots: Sequence[npt.NDArray[np.intp]]) ->
     first = pieces[0]
     slot_of_row = slots[0] if len(slots) == 1 else np.concatenate(slots)
     if len(pieces) > 1 and _are_alike(pieces):
-        column: Column = np.empty((len(slot_of_row), *first.shape[1:]), first.dtype)
+        column: ColumnArray = np.empty((len(slot_of_row), *first.shape[1:]), first.dtype)
         for piece, places in zip(pieces, slots, strict=True):
             column[places] = piece
         return column
@@ -290,14 +290,14 @@ def assemble(pieces: Sequence[Column], slots: Sequence[npt.NDArray[np.intp]]) ->
     return joined if is_in_order else joined[np.argsort(slot_of_row)]
 
 
-def _are_alike(pieces: Sequence[Column]) -> bool:
+def _are_alike(pieces: Sequence[ColumnArray]) -> bool:
     """Return whether columns have one dtype, other than object, and values of one shape."""
     if pieces[0].dtype == object:
         return False
     return len({(piece.dtype, piece.shape[1:]) for piece in pieces}) == 1
 
 
-def take_runs(rows: Column, starts: npt.NDArray[np.integer[Any]], length: int) -> Column:
+def take_runs(rows: ColumnArray, starts: npt.NDArray[np.integer[Any]], length: int) -> ColumnArray:
     """Return ``length`` consecutive rows from each of ``starts`` on, copied.
 
     Returns:
@@ -305,7 +305,7 @@ def take_runs(rows: Column, starts: npt.NDArray[np.integer[Any]], length: int) -
     """
     if len(starts) == 1:
         start = int(starts[0])
-        one_run: Column = rows[start : start + length].copy()[np.newaxis]
+        one_run: ColumnArray = rows[start : start + length].copy()[np.newaxis]
         return one_run
     if not len(starts):
         return np.empty((0, length, *rows.shape[1:]), rows.dtype)
@@ -317,9 +317,9 @@ def take_runs(rows: Column, starts: npt.NDArray[np.integer[Any]], length: int) -
     return np.ascontiguousarray(all_runs[starts])
 
 
-def all_columns(columns: Iterable[Column | None]) -> tuple[Column, ...] | None:
+def all_columns(columns: Iterable[ColumnArray | None]) -> tuple[ColumnArray, ...] | None:
     """Return the columns; None if one of them is None. Stops at the first None."""
-    present_columns: list[Column] = []
+    present_columns: list[ColumnArray] = []
     for column in columns:
         if column is None:
             return None
@@ -327,7 +327,7 @@ def all_columns(columns: Iterable[Column | None]) -> tuple[Column, ...] | None:
     return tuple(present_columns)
 
 
-def list_values(column: Column) -> list[Any]:
+def list_values(column: ColumnArray) -> list[Any]:
     """Return the values of a column.
 
     Numbers become Python's, values with a shape are arrays, times numpy's, objects as they are.

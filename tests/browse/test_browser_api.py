@@ -179,7 +179,7 @@ def test_samples_of_any_kind_are_shown(serve: Serve, sample: Any) -> None:
     assert served.samples({"contains": "7"})["n_found"] == 0
 
 
-def test_an_empty_split_and_one_that_cannot_be_opened_leave_the_others_alone(serve: Serve) -> None:
+def test_an_empty_or_broken_split_leaves_the_others_alone(serve: Serve) -> None:
     class Broken(Samples):
         def __len__(self) -> int:
             raise OSError(*self.samples)
@@ -300,7 +300,7 @@ def test_histograms_count_all_rows_and_those_that_are_chosen(pictures: Served) -
     assert (tags["kind"], tags["n_distinct"], tags["bars"]) == ("texts", 120, [])
 
 
-def test_a_large_split_is_searched_in_parts_and_its_histograms_are_of_some_samples(
+def test_a_large_split_is_searched_in_parts_and_sampled(
     serve: Serve,
 ) -> None:
     numbers = np.arange(300_000)
@@ -322,7 +322,7 @@ def test_a_large_split_is_searched_in_parts_and_its_histograms_are_of_some_sampl
     assert not found["is_complete"] or min(bars) > 0
 
 
-def test_bounds_beyond_what_a_column_holds_are_compared_as_they_are(serve: Serve) -> None:
+def test_bounds_beyond_the_dtype_of_a_column_are_compared(serve: Serve) -> None:
     numbers, spans = np.arange(4), np.arange(4).astype("m8[s]")
     times = np.datetime64("2024-01-01", "ns") + np.arange(4).astype("m8[D]")
     served = serve(all=SequenceDatasetIterator([numbers, times, spans, numbers > 1]))

@@ -12,7 +12,7 @@ import pytest
 from browse_kit import TOKEN, Served, labelled, serving
 from process_harness import start_python
 
-from data_stack.browse.server import MAX_CONNECTIONS
+from data_stack.browse.server.connection import MAX_CONNECTIONS
 from data_stack.dataset.iterator import InformedDatasetIterator, SequenceDatasetIterator
 from data_stack.dataset.meta import DatasetMeta
 
@@ -112,7 +112,7 @@ def test_no_page_is_shown_without_the_token(pictures: Served, path: str, given: 
         )
 
 
-def test_the_token_in_the_url_sets_a_cookie_that_opens_the_rest(pictures: Served) -> None:
+def test_the_token_in_the_url_sets_a_cookie(pictures: Served) -> None:
     link = {
         "Sec-Fetch-Site": "cross-site",
         "Sec-Fetch-Mode": "navigate",
@@ -206,7 +206,7 @@ def test_answers_forbid_what_pages_do_not_need(pictures: Served) -> None:
         assert "access-control-allow-origin" not in headers
 
 
-def test_the_page_has_no_script_or_style_of_its_own_and_loads_nothing_from_elsewhere(
+def test_the_page_embeds_no_script_and_loads_nothing_from_elsewhere(
     pictures: Served,
 ) -> None:
     answers = [pictures.ask(path, BEARER) for path in ("/", "/app.js", "/style.css")]
@@ -228,7 +228,7 @@ def test_the_page_has_no_script_or_style_of_its_own_and_loads_nothing_from_elsew
         assert forbidden not in script
 
 
-def test_a_connection_that_does_not_send_a_whole_request_in_time_is_closed() -> None:
+def test_a_connection_without_a_whole_request_in_time_is_closed() -> None:
     whole = f"GET /api/overview HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {TOKEN}\r\n\r\n".encode()
 
     post = b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\n"
@@ -249,7 +249,7 @@ def test_a_connection_that_does_not_send_a_whole_request_in_time_is_closed() -> 
     assert (n_answers, posted.count(b"405 ")) == ([1, 2, 1, 1], 1)
 
 
-def test_one_connection_too_many_closes_the_one_that_is_idle_for_longest() -> None:
+def test_one_connection_too_many_closes_the_longest_idle_one() -> None:
     with contextlib.ExitStack() as stack:
         served = stack.enter_context(serving({"train": labelled(3)}, idle_seconds=600))
         host, port = served.url.removeprefix("http://").split(":")

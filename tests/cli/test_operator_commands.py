@@ -23,7 +23,7 @@ from data_stack import FileStorageConnector
 from data_stack.factories.declarative import DatasetCard
 from data_stack.formats import records
 from data_stack.formats.parquet import Field, ParquetWriter, Schema
-from data_stack.formats.records import Column
+from data_stack.formats.records import ColumnType
 from data_stack.repository.repository import default_repository
 
 CANARY = "mongodb://user:canary@127.0.0.1:1/db?timeoutSeconds=0.2"
@@ -393,7 +393,8 @@ def test_what_does_not_fit_any_more_is_the_reason(
 @pytest.fixture
 def source(tmp_path: Path) -> Path:
     with records.RecordWriter(
-        tmp_path / "source", {"x": Column("array", "float32", (4,)), "label": "i64", "text": "utf8"}
+        tmp_path / "source",
+        {"x": ColumnType("array", "float32", (4,)), "label": "i64", "text": "utf8"},
     ) as writer:
         for i in range(12):
             writer.append({"x": np.full(4, i, np.float32), "label": i, "text": "x" * i})

@@ -13,7 +13,7 @@ from writing import append_all
 
 from data_stack.codecs import (
     Codec,
-    Column,
+    ColumnType,
     JpgCodec,
     JsonCodec,
     NpyCodec,
@@ -191,4 +191,4 @@ def test_is_around_still_says_what_wraps_codec_says() -> None:
 def test_shape_is_fixed_if_no_size_varies(
     shape: tuple[int | None, ...] | None, expected: tuple[int, ...] | None
 ) -> None:
-    assert fixed_shape(Column("array", "u1", shape)) == expected
+    assert fixed_shape(ColumnType("array", "u1", shape)) == expected

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from data_stack.dataset.iterator import Column, DatasetIterator, SequenceDatasetIterator
+from data_stack.dataset.iterator import ColumnArray, DatasetIterator, SequenceDatasetIterator
 from data_stack.dataset.splitter import (
     CVSplitterImpl,
     NestedCVSplitterImpl,
@@ -96,7 +96,7 @@ class Sealed(DatasetIterator):
     def __getitem__(self, index: int) -> Any:
         raise AssertionError("a whole sample was read")
 
-    def read_column(self, key: Any, indices: Any = None) -> Column:
+    def read_column(self, key: Any, indices: Any = None) -> ColumnArray:
         assert key == "label"
         return np.array(CLASSES)
 

@@ -86,7 +86,7 @@ def test_arrays_come_back_from_pandas_with_their_dtype(values: list[int], dtype:
         (lambda: data_stack.from_torch([(1, 2)], target=2), "the columns are 0, 1"),
     ],
 )
-def test_what_has_no_rows_or_no_such_column_is_an_error(call: Any, message: str) -> None:
+def test_no_rows_or_an_unknown_column_is_an_error(call: Any, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         call()
 
@@ -104,7 +104,7 @@ class _Pets(torch.utils.data.Dataset[Any]):
         return torch.full((2,), index), index % 2
 
 
-def test_tensors_are_not_copied_and_other_datasets_are_read_by_index() -> None:
+def test_tensors_are_not_copied_other_datasets_are_read_by_index() -> None:
     tensors = torch.arange(6).reshape(3, 2)
 
     of_tensors = data_stack.from_torch(TensorDataset(tensors, torch.arange(3)), target=1)
@@ -291,7 +291,7 @@ def test_damaged_files_and_wrong_types_are_errors_that_say_where(
         read(tmp_path / "none")
 
 
-def test_a_file_that_unpacks_to_far_more_than_it_holds_is_refused(tmp_path: Path) -> None:
+def test_a_file_that_unpacks_to_far_more_is_refused(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_bytes(gzip.compress(b"a\n" + b"0\n" * 10_000_000))
 
     with pytest.raises(ArchiveLimitError, match="more than 200 fold"):
@@ -299,7 +299,7 @@ def test_a_file_that_unpacks_to_far_more_than_it_holds_is_refused(tmp_path: Path
 
 
 @pytest.mark.parametrize("suffix", ["", ".gz"])
-def test_a_recipe_makes_a_file_again_while_it_is_the_same(tmp_path: Path, suffix: str) -> None:
+def test_a_recipe_opens_an_unchanged_file_again(tmp_path: Path, suffix: str) -> None:
     csv, jsonl = tmp_path / f"a.csv{suffix}", tmp_path / "a.jsonl"
     text = b"x;y\n007;1\n008;2\n"
     csv.write_bytes(gzip.compress(text) if suffix else text)
@@ -323,7 +323,7 @@ def test_a_recipe_makes_a_file_again_while_it_is_the_same(tmp_path: Path, suffix
         data_stack.from_recipe(recipes[0])
 
 
-def test_no_recipe_makes_rows_in_memory_or_reads_another_kind_of_source(tmp_path: Path) -> None:
+def test_no_recipe_makes_rows_or_reads_other_sources(tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
     path.write_bytes(b"x\n1\n")
     in_memory = data_stack.from_csv(io.BytesIO(b"x\n1\n"))
@@ -355,7 +355,7 @@ _UNFIT = [
 
 @pytest.mark.parametrize("suffix", ["csv", "jsonl"])
 @pytest.mark.parametrize(("number", "dtype"), _UNFIT)
-def test_a_number_that_does_not_fit_its_declared_dtype_is_refused(
+def test_a_number_beyond_its_declared_dtype_is_refused(
     tmp_path: Path, number: str, dtype: str, suffix: str
 ) -> None:
     path = tmp_path / f"x.{suffix}"

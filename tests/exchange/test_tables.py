@@ -50,7 +50,7 @@ _INDEXES = {
 
 
 @pytest.mark.parametrize("kind", _INDEXES)
-def test_an_index_that_is_data_is_a_column_and_comes_back(kind: str) -> None:
+def test_an_index_of_data_is_a_column_and_returns(kind: str) -> None:
     frame = pd.DataFrame({"load": [1.0, 2.0, 4.0]}, index=_INDEXES[kind])
     names = [name for name in _INDEXES[kind].names if name is not None]
 
@@ -184,7 +184,7 @@ def test_types_survive_choosing_rows_and_columns_and_a_second_process() -> None:
 @pytest.mark.parametrize(
     "storage", [None, "a list", InMemoryStorageConnector()], ids=["cached", "in memory", "stored"]
 )
-def test_a_table_without_rows_that_is_kept_has_its_columns_types_and_meta(storage: Any) -> None:
+def test_a_cached_empty_table_keeps_columns_types_and_meta(storage: Any) -> None:
     types = {
         "n": pa.int32(),
         "at": pa.time32("s"),
@@ -294,7 +294,7 @@ def test_matrices_without_elements_or_of_texts_are_lists() -> None:
     )
 
 
-def test_images_and_classes_of_a_stack_become_features_of_hugging_face() -> None:
+def test_images_and_classes_become_features_of_hugging_face() -> None:
     rng = np.random.default_rng(0)
     images = rng.integers(0, 255, (4, 5, 6), np.uint8)
     stack = data_stack.from_numpy(
@@ -364,7 +364,7 @@ def test_values_of_several_types_are_refused_or_objects(kinds: str) -> None:
         (np.float16(0.5), np.float64(0.1)),
     ],
 )
-def test_a_late_value_that_does_not_fit_is_refused_with_its_row(first: Any, last: Any) -> None:
+def test_a_late_unfit_value_is_refused_with_its_row(first: Any, last: Any) -> None:
     n_firsts = 5000
     stack = column([*[first] * n_firsts, last, None])
 
@@ -464,7 +464,7 @@ _FRAME = pd.DataFrame({"a": [1], "b": [2]})
         ),
     ],
 )
-def test_what_cannot_be_a_table_is_an_error_that_says_why(call: Any, message: str) -> None:
+def test_what_is_no_table_is_an_error_with_its_reason(call: Any, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         call()
 

@@ -27,7 +27,7 @@ from data_stack.exception import (
     StorageFullError,
 )
 from data_stack.formats.conversion import convert
-from data_stack.formats.records import Column, RecordWriter, ShardedRecordWriter
+from data_stack.formats.records import ColumnType, RecordWriter, ShardedRecordWriter
 from data_stack.io.storage_connectors import FileStorageConnector
 from data_stack.stores.splits import save_splits
 
@@ -145,7 +145,7 @@ def iterator() -> SequenceDatasetIterator:
 
 def write_records(disk: Path) -> None:
     with RecordWriter(
-        disk / "set", {"x": Column("array", "uint8", (16, 16, 3)), "y": "i64"}
+        disk / "set", {"x": ColumnType("array", "uint8", (16, 16, 3)), "y": "i64"}
     ) as writer:
         for i in range(len(writer), N_SAMPLES):
             writer.append({"x": IMAGES[i], "y": int(LABELS[i])}, flush=i % 20 == 0)

@@ -29,7 +29,7 @@ from data_stack.exception import ConfigError, DatasetFileCorruptError
 from data_stack.formats import records
 from data_stack.formats.builtin.npz import NpzFormat
 from data_stack.formats.conversion import convert
-from data_stack.formats.records import Column
+from data_stack.formats.records import ColumnType
 from data_stack.formats.registry import writable_formats
 from data_stack.io.folder import folder_of
 from data_stack.io.resources import ResourceFactory
@@ -40,13 +40,13 @@ from data_stack.values.digests import sample_digest
 FORMATS = [name for name, format_ in writable_formats().items() if format_.keeps_names]
 
 N = 23
-SPEC: dict[str, str | Column] = {
+SPEC: dict[str, str | ColumnType] = {
     "image": "jpg",
-    "x": Column("array", "float32", (4,)),
+    "x": ColumnType("array", "float32", (4,)),
     "label": "i64",
     "text": "utf8",
-    "weight": Column("array", "float64", ()),
-    "flag": Column("array", "bool", ()),
+    "weight": ColumnType("array", "float64", ()),
+    "flag": ColumnType("array", "bool", ()),
     "raw": "bytes",
     "meta": "json",
     "pack": "msgpack",
@@ -169,7 +169,7 @@ def test_sequences_are_kept_by_records_alone(tmp_path: Path) -> None:
 
 def test_an_empty_dataset_stays_one(tmp_path: Path) -> None:
     with records.RecordWriter(
-        tmp_path / "s", {"x": Column("array", "float32", (2,)), "label": "i64", "text": "utf8"}
+        tmp_path / "s", {"x": ColumnType("array", "float32", (2,)), "label": "i64", "text": "utf8"}
     ):
         pass
 

@@ -14,7 +14,7 @@ from data_stack.codecs.codec import Codec
 from data_stack.dataset.iterator import CombinedDatasetIterator, DatasetIteratorIF
 from data_stack.exception import LoadingError
 from data_stack.formats.image_folder import ImageFolderIterator
-from data_stack.formats.records import Column, RecordReader, RecordWriter
+from data_stack.formats.records import ColumnType, RecordReader, RecordWriter
 from data_stack.io.folder import folder_of
 from data_stack.loader import Loader
 from data_stack.testing.iterators import assert_same
@@ -56,8 +56,8 @@ class Counting(Codec):
 
 def write_records(target: Any) -> None:
     columns = {
-        "image": Column("counting", "uint8", (1024, 1024)),
-        "label": Column("array", "int16", ()),
+        "image": ColumnType("counting", "uint8", (1024, 1024)),
+        "label": ColumnType("array", "int16", ()),
     }
     with RecordWriter(target, columns, codecs={"counting": Counting()}) as writer:
         writer.extend(
@@ -181,7 +181,7 @@ def test_other_columns_keep_their_dtype_and_values_of_different_shapes_stay_apar
 
 
 def test_iterating_decodes_a_few_sequences_at_once(tmp_path: Path) -> None:
-    codec, column = Counting(), Column("counting[]", "uint8", (1024, 1024))
+    codec, column = Counting(), ColumnType("counting[]", "uint8", (1024, 1024))
     with RecordWriter(tmp_path / "x", {"images": column}, codecs={"counting": codec}) as writer:
         writer.extend({"images": [[np.zeros((1024, 1024), np.uint8)] * 2] * 6})
 

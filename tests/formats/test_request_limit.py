@@ -20,7 +20,7 @@ from data_stack import formats
 from data_stack.codecs import codec_of
 from data_stack.exception import DatasetFileCorruptError, RequestLimitError
 from data_stack.formats.parquet import Field, ParquetDataset, ParquetWriter, PngCodec, Schema
-from data_stack.formats.records import Column, RecordReader, RecordWriter
+from data_stack.formats.records import ColumnType, RecordReader, RecordWriter
 from data_stack.io.archives import open_decompressed
 from data_stack.io.resources import StreamedResource
 
@@ -38,7 +38,7 @@ def picture(size: int) -> np.ndarray[Any, Any]:
 
 class TestRecords:
     def test_a_batch_of_images_that_are_small_by_themselves(self, tmp_path: Path) -> None:
-        kinds = {"image": Column("png", "uint8", (None, None, 3))}
+        kinds = {"image": ColumnType("png", "uint8", (None, None, 3))}
         append_all(RecordWriter(tmp_path / "r", kinds), [{"image": picture(400)}] * 5)
 
         with RecordReader(tmp_path / "r") as reader:

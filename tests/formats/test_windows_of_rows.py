@@ -31,7 +31,7 @@ from data_stack.formats import (
     RawDatasetIterator,
     write_npy,
 )
-from data_stack.formats.records import Column, RecordReader, RecordWriter
+from data_stack.formats.records import ColumnType, RecordReader, RecordWriter
 from data_stack.io.resources import StreamedResource
 from data_stack.io.storage_connectors import FileStorageConnector
 from data_stack.loader import BlockShuffled, Loader
@@ -78,7 +78,7 @@ def hdf5_in_chunks(folder: Path, rows: _Array) -> DatasetIteratorIF:
 def records(
     folder: Path, rows: _Array, type_name: str = "array", **options: Any
 ) -> DatasetIteratorIF:
-    with RecordWriter(folder, {"x": Column(type_name, rows.dtype, rows.shape[1:])}) as writer:
+    with RecordWriter(folder, {"x": ColumnType(type_name, rows.dtype, rows.shape[1:])}) as writer:
         writer.extend({"x": rows})
     return RecordReader(folder, **options).as_tuple()
 
@@ -360,7 +360,7 @@ def far_windows(folder: Path, kind: str) -> tuple[FarStorageConnector, DatasetIt
     store, numbers = FarStorageConnector(folder, 1 << 16), np.arange(6 << 20, dtype="<u4")
     if kind == "records":
         with RecordWriter(
-            store, {"x": Column("array", "uint32", (8,))}, prefix="records"
+            store, {"x": ColumnType("array", "uint32", (8,))}, prefix="records"
         ) as writer:
             writer.extend({"x": numbers.reshape(-1, 8)})
         return store, RecordReader(store, prefix="records").as_tuple().windows(128, stride=128)

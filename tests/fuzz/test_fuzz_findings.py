@@ -26,7 +26,7 @@ from data_stack.util.untrusted_text import seal_json
 
 
 def write(folder: Path, **values: Any) -> Path:
-    """A dataset of two samples with a column for each argument, whose values are (type or Column, value)."""
+    """A dataset of two samples with a column for each argument, whose values are (type or ColumnType, value)."""
     with RecordWriter(folder, {name: kind for name, (kind, _) in values.items()}) as writer:
         for _ in range(2):
             writer.append({name: value for name, (_, value) in values.items()})

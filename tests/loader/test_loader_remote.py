@@ -14,7 +14,7 @@ from far_store import FarStorageConnector
 from data_stack.dataset.iterator import DatasetIteratorIF
 from data_stack.formats import NumpyDatasetIterator, write_npy
 from data_stack.formats.parquet import ParquetDataset, ParquetWriter
-from data_stack.formats.records import Column, RecordReader, RecordWriter
+from data_stack.formats.records import ColumnType, RecordReader, RecordWriter
 from data_stack.loader import BlockShuffled, Loader
 
 #: 24 MiB, more than is cached of a remote file.
@@ -31,7 +31,9 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> FarStorageConnector:
         with store.create(f"arrays/{name}.npy") as file:
             write_npy(file, array)
     with RecordWriter(
-        store, {"image": Column("array", "uint8", (ROW_BYTES,)), "number": "i64"}, prefix="records"
+        store,
+        {"image": ColumnType("array", "uint8", (ROW_BYTES,)), "number": "i64"},
+        prefix="records",
     ) as writer:
         writer.extend({"image": images, "number": numbers})
     with ParquetWriter(store, prefix="parquet", row_group_rows=256, compression="none") as rows:

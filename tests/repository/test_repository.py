@@ -363,9 +363,8 @@ def test_a_mixed_stack_tells_the_licenses_of_all_its_datasets(licensed: DatasetR
 
 
 def test_citations_are_bibtex_each_once(licensed: DatasetRepository) -> None:
-    stack = CombinedDatasetIterator(
-        [licensed.load(name, "train") for name in ("open", "shared", "open", "silent")]
-    )
+    names = ("open", "shared", "open", "silent", "silent")
+    stack = CombinedDatasetIterator([licensed.load(name, "train") for name in names])
 
     cited = stack.citation(with_data_stack=True)
 

@@ -35,7 +35,7 @@ def with_meta(iterator: DatasetIteratorIF) -> DatasetIteratorIF:
     return InformedDatasetIterator(iterator, meta)
 
 
-def test_what_was_added_removed_moved_and_relabelled_is_told_with_its_places() -> None:
+def test_added_removed_moved_relabelled_samples_have_their_positions() -> None:
     first = {"train": with_meta(numbers([0, 1, 2, 3])), "test": with_meta(numbers([4, 5]))}
     second = {
         "train": with_meta(numbers([0, 4, 3], [0, 1, 9])),

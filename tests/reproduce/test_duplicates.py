@@ -26,7 +26,7 @@ def of(samples: Any, targets: Any = None) -> DatasetIteratorIF:
     return InformedDatasetIterator(SequenceDatasetIterator(columns), DatasetMeta())
 
 
-def test_whole_samples_differ_where_their_labels_do_but_columns_can_be_compared() -> None:
+def test_samples_differ_by_their_labels_single_columns_do_not() -> None:
     splits = {"train": of([1, 2], ["cat", "dog"]), "test": of([1, 2], ["cat", "cat"])}
 
     whole, by_sample = find_duplicates(splits), find_duplicates(splits, columns=0)
@@ -39,7 +39,7 @@ SPLITS = st.lists(st.lists(st.integers(0, 6), max_size=12), min_size=1, max_size
 
 
 @given(SPLITS)
-def test_all_duplicates_are_found_that_a_look_at_all_pairs_finds(contents: list[list[int]]) -> None:
+def test_duplicates_equal_those_of_comparing_all_pairs(contents: list[list[int]]) -> None:
     by_name = {str(name): of(content) for name, content in enumerate(contents)}
 
     with pytest.MonkeyPatch.context() as patch:

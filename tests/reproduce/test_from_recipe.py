@@ -147,7 +147,7 @@ def test_every_layer_is_among_them() -> None:
     assert ours - set(STACKS) == {"stored_cache", "table_file"}
 
 
-def test_a_cache_in_a_store_is_kept_in_the_store_that_is_given() -> None:
+def test_a_stored_cache_is_kept_in_the_given_store() -> None:
     first, second = InMemoryStorageConnector(), InMemoryStorageConnector()
     stack = source().cache(storage=first, identifier="caches/mine")
     recipe = through_json(stack.recipe())

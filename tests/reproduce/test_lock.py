@@ -132,9 +132,7 @@ def test_each_change_of_the_plugin_is_told_apart(
             data_stack.load("numbers", "train", store, lock=lock_path)
 
 
-def test_a_source_with_a_digest_names_its_mirrors_and_a_plugin_that_declares_another_digest_is_told(
-    source: Path, tmp_path: Path
-) -> None:
+def test_a_source_has_its_mirrors_another_digest_is_told(source: Path, tmp_path: Path) -> None:
     def declare(sha256: str) -> type[DatasetFactory]:
         factory = numbers_class(source)
         gone = (tmp_path / "gone.txt").as_uri()
@@ -190,7 +188,7 @@ def test_each_configuration_of_a_dataset_is_locked(tmp_path: Path, source: Path)
         data_stack.load("numbers", "train", store, lock=tmp_path / "two.lock")
 
 
-def test_the_variable_names_the_lock_and_what_is_not_in_it_is_an_error(
+def test_the_variable_names_the_lock_unknown_datasets_are_errors(
     lock_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(VARIABLE, str(lock_path))
@@ -223,9 +221,7 @@ def test_a_damaged_file_is_told(tmp_path: Path, text: str) -> None:
         LockFile.read(tmp_path / "other.lock")
 
 
-def test_a_lock_holds_one_version_of_a_dataset_and_values_of_toml(
-    tmp_path: Path, source: Path
-) -> None:
+def test_a_lock_holds_one_version_and_values_of_toml(tmp_path: Path, source: Path) -> None:
     repository = data_stack.default_repository()
     repository.register("numbers@0.9.0", numbers_class(source, version="0.9.0", offset=5))
     old, new = (
@@ -249,7 +245,7 @@ def test_a_lock_holds_one_version_of_a_dataset_and_values_of_toml(
 
 
 @pytest.mark.parametrize("is_relative", [False, True])
-def test_a_file_below_the_lock_file_is_found_where_both_were_moved(
+def test_a_file_is_found_after_moving_with_its_lock(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_relative: bool
 ) -> None:
     table = tmp_path / "project" / "data" / "x.csv"
@@ -344,7 +340,7 @@ def test_a_changed_open_of_the_same_version_is_an_error(
     assert "Register the dataset with its earlier code" in checked.message
 
 
-def test_samples_are_read_once_for_each_code_and_split_and_a_copy_of_the_store_knows_them(
+def test_samples_are_read_once_for_each_code_and_split(
     samples_lock: Path, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def load(storage: Any, split: str | None, **config: Any) -> Callable[[], Any]:
@@ -375,7 +371,7 @@ def test_damaged_notes_are_written_again(samples_lock: Path, store: StorageConne
     assert n_read(lambda: LockFile.read(samples_lock).check(store)) == 0
 
 
-def test_comparing_equal_bytes_can_be_declined_and_differing_ones_are_compared_all_the_same(
+def test_only_differing_bytes_are_compared_if_declined(
     samples_lock: Path, source: Path, store: StorageConnector, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     register(numbers_class(source, add=100))

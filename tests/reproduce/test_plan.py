@@ -47,7 +47,7 @@ def tree(folder: Path) -> list[tuple[str, int]]:
     return sorted((str(path), path.stat().st_mtime_ns) for path in folder.rglob("*"))
 
 
-def test_a_plan_finds_the_mirror_that_answers_and_what_is_needed(
+def test_a_plan_finds_the_answering_mirror_and_the_need(
     server: ScriptedServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     gone, there = server.url("/gone"), server.serve("/there", BODY)
@@ -122,7 +122,7 @@ def test_a_plan_names_what_cannot_work(
 # ---------------------------------------------------------------------- reports
 
 
-def test_statistics_and_duplicates_are_part_of_the_report_where_asked_for() -> None:
+def test_statistics_and_duplicates_are_reported_if_asked_for() -> None:
     report = DatasetReport.of("iris", storage="memory://", statistics=True, duplicates=True)
 
     assert report.splits["all"].columns[0].statistics is not None

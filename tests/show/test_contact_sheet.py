@@ -31,7 +31,7 @@ def colors_of(sheet: Image.Image) -> set[tuple[int, ...]]:
     return set(map(tuple, np.asarray(sheet.convert("RGB")).reshape(-1, 3).tolist()))
 
 
-def test_classes_take_turns_and_a_small_one_leaves_its_places_to_the_others() -> None:
+def test_classes_take_turns_and_large_ones_fill_the_rest() -> None:
     targets = [0] * 900 + [1] * 50 + [2] * 3
     watched = Watched([(np.zeros((4, 4), np.uint8), target) for target in targets])
 

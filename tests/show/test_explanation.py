@@ -31,7 +31,7 @@ class Client(ClientWrapper):
         raise AssertionError("a sample was read")
 
 
-def test_a_stack_is_told_from_the_top_to_its_datasets_and_no_sample_is_read() -> None:
+def test_a_stack_is_drawn_from_the_top_without_reading_samples() -> None:
     explanation = Client(dataset()).map(max, seed=7).skip(10).take(100).explain()
 
     assert str(explanation) == (
@@ -48,7 +48,7 @@ def test_a_stack_is_told_from_the_top_to_its_datasets_and_no_sample_is_read() ->
     )
 
 
-def test_arguments_are_shown_shortened_and_only_where_they_are_no_defaults() -> None:
+def test_arguments_are_shown_short_and_without_defaults() -> None:
     def halved(sample: Any) -> Any:
         return sample
 
@@ -75,9 +75,7 @@ def test_shared_iterators_are_drawn_once() -> None:
     assert "   [4] sequence  10 samples, as above" in text
 
 
-def test_licenses_of_parts_that_are_not_drawn_are_summed_up_in_html_in_which_nothing_can_run() -> (
-    None
-):
+def test_licenses_of_undrawn_parts_are_listed_in_escaped_html() -> None:
     parts = [dataset(2, name=f"d{i}", license="CC0-1.0" if i % 2 else None) for i in range(50)]
     hostile = InformedDatasetIterator(
         SequenceDatasetIterator([[1]]), replace(META, dataset_name="<script>alert(1)</script>")

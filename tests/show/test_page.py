@@ -71,7 +71,7 @@ def pictures_in(html: str) -> list[np.ndarray[Any, Any]]:
     return [np.asarray(Image.open(io.BytesIO(base64.b64decode(each)))) for each in found]
 
 
-def test_an_iterator_shows_its_name_length_samples_columns_classes_and_stack() -> None:
+def test_a_page_has_name_length_samples_columns_classes_stack() -> None:
     html = shown(photos().shuffle(seed=3).take(15))
 
     for part in (
@@ -96,7 +96,7 @@ def test_an_iterator_shows_its_name_length_samples_columns_classes_and_stack() -
     assert "&lt;script&gt;" in shown(evil)
 
 
-def test_the_text_form_has_name_length_and_stack_and_reads_no_sample() -> None:
+def test_the_text_has_name_length_stack_and_reads_nothing() -> None:
     client = Client([1, 2])
 
     text = str(InformedDatasetIterator(client, META).take(1))
@@ -115,7 +115,7 @@ def test_the_text_form_has_name_length_and_stack_and_reads_no_sample() -> None:
     )
 
 
-def test_eight_samples_and_no_other_are_read_of_a_client_s_iterator() -> None:
+def test_only_eight_samples_of_a_client_iterator_are_read() -> None:
     client = Client([(number, "a") for number in range(1000)])
 
     html = shown(client)
@@ -217,7 +217,7 @@ def test_sound_plays_and_a_long_one_is_cut() -> None:
     assert "s of 30.0 s" in html
 
 
-def test_boxes_and_masks_lie_over_the_picture_and_follow_new_names() -> None:
+def test_boxes_and_masks_overlay_the_picture_under_new_names() -> None:
     plain = np.full((3, 50, 50), 90, np.uint8)
     boxes, masks = np.tile([[10, 10, 40, 40]], (3, 1, 1)), np.zeros((3, 50, 50), np.uint8)
     meta = DatasetMeta(
@@ -262,7 +262,7 @@ def test_a_loader_shows_what_it_is_and_the_samples() -> None:
         assert part in page
 
 
-def test_show_draws_a_grid_of_named_columns_and_rows_of_classes() -> None:
+def test_show_draws_named_columns_and_rows_of_classes() -> None:
     grid = photos().show(6, seed=0, n_columns=3, columns=("photo", "label"))
     rows = photos().show(per_class=4)
 

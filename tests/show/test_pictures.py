@@ -57,9 +57,7 @@ def opened(png: bytes) -> np.ndarray[Any, Any]:
         (PHOTO, "nonsense", "image"),
     ],
 )
-def test_the_kind_of_a_value_is_that_of_its_hint_where_it_can_be_that(
-    value: Any, hint: str | None, kind: str
-) -> None:
+def test_a_value_has_the_kind_of_a_fitting_hint(value: Any, hint: str | None, kind: str) -> None:
     assert kind_of_value(value, hint) == kind
 
 
@@ -79,7 +77,7 @@ def test_a_picture_of_any_layout_comes_back_from_png(picture: Any) -> None:
     assert np.array_equal(pixels[:, :, :3], PHOTO)
 
 
-def test_grey_pictures_span_black_to_white_whatever_their_numbers_and_a_given_span_counts() -> None:
+def test_grey_pictures_span_black_to_white_or_the_given_span() -> None:
     ramp = np.broadcast_to(np.arange(16), (8, 16))
 
     for picture in (ramp.astype(np.uint8), ramp / 15.0, ramp.astype(np.uint16) * 4000):

@@ -54,7 +54,7 @@ def test_many_numbers_are_a_histogram_without_missing_ones() -> None:
 
 
 @pytest.mark.parametrize("hole", [None, pd.NA, np.ma.masked])
-def test_numbers_and_times_with_missing_ones_are_a_histogram_and_the_number_missing(
+def test_numbers_and_times_beside_missing_ones_are_a_histogram(
     hole: Any,
 ) -> None:
     day = datetime.datetime(2026, 1, 1)

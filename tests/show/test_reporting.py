@@ -97,7 +97,7 @@ def test_targets_are_counted_as_plain_values_in_order(
     assert {type(key) for key in counts} <= {int, float, str, bool, tuple, type(None)}
 
 
-def test_continuous_targets_are_counted_in_ranges_and_countless_labels_by_frequency() -> None:
+def test_continuous_targets_are_counted_in_ranges_labels_by_frequency() -> None:
     counts = distribution([*np.linspace(0, 10, 201).tolist(), float("nan"), float("inf")])
 
     assert [list(counts)[i] for i in (0, 9, 10, 11)] == ["[0, 1)", "[9, 10]", "inf", "nan"]
@@ -177,7 +177,7 @@ def test_every_kind_of_label_is_reported_in_every_format(kind: str) -> None:
     )
 
 
-def test_a_report_has_the_fields_of_the_original_and_shows_the_meta() -> None:
+def test_a_report_has_the_original_fields_and_the_meta() -> None:
     meta = replace(
         META,
         target_kind="label",
@@ -231,7 +231,7 @@ def test_classes_are_named_where_targets_are_their_numbers(
     assert shown is None or re.search(rf" {re.escape(shown)} +1 ", text)
 
 
-def test_a_shared_iterator_stands_once_in_json_and_is_referred_to_then() -> None:
+def test_a_shared_iterator_stands_once_in_json() -> None:
     source = with_targets([0, 1])
     pair = CombinedDatasetIterator([source, source, DatasetIteratorView(source, [1])])
 

@@ -8,6 +8,8 @@ from types import ModuleType
 
 import pytest
 
+from data_stack import codecs
+
 STUB = """
 from lazy_example import parts as parts
 from lazy_example.parts import heavy as heavy
@@ -62,3 +64,8 @@ def test_a_name_that_is_not_there_and_one_that_cannot_be_imported_are_errors(
         getattr(package, "other")  # noqa: B009
     with pytest.raises(ImportError, match="install it"):
         getattr(package, "needs_more")  # noqa: B009
+
+
+def test_an_earlier_name_is_the_new_one() -> None:
+    assert codecs.Column is codecs.ColumnType  # type: ignore[attr-defined]
+    assert "Column" not in codecs.__all__

@@ -1,7 +1,7 @@
 from data_stack.dataset.encoders.categorical import CategoricalEncoder as CategoricalEncoder
 from data_stack.dataset.encoders.categorical import OneHotEncoder as OneHotEncoder
 from data_stack.dataset.encoders.class_mapping import ClassMapping as ClassMapping
-from data_stack.dataset.encoders.columns import Column as Column
+from data_stack.dataset.encoders.columns import ColumnArray as ColumnArray
 from data_stack.dataset.encoders.continuous import ContinuousEncoder as ContinuousEncoder
 from data_stack.dataset.encoders.encoder import Encoder as Encoder
 from data_stack.dataset.encoders.errors import EncodingError as EncodingError

@@ -15,7 +15,7 @@ from data_stack.dataset.encoders.categories import (
     category,
 )
 from data_stack.dataset.encoders.class_mapping import ClassMapping
-from data_stack.dataset.encoders.columns import Column, first_place
+from data_stack.dataset.encoders.columns import ColumnArray, first_place
 from data_stack.dataset.encoders.encoder import Encoder, check_choice, register_encoder
 from data_stack.dataset.encoders.errors import EncodingError
 from data_stack.dataset.encoders.learner import Learner
@@ -143,7 +143,7 @@ class CategoricalEncoder(Encoder):
             return len(self._categories) + 1
         return len(self._categories)
 
-    def _transform(self, column: Column) -> Column:
+    def _transform(self, column: ColumnArray) -> ColumnArray:
         if len(column) == 0:
             # The dtype of an empty column says nothing.
             column = column.astype(object)
@@ -164,7 +164,7 @@ class CategoricalEncoder(Encoder):
 
     # ------------------------------------------------------------------ decoding
 
-    def _inverse(self, column: Column) -> Column:
+    def _inverse(self, column: ColumnArray) -> ColumnArray:
         """Return the categories; None for vectors without a one, and for unknown values.
 
         Of vectors of scores, the highest score counts.
@@ -176,7 +176,7 @@ class CategoricalEncoder(Encoder):
         is_for_unknown = codes >= len(self._categories)
         return self._categories.values_of(np.where(is_for_unknown, -1, codes))
 
-    def _codes_of_vectors(self, column: Column) -> Codes:
+    def _codes_of_vectors(self, column: ColumnArray) -> Codes:
         if column.ndim < 2 or column.shape[-1] != self._n_codes:
             raise ConfigError(
                 f"vectors must have {self._n_codes} numbers, got a column of shape {column.shape}"
@@ -186,7 +186,7 @@ class CategoricalEncoder(Encoder):
         has_one = column.any(axis=-1)
         return np.where(has_one, column.argmax(axis=-1), -1)
 
-    def _codes_of_numbers(self, column: Column) -> Codes:
+    def _codes_of_numbers(self, column: ColumnArray) -> Codes:
         if column.dtype.kind not in "iu" and column.size:
             raise ConfigError(
                 f"numbers of categories must be integers, got a column of dtype {column.dtype}"

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from data_stack.dataset.encoders.columns import Column
+from data_stack.dataset.encoders.columns import ColumnArray
 from data_stack.dataset.encoders.errors import EncodingError
 from data_stack.dataset.encoders.learner import Learner
 from data_stack.exception import ConfigError
@@ -115,7 +115,7 @@ class Categories:
     def __len__(self) -> int:
         return len(self.values)
 
-    def codes(self, column: Column) -> Codes:
+    def codes(self, column: ColumnArray) -> Codes:
         """Return the number of each value, -1 for other values.
 
         Args:
@@ -149,7 +149,7 @@ class Categories:
         except TypeError:  # one of the values is not hashable
             return np.full(len(values), -1, dtype=np.intp)
 
-    def _are_small_integers(self, column: Column) -> bool:
+    def _are_small_integers(self, column: ColumnArray) -> bool:
         if column.dtype.kind not in "biu" or not column.size:
             return False
         if column.min() < 0:
@@ -170,7 +170,7 @@ class Categories:
         suffix = f" and {n_more} more" if n_more > 0 else ""
         return f"known are {shown or 'none'}{suffix}"
 
-    def values_of(self, codes: Codes) -> Column:
+    def values_of(self, codes: Codes) -> ColumnArray:
         """Return the categories with these numbers; None for -1."""
         has_unknown = bool(codes.size) and codes.min() < 0
         if has_unknown:
@@ -202,7 +202,7 @@ def _number_values(values: Iterable[Any], noun: str) -> dict[Any, int]:
     return positions
 
 
-def column_of_values(values: Sequence[Any]) -> Column:
+def column_of_values(values: Sequence[Any]) -> ColumnArray:
     """Return values as an array of numbers if all are of one type that numpy has.
 
     Otherwise it is an array of objects.
@@ -224,7 +224,7 @@ class CategoriesLearner(Learner):
     def __init__(self) -> None:
         self._seen = {}
 
-    def add(self, block: Column, first: int) -> None:
+    def add(self, block: ColumnArray, first: int) -> None:
         """Add the values of a block."""
         if block.dtype.kind not in _CATEGORY_DTYPE_KINDS:
             raise _dtype_error(block)
@@ -267,12 +267,12 @@ def _sort_key(value: Any) -> tuple[int, Any]:
     return 5, 0  # None
 
 
-def _dtype_error(column: Column) -> ConfigError:
+def _dtype_error(column: ColumnArray) -> ConfigError:
     return ConfigError(
         f"values of dtype {column.dtype} cannot be categories; numbers, strings and bytes can"
     )
 
 
-def _values_in_row(column: Column) -> int:
+def _values_in_row(column: ColumnArray) -> int:
     """Return how many values a row of a column has, at least 1."""
     return max(1, math.prod(column.shape[1:]))

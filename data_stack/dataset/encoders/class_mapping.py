@@ -15,7 +15,7 @@ from data_stack.dataset.encoders.categories import (
     column_of_values,
     is_number,
 )
-from data_stack.dataset.encoders.columns import Column, as_column, first_place
+from data_stack.dataset.encoders.columns import ColumnArray, as_column, first_place
 from data_stack.dataset.encoders.encoder import Encoder, check_choice, register_encoder
 from data_stack.dataset.encoders.errors import EncodingError
 from data_stack.exception import ConfigError
@@ -59,7 +59,7 @@ class ClassMapping(Encoder):
     #: The labels, numbered.
     _labels: Categories
     #: The new class of each label, by the number of the label.
-    _new_classes: Column
+    _new_classes: ColumnArray
 
     def __init__(
         self, mapping: Mapping[Any, Any], *, unmapped: Literal["keep", "error", "drop"] = "keep"
@@ -89,7 +89,7 @@ class ClassMapping(Encoder):
         """Return which labels of a column the mapping names, shape ``(n, …)``."""
         return self._labels.codes(as_column(labels)) >= 0
 
-    def _transform(self, column: Column) -> Column:
+    def _transform(self, column: ColumnArray) -> ColumnArray:
         codes = self._labels.codes(column)
         if self.unmapped == "keep":
             return self._replace_known(column, codes)
@@ -103,14 +103,14 @@ class ClassMapping(Encoder):
             )
         return self._new_classes[codes]
 
-    def _replace_known(self, column: Column, codes: Codes) -> Column:
+    def _replace_known(self, column: ColumnArray, codes: Codes) -> ColumnArray:
         """Return a column in which labels that the mapping names are replaced."""
         replaced = column.astype(_dtype_for_both(column.dtype, self._new_classes.dtype))
         is_mapped = codes >= 0
         replaced[is_mapped] = self._new_classes.astype(replaced.dtype)[codes[is_mapped]]
         return replaced
 
-    def _inverse(self, column: Column) -> Column:
+    def _inverse(self, column: ColumnArray) -> ColumnArray:
         """Return the old labels.
 
         Raises:

@@ -10,12 +10,10 @@ import numpy.typing as npt
 
 from data_stack.exception import ConfigError
 from data_stack.values.stacked_values import as_array, stack_values
-
-Column = npt.NDArray[Any]
-"""The values of one position or key of many samples, shape ``(n_samples, ...)``."""
+from data_stack.values.stacking import ColumnArray as ColumnArray
 
 
-def as_column(values: Any) -> Column:
+def as_column(values: Any) -> ColumnArray:
     """Return values as an array of shape ``(n, ...)``.
 
     The array has dtype object unless the values are numbers of one shape.
@@ -37,7 +35,7 @@ def as_column(values: Any) -> Column:
     return column
 
 
-def _convert(values: Any) -> Column:
+def _convert(values: Any) -> ColumnArray:
     if hasattr(values, "__array__"):
         return as_array(values)
     is_single_value = isinstance(values, (str, bytes, Mapping))

@@ -9,7 +9,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from data_stack.dataset.encoders.columns import Column, first_place
+from data_stack.dataset.encoders.columns import ColumnArray, first_place
 from data_stack.dataset.encoders.encoder import Encoder, check_choice, register_encoder
 from data_stack.dataset.encoders.errors import EncodingError
 from data_stack.dataset.encoders.learner import Learner
@@ -111,7 +111,7 @@ class ContinuousEncoder(Encoder):
 
     # ------------------------------------------------------------------ encoding
 
-    def _transform(self, column: Column) -> Column:
+    def _transform(self, column: ColumnArray) -> ColumnArray:
         numbers = _as_floats(column)
         if self._scaling == "none":
             scaled = self._round(numbers)
@@ -139,11 +139,11 @@ class ContinuousEncoder(Encoder):
                 scaled[np.isnan(scaled)] = 0
         return scaled
 
-    def _round(self, numbers: _Floats) -> Column:
+    def _round(self, numbers: _Floats) -> ColumnArray:
         with np.errstate(over="ignore", invalid="ignore"):  # the caller checks the result
             return numbers.astype(self._dtype)
 
-    def _inverse(self, column: Column) -> Column:
+    def _inverse(self, column: ColumnArray) -> ColumnArray:
         """Return the numbers as float64, up to rounding.
 
         NaN that ``missing="zeros"`` replaced become the centre.
@@ -163,7 +163,7 @@ class _NumbersLearner(Learner):
         self._missing = missing
         self._moments = RunningMoments()
 
-    def add(self, block: Column, first: int) -> None:
+    def add(self, block: ColumnArray, first: int) -> None:
         numbers = _as_floats(block, first)
         _check_finite(numbers, self._missing, first)
         if first:
@@ -204,7 +204,7 @@ class _NumbersLearner(Learner):
         raise ConfigError(f"cannot fit: all values{where} are NaN")
 
 
-def _as_floats(column: Column, first: int = 0) -> _Floats:
+def _as_floats(column: ColumnArray, first: int = 0) -> _Floats:
     """Return numbers as float64, None as NaN, and strings as the numbers that they spell.
 
     Args:

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, TypeVar
 import numpy as np
 
 from data_stack.codecs.plain_data import canonical_json, json_digest, shorten, to_plain
-from data_stack.dataset.encoders.columns import Column, as_column
+from data_stack.dataset.encoders.columns import ColumnArray, as_column
 from data_stack.dataset.encoders.learner import Learner
 from data_stack.dataset.meta import TargetKind
 from data_stack.exception import ConfigError, MissingDependencyError, ModelNotTrainedError
@@ -75,7 +75,7 @@ class Encoder(ABC):
     # ------------------------------------------------------------------ learning and encoding
 
     def fit(
-        self: _EncoderT, columns: Column | Iterable[Any], *, fitted_on: str | None = None
+        self: _EncoderT, columns: ColumnArray | Iterable[Any], *, fitted_on: str | None = None
     ) -> _EncoderT:
         """Learn from a column, or from its blocks one after the other.
 
@@ -104,7 +104,7 @@ class Encoder(ABC):
         fitting.finish(fitted_on)
         return self
 
-    def transform(self, batch: Any) -> Column:
+    def transform(self, batch: Any) -> ColumnArray:
         """Encode a column of shape ``(n, ...)``.
 
         Raises:
@@ -115,7 +115,7 @@ class Encoder(ABC):
         self._check_fitted()
         return self._transform(as_column(batch))
 
-    def inverse(self, batch: Any) -> Column:
+    def inverse(self, batch: Any) -> ColumnArray:
         """Decode what :meth:`transform` returned.
 
         Raises:
@@ -196,10 +196,10 @@ class Encoder(ABC):
         """Return the keyword arguments of the constructor: plain values and arrays."""
 
     @abstractmethod
-    def _transform(self, column: Column) -> Column:
+    def _transform(self, column: ColumnArray) -> ColumnArray:
         """Encode a column of shape ``(n, ...)``; n may be 0. The encoder is fitted."""
 
-    def _inverse(self, column: Column) -> Column:
+    def _inverse(self, column: ColumnArray) -> ColumnArray:
         """Decode a column of shape ``(n, ...)``. The encoder is fitted."""
         raise ConfigError(f"{self!r} has no inverse")
 
@@ -262,7 +262,7 @@ class Fitting:
         self._learner = encoder._learner()
         self._n_values = 0
 
-    def add(self, block: Column) -> None:
+    def add(self, block: ColumnArray) -> None:
         """Learn from the next values, shape ``(n, ...)``."""
         if len(block):
             self._learner.add(block, self._n_values)

@@ -8,7 +8,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from data_stack.dataset.encoders.columns import Column, as_column
+from data_stack.dataset.encoders.columns import ColumnArray, as_column
 from data_stack.dataset.encoders.encoder import Encoder, check_choice, register_encoder
 from data_stack.dataset.encoders.errors import EncodingError
 from data_stack.dataset.encoders.learner import Learner
@@ -96,7 +96,7 @@ class ImageEncoder(Encoder):
 
     # ------------------------------------------------------------------ encoding
 
-    def _transform(self, column: Column) -> Column:
+    def _transform(self, column: ColumnArray) -> ColumnArray:
         if len(column) == 0:
             return np.empty(column.shape, dtype=np.float32)
         if column.dtype == object:
@@ -105,12 +105,12 @@ class ImageEncoder(Encoder):
                 encoded.append(self._transform(_column_of_one(image, position))[0])
             return stack_values(encoded)
         _check_images(column, 0)
-        scaled: Column = np.multiply(column, np.float32(self._scale), dtype=np.float32)
+        scaled: ColumnArray = np.multiply(column, np.float32(self._scale), dtype=np.float32)
         scaled -= self._per_channel(self.mean, column)
         scaled /= self._per_channel(self.std, column)
         return scaled
 
-    def _inverse(self, column: Column) -> Column:
+    def _inverse(self, column: ColumnArray) -> ColumnArray:
         """Return the images: with the scale 1/255 as bytes, rounded, otherwise as float32."""
         if column.dtype == object:
             decoded = []
@@ -118,13 +118,13 @@ class ImageEncoder(Encoder):
                 decoded.append(self._inverse(np.asarray(image)[np.newaxis])[0])
             return stack_values(decoded)
         mean = self._per_channel(self.mean, column)
-        values: Column = column * self._per_channel(self.std, column) + mean
+        values: ColumnArray = column * self._per_channel(self.std, column) + mean
         values /= np.float32(self._scale)
         if self._scale == _BYTE:
             return np.clip(np.rint(values), 0, 255).astype(np.uint8)
         return values
 
-    def _per_channel(self, statistic: _Floats, images: Column) -> npt.NDArray[np.float32]:
+    def _per_channel(self, statistic: _Floats, images: ColumnArray) -> npt.NDArray[np.float32]:
         """Return a statistic in a shape that broadcasts with the channels of images.
 
         Raises:
@@ -174,7 +174,7 @@ class _ImageLearner(Learner):
         self._channels = channels
         self._moments = RunningMoments()
 
-    def add(self, block: Column, first: int) -> None:
+    def add(self, block: ColumnArray, first: int) -> None:
         if block.dtype == object:
             for position, image in enumerate(block, first):
                 self.add(_column_of_one(image, position), position)
@@ -192,7 +192,7 @@ class _ImageLearner(Learner):
         if len(pixels):
             self._moments.add(pixels * self._scale)
 
-    def _pixels(self, images: Column) -> _Floats:
+    def _pixels(self, images: ColumnArray) -> _Floats:
         """Return the pixels of images as float64, shape ``(n_pixels, n_channels)``."""
         channel_axis = -1
         if images.ndim == 3:
@@ -213,7 +213,7 @@ class _ImageLearner(Learner):
         }
 
 
-def _column_of_one(image: Any, position: int) -> Column:
+def _column_of_one(image: Any, position: int) -> ColumnArray:
     """Return an image of an object column as a column of one image.
 
     Raises:
@@ -226,7 +226,7 @@ def _column_of_one(image: Any, position: int) -> Column:
     return images
 
 
-def _check_images(images: Column, position: int) -> None:
+def _check_images(images: ColumnArray, position: int) -> None:
     """Check that images have the shape ``(n, height, width)``, or with an axis of channels.
 
     Raises:

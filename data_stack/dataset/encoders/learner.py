@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from data_stack.dataset.encoders.columns import Column
+from data_stack.dataset.encoders.columns import ColumnArray
 from data_stack.dataset.encoders.errors import EncodingError
 
 
@@ -16,7 +16,7 @@ class Learner(ABC):
     """Reads a column block by block and returns what an encoder remembers of it."""
 
     @abstractmethod
-    def add(self, block: Column, first: int) -> None:
+    def add(self, block: ColumnArray, first: int) -> None:
         """Read the next block.
 
         Args:
@@ -42,15 +42,15 @@ class WholeColumn(Learner):
         learn: takes the column and returns what the encoder remembers.
     """
 
-    _learn: Callable[[Column], dict[str, Any]]
+    _learn: Callable[[ColumnArray], dict[str, Any]]
     #: The blocks that were added so far.
-    _blocks: list[Column]
+    _blocks: list[ColumnArray]
 
-    def __init__(self, learn: Callable[[Column], dict[str, Any]]) -> None:
+    def __init__(self, learn: Callable[[ColumnArray], dict[str, Any]]) -> None:
         self._learn = learn
         self._blocks = []
 
-    def add(self, block: Column, first: int) -> None:
+    def add(self, block: ColumnArray, first: int) -> None:
         """Keep the block."""
         if self._blocks:
             shape_before = self._blocks[0].shape[1:]

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from data_stack.codecs.plain_data import shorten
-from data_stack.dataset.encoders.columns import Column
+from data_stack.dataset.encoders.columns import ColumnArray
 from data_stack.dataset.encoders.encoder import Encoder, register_encoder
 from data_stack.dataset.encoders.learner import Learner, WholeColumn
 from data_stack.dataset.encoders.skops_state import (
@@ -69,7 +69,7 @@ class SklearnEncoder(Encoder):
     #: Whether the encoder was fitted on a column of shape ``(n,)``.
     _is_flat: bool
     #: The result of the transformer for no rows; None if it is unknown.
-    _nothing: Column | None
+    _nothing: ColumnArray | None
 
     def __init__(self, transformer: Any) -> None:
         if isinstance(transformer, type):
@@ -129,7 +129,7 @@ class SklearnEncoder(Encoder):
     def _learner(self) -> Learner | None:
         return WholeColumn(self._fit)
 
-    def _fit(self, column: Column) -> dict[str, Any]:
+    def _fit(self, column: ColumnArray) -> dict[str, Any]:
         self._call("fit", self._as_input(column))
         learned: dict[str, Any] = {"is_flat": column.ndim == 1}
         with contextlib.suppress(ConfigError):  # it cannot transform a single row
@@ -144,7 +144,7 @@ class SklearnEncoder(Encoder):
 
     # ------------------------------------------------------------------ encoding
 
-    def _transform(self, column: Column) -> Column:
+    def _transform(self, column: ColumnArray) -> ColumnArray:
         if len(column) == 0:
             return self._transform_nothing(column)
         result = self._run("transform", self._as_input(column))
@@ -154,24 +154,24 @@ class SklearnEncoder(Encoder):
             )
         return result
 
-    def _transform_nothing(self, column: Column) -> Column:
+    def _transform_nothing(self, column: ColumnArray) -> ColumnArray:
         """Return the result for no rows, which transformers refuse.
 
         It is the result for one row without that row: for the first row of fitting, or for a row of
         zeros.
         """
         if self._nothing is not None:
-            empty_result: Column = self._nothing.copy()
+            empty_result: ColumnArray = self._nothing.copy()
             return empty_result
         zeros = np.zeros((1, *column.shape[1:]))
         with contextlib.suppress(Exception), warnings.catch_warnings():  # foreign code
             warnings.simplefilter("ignore")
-            row: Column = self._run("transform", self._as_input(zeros))
+            row: ColumnArray = self._run("transform", self._as_input(zeros))
             return np.array(row[:0])
         n_features = self.output_size
         return np.empty(0 if n_features is None else (0, n_features))
 
-    def _inverse(self, column: Column) -> Column:
+    def _inverse(self, column: ColumnArray) -> ColumnArray:
         if not hasattr(self.transformer, "inverse_transform"):
             raise ConfigError(f"{shorten(self.transformer)} has no inverse_transform")
         result = self._run("inverse_transform", column)
@@ -180,12 +180,12 @@ class SklearnEncoder(Encoder):
             result = result[:, 0]
         return result
 
-    def _as_input(self, column: Column) -> Column:
+    def _as_input(self, column: ColumnArray) -> ColumnArray:
         if column.ndim == 1 and self._takes_tables:
             return column[:, np.newaxis]
         return column
 
-    def _run(self, method_name: str, data: Column) -> Column:
+    def _run(self, method_name: str, data: ColumnArray) -> ColumnArray:
         """Return what a method of the transformer returns for some rows, as an array.
 
         Raises:
@@ -200,7 +200,7 @@ class SklearnEncoder(Encoder):
             result = result.toarray()
         return as_array(result)
 
-    def _call(self, method_name: str, data: Column) -> Any:
+    def _call(self, method_name: str, data: ColumnArray) -> Any:
         """Call a method of the transformer.
 
         Raises:

@@ -7,7 +7,7 @@ from data_stack.dataset.iterator.access import SourceAccess as SourceAccess
 from data_stack.dataset.iterator.access import access_to as access_to
 from data_stack.dataset.iterator.contract import AccessedDatasetIterator as AccessedDatasetIterator
 from data_stack.dataset.iterator.contract import Batch as Batch
-from data_stack.dataset.iterator.contract import Column as Column
+from data_stack.dataset.iterator.contract import ColumnArray as ColumnArray
 from data_stack.dataset.iterator.contract import ColumnKey as ColumnKey
 from data_stack.dataset.iterator.contract import DatasetIterator as DatasetIterator
 from data_stack.dataset.iterator.contract import DatasetIteratorIF as DatasetIteratorIF

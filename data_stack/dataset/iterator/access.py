@@ -18,7 +18,7 @@ from data_stack.values.copies import copy_value as copy_value
 from data_stack.values.stacked_values import stack_values
 from data_stack.values.stacking import (
     Batch,
-    Column,
+    ColumnArray,
     empty_like,
     map_columns,
     stack_samples,
@@ -67,7 +67,7 @@ class DistinctValues(NamedTuple):
             asked for.
     """
 
-    values: Column
+    values: ColumnArray
     first: npt.NDArray[np.intp]
 
 
@@ -156,7 +156,7 @@ class SampleAccess(ABC):
 
     def columns(
         self, keys: Sequence[int | str], positions: IndexArrayOfInts | None = None
-    ) -> list[Column]:
+    ) -> list[ColumnArray]:
         """Read several columns of the samples at ``positions`` (None: of all), in one request.
 
         See ``DatasetIteratorIF.read_column``.
@@ -488,7 +488,7 @@ class DefaultAccess(SampleAccess):
 
     def columns(
         self, keys: Sequence[int | str], positions: IndexArrayOfInts | None = None
-    ) -> list[Column]:
+    ) -> list[ColumnArray]:
         if "read_column" in self._methods:
             return [self._read_column(key, positions) for key in keys]
         keys = [self._iterator._column_key(key) for key in keys]
@@ -501,9 +501,9 @@ class DefaultAccess(SampleAccess):
                 return [value_of(batch, key) for key in keys]
         return super().columns(keys, positions)
 
-    def _read_column(self, key: int | str, positions: IndexArrayOfInts | None) -> Column:
+    def _read_column(self, key: int | str, positions: IndexArrayOfInts | None) -> ColumnArray:
         try:
-            column: Column = _copy_column(self._iterator.read_column(key, positions))
+            column: ColumnArray = _copy_column(self._iterator.read_column(key, positions))
         except StopIteration as error:
             raise stopped_by(type(self._iterator).read_column) from error
         return column
@@ -545,7 +545,9 @@ def own_access(iterator: Any) -> SampleAccess:
     return access
 
 
-def stack_columns(samples: Any, keys: Sequence[int | str], access: SampleAccess) -> list[Column]:
+def stack_columns(
+    samples: Any, keys: Sequence[int | str], access: SampleAccess
+) -> list[ColumnArray]:
     """Stack some columns of samples.
 
     Without samples, the columns have the dtype and shape of sample 0 of ``access``, or of its empty

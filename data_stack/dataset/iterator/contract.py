@@ -29,7 +29,7 @@ from data_stack.dataset.positions import IndexArray as IndexArray
 from data_stack.dataset.positions import check_index, check_indices
 from data_stack.util.functions import stopped_by
 from data_stack.values.stacking import Batch as Batch
-from data_stack.values.stacking import Column as Column
+from data_stack.values.stacking import ColumnArray as ColumnArray
 
 if TYPE_CHECKING:
     import numpy as np
@@ -151,7 +151,7 @@ class DatasetIteratorIF(
         except StopIteration as error:
             raise stopped_by(type(self).read_batch) from error
 
-    def read_column(self, key: ColumnKey, indices: IndexArray | None = None) -> Column:
+    def read_column(self, key: ColumnKey, indices: IndexArray | None = None) -> ColumnArray:
         """Read one column of the samples at ``indices`` (None: of all), shape ``(n, ...)``.
 
         It is stacked as in :meth:`read_batch`. The array may share its memory with the iterator: do

@@ -82,7 +82,7 @@ class DescribedIterator:
 
     def licenses(self: Any) -> Any:
         """The licenses of all datasets in the stack, with what they ask: attribution, share-alike and so on."""
-        from data_stack.show.explanation import licenses
+        from data_stack.show.licensed_datasets import licenses
 
         return licenses(self)
 
@@ -93,7 +93,7 @@ class DescribedIterator:
 
     def citation(self: Any, *, with_data_stack: bool = False) -> str:
         """BibTeX entries of all datasets in the stack, each once; that of data_stack at the end, if asked."""
-        from data_stack.show.explanation import citation
+        from data_stack.show.citation import citation
 
         return citation(self, with_data_stack)
 
@@ -105,7 +105,7 @@ class DescribedIterator:
             ``preparation``: None for a dataset that stores nothing, else a dict with ``created`` (ISO 8601, UTC), ``seconds``
             it took, ``factory``, ``distribution`` and ``framework`` that prepared it, ``adopted`` and ``sources``.
         """
-        from data_stack.show.explanation import provenance
+        from data_stack.show.provenance import provenance
 
         return provenance(self)
 

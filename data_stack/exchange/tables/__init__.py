@@ -1,8 +1,8 @@
-"""Tables of Arrow, pandas, polars and Hugging Face, and of text files, as samples, and samples as such tables."""
+"""Converts between samples and tables of Arrow, pandas, polars and Hugging Face."""
 
 from data_stack.exception import MissingDependencyError
 
-try:  # here, and not in each of the modules
+try:  # Checked once for all modules of the package.
     import pyarrow  # noqa: F401
 except ImportError as error:
     raise MissingDependencyError(

@@ -16,32 +16,36 @@ try:
 except ImportError as error:
     raise MissingDependencyError("from_polars() and to_polars()", "polars", "polars") from error
 
-_ERRORS = (pl.exceptions.PolarsError, pl.exceptions.PanicException)
+#: What polars raises for data that it cannot convert.
+_POLARS_ERRORS = (pl.exceptions.PolarsError, pl.exceptions.PanicException)
 
 
 def from_polars(frame: pl.DataFrame, *, target: str | None = None) -> DatasetIteratorIF:
-    """The rows of a data frame of polars as dict samples, without a copy; see :func:`data_stack.from_arrow` for the values.
+    """Return the rows of a polars data frame as dict samples, without a copy.
 
-    Enum and Categorical columns return text; as the target, they return indices, and the texts are the meta's ``class_names``.
+    See :func:`data_stack.from_arrow` for the values. Enum and Categorical columns return text; as
+    the target, they return indices, and the texts are the meta's ``class_names``.
 
     Args:
         frame: a ``polars.DataFrame``.
         target: the column of the target.
 
     Raises:
-        ConfigError: ``frame`` is not a data frame, or a column does not exist or holds Python objects.
+        ConfigError: ``frame`` is not a data frame, or a column does not exist or holds Python
+            objects.
     """
     if not isinstance(frame, pl.DataFrame):
         raise ConfigError(
             f"expected a polars.DataFrame, got {type(frame).__name__}; a LazyFrame has collect()"
         )
-    if pl.Object in frame.dtypes:  # Arrow would store their addresses
+    # Arrow would store the addresses of Python objects.
+    if pl.Object in frame.dtypes:
         raise ConfigError(
             f"a column of dtype {frame.dtypes} holds Python objects; cast it, or drop it"
         )
     try:
         table = frame.to_arrow()
-    except (*_ERRORS, pa.ArrowException) as error:
+    except (*_POLARS_ERRORS, pa.ArrowException) as error:
         raise ConfigError(
             f"columns of dtype {frame.dtypes} cannot be converted to Arrow: {error!s:.200}"
         ) from error
@@ -49,16 +53,19 @@ def from_polars(frame: pl.DataFrame, *, target: str | None = None) -> DatasetIte
 
 
 def to_polars(iterator: Any) -> pl.DataFrame:
-    """All samples as a ``polars.DataFrame``: columns as of :func:`data_stack.to_arrow`, arrays of one shape ``polars.Array``.
+    """Return all samples as a ``polars.DataFrame``.
 
-    polars has no times in seconds: it makes milliseconds, and other values of durations above 290 million years.
+    Columns are as of :func:`data_stack.to_arrow`; arrays of one shape are ``polars.Array``. polars
+    has no times in seconds: it makes milliseconds of them, and other values of durations above
+    290 million years.
 
     Raises:
         ConfigError: a column holds values of several types, or of a type that polars lacks.
     """
+    table = to_arrow(iterator)
     try:
-        return pl.DataFrame(to_arrow(iterator))
-    except _ERRORS as error:
+        return pl.DataFrame(table)
+    except _POLARS_ERRORS as error:
         raise ConfigError(
             f"polars cannot store these samples: {error!s:.300}; leave columns out with .select(…)"
         ) from error

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from data_stack.dataset.iterator import DatasetIteratorIF
-from data_stack.exception import ConfigError
+from data_stack.exception import ArgumentError
 from data_stack.formats.column_source import ColumnSource
 from data_stack.formats.format import WriteBatch
 from data_stack.formats.registry import register_format
@@ -49,9 +49,10 @@ class CSVFormat(TextTableFormat):
         super().check(source, location, shardlen)
         for name, column in source.schema.items():
             if column.shape:
-                raise ConfigError(
+                raise ArgumentError(
                     f"column {name!r} holds arrays of shape {column.shape}, which CSV cannot hold; "
-                    "leave it out of columns="
+                    "leave it out of",
+                    "columns",
                 )
 
     @contextlib.contextmanager

@@ -8,10 +8,10 @@ from typing import Any, Final
 
 import numpy as np
 
-from data_stack.codecs.codec import Column
+from data_stack.codecs.codec import ColumnType
 from data_stack.codecs.registry import types_by_extension
 from data_stack.dataset.iterator import ColumnKey, DatasetIteratorIF
-from data_stack.exception import ConfigError
+from data_stack.exception import ArgumentError, ConfigError
 from data_stack.formats.column_source import ColumnSource
 from data_stack.formats.column_types import infer_column, plain_type
 from data_stack.formats.dataset_files import DatasetFiles
@@ -91,11 +91,11 @@ class ImagesFormat(WritableFormat):
         schema = {}
         stored = None
         if len(types) == 1:
-            schema["image"] = Column(types.pop())
+            schema["image"] = ColumnType(types.pop())
             stored = ImageFolderIterator(location.as_folder(), decode=False, **options)
         else:
             # Images of several types become PNG, which is lossless.
-            schema["image"] = Column("png")
+            schema["image"] = ColumnType("png")
         for name in images.fields[1:]:
             schema[name] = infer_column(images.read_column(name).tolist(), name)
         keys: dict[str, ColumnKey] = {name: name for name in schema}
@@ -104,8 +104,9 @@ class ImagesFormat(WritableFormat):
     def check(self, source: ColumnSource, location: Location, shardlen: int | None) -> None:
         super().check(source, location, shardlen)
         if "image" not in source.schema:
-            raise ConfigError(
-                f"there is no column 'image' in {', '.join(source.schema)}; rename one by columns="
+            raise ArgumentError(
+                f"there is no column 'image' in {', '.join(source.schema)}; rename one by",
+                "columns",
             )
         image_types = {"array", "npy", *types_by_extension("image").values()}
         for name, column in source.schema.items():
@@ -115,9 +116,10 @@ class ImagesFormat(WritableFormat):
                     f"column 'image' is of type {column.type!r}, which is not an image type"
                 )
             if name != "image" and type_name not in _METADATA_TYPES:
-                raise ConfigError(
+                raise ArgumentError(
                     f"column {name!r} is of type {column.type!r}, which JSON cannot hold; "
-                    "leave it out of columns="
+                    "leave it out of",
+                    "columns",
                 )
 
     @contextlib.contextmanager

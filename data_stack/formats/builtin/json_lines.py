@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Callable, Iterator
 
 from data_stack.dataset.iterator import DatasetIteratorIF
-from data_stack.exception import ConfigError
+from data_stack.exception import ArgumentError
 from data_stack.formats.column_source import ColumnSource
 from data_stack.formats.format import WriteBatch
 from data_stack.formats.registry import register_format
@@ -41,9 +41,10 @@ class JsonLinesFormat(TextTableFormat):
         super().check(source, location, shardlen)
         for name, column in source.schema.items():
             if column.shape is not None and len(column.shape) > 1:
-                raise ConfigError(
+                raise ArgumentError(
                     f"column {name!r} holds arrays of shape {column.shape}, which readers of JSON "
-                    "take for lists; leave it out of columns="
+                    "take for lists; leave it out of",
+                    "columns",
                 )
 
     @contextlib.contextmanager

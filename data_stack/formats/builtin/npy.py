@@ -8,7 +8,7 @@ from typing import Any
 import numpy.typing as npt
 
 from data_stack.dataset.iterator import DatasetIteratorIF
-from data_stack.exception import ConfigError
+from data_stack.exception import ArgumentError
 from data_stack.formats.column_source import ColumnSource, source_of_arrays
 from data_stack.formats.format import ALL_COLUMNS, ColumnChoice
 from data_stack.formats.numpy_arrays import NumpyDatasetIterator, write_npy
@@ -39,9 +39,10 @@ class NpyFormat(OneFileFormat):
     def check(self, source: ColumnSource, location: Location, shardlen: int | None) -> None:
         super().check(source, location, shardlen)
         if len(source.schema) != 1:
-            raise ConfigError(
+            raise ArgumentError(
                 f"a .npy file holds one column, and {source.name} has "
-                f"{', '.join(source.schema)}; choose one by columns="
+                f"{', '.join(source.schema)}; choose one by",
+                "columns",
             )
 
     def save(self, file: Any, columns: Mapping[str, npt.NDArray[Any]]) -> None:

@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from data_stack.codecs.codec import Column
+from data_stack.codecs.codec import ColumnType
 from data_stack.codecs.registry import media_types
 from data_stack.dataset.iterator import ColumnKey, DatasetIteratorIF
 from data_stack.formats import records
@@ -80,7 +80,7 @@ class RecordsFormat(WritableFormat):
         # The bytes of files are stored as they are, so their dtype and shape are not checked.
         spec = dict(source.schema)
         for column_name in media_columns(source.schema):
-            spec[column_name] = Column(spec[column_name].type)
+            spec[column_name] = ColumnType(spec[column_name].type)
 
         folder = location.as_folder()
         writer: Any

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from data_stack.codecs.codec import Column
+from data_stack.codecs.codec import ColumnType
 from data_stack.codecs.registry import codec_of, media_types, type_of_extension
 from data_stack.dataset.iterator import ColumnKey, DatasetIteratorIF
 from data_stack.exception import ConfigError
@@ -89,7 +89,7 @@ class WebDatasetFormat(WritableFormat):
         samples = _open_location(location, columns, types)
         fields = _fields_by_column(samples.fields)
 
-        schema: dict[str, Column] = {}
+        schema: dict[str, ColumnType] = {}
         for name, field in fields.items():
             column = _column_of_field(field, types)
             if column.type == "npy" and len(samples):
@@ -109,7 +109,7 @@ class WebDatasetFormat(WritableFormat):
 
         # Keys that only number the samples are no column.
         if list(samples.keys) != [f"{position:09d}" for position in range(len(samples))]:
-            schema = {KEY: Column("utf8"), **schema}
+            schema = {KEY: ColumnType("utf8"), **schema}
         keys: dict[str, ColumnKey] = {KEY: KEY, **fields}
         return ColumnSource(location.full_name, samples, schema, keys, stored)
 
@@ -220,15 +220,15 @@ def _column_name_of_field(field: str) -> str:
     return stem if stem and is_extension else field
 
 
-def _column_of_field(field: str, types: Mapping[str, Any]) -> Column:
+def _column_of_field(field: str, types: Mapping[str, Any]) -> ColumnType:
     """Return the column of a field, with the decoders that a user may have chosen."""
     extension = extension_of_field(field)
     if extension not in types:
-        return Column(type_of_field(field))
+        return ColumnType(type_of_field(field))
     decoder = types[extension]
     if decoder is None:
-        return Column("bytes")
-    return Column(decoder if isinstance(decoder, str) else "json")
+        return ColumnType("bytes")
+    return ColumnType(decoder if isinstance(decoder, str) else "json")
 
 
 def _fields_to_write(source: ColumnSource) -> dict[str, str]:

@@ -26,7 +26,6 @@ from data_stack.formats.column_types import (
 from data_stack.formats.format import ColumnChoice, Format, WritableFormat
 from data_stack.formats.place_splits import find_splits
 from data_stack.formats.registry import (
-    all_formats,
     detect_format,
     format_named,
     format_of_file,
@@ -245,9 +244,7 @@ def _format_of_source(location: Location, name: str | None) -> Format:
         )
     if name is not None:
         return format_named(name)
-    return detect_format(
-        location, f"say which it is by source_format=: {' or '.join(all_formats())}"
-    )
+    return detect_format(location, "source_format")
 
 
 def _open_location(
@@ -297,8 +294,8 @@ def _name_of_target_format(location: Location) -> str:
     suggestion = did_you_mean(suffix, known_suffixes()).strip() if suffix else ""
     if known is None and not suggestion and not _is_suffix_of_files(suffix):
         return _DEFAULT_FORMAT
-    advice = f"{suggestion} choose one by target_format=: {' or '.join(writable_formats())}".strip()
-    raise unknown_suffix_error(location, advice)
+    advice = f"{suggestion} choose one by".strip()
+    raise unknown_suffix_error(location, advice, "target_format", writable_formats())
 
 
 def _is_suffix_of_files(suffix: str) -> bool:

@@ -8,7 +8,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from data_stack.codecs.codec import Codec, Column
+from data_stack.codecs.codec import Codec, ColumnType
 from data_stack.codecs.registry import media_types
 from data_stack.dataset.iterator.access import DeclaredColumn
 from data_stack.exception import ConfigError
@@ -83,7 +83,7 @@ def _with_python_lists(schema: Schema) -> Schema:
     return Schema(schema.name, fields)
 
 
-def columns_of_parquet(dataset: ParquetDataset) -> dict[str, Column]:
+def columns_of_parquet(dataset: ParquetDataset) -> dict[str, ColumnType]:
     """Describe each field as a column of records.
 
     Fields with nulls become JSON, or trees if JSON has no such values.
@@ -97,11 +97,11 @@ def columns_of_parquet(dataset: ParquetDataset) -> dict[str, Column]:
 
 def _column_of_field(
     field: Field, dataset: ParquetDataset, positions: npt.NDArray[np.intp]
-) -> Column:
+) -> ColumnType:
     """Describe a field; what its schema does not say is inferred from the values at positions."""
     if "decimal" in str(field.arrow_type()) or not isinstance(field.dtype, np.dtype):
         # The other formats refuse this type.
-        return Column("decimal")
+        return ColumnType("decimal")
 
     has_nulls = dataset.with_nulls[field.name] and _has_none(dataset, field.name)
     if isinstance(field.codec, NestedCodec):
@@ -109,14 +109,14 @@ def _column_of_field(
         values = [value for value in values if value is not None]
         column = infer_column(values, field.name)
         if has_nulls and column.type not in _NULLABLE_TYPES:
-            return Column("tree")
+            return ColumnType("tree")
         return column
     if has_nulls:
         # JSON has no NaN, so floats are trees.
         is_json = not field.shape and field.dtype.kind in "biuU"
-        return Column("json" if is_json else "tree")
+        return ColumnType("json" if is_json else "tree")
     if isinstance(field.codec, Codec) and (field.dtype == object or field.codec.is_media):
-        return Column(field.codec.type_name)
+        return ColumnType(field.codec.type_name)
     return column_of_dtype(field.dtype, field.shape)
 
 
@@ -130,7 +130,7 @@ def _has_none(dataset: ParquetDataset, name: str) -> bool:
     return False
 
 
-def find_stored_schema(schema: Schema, columns: Mapping[str, Column]) -> Schema:
+def find_stored_schema(schema: Schema, columns: Mapping[str, ColumnType]) -> Schema:
     """Return the same fields, with the bytes of files instead of decoded values.
 
     Args:

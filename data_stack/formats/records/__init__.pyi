@@ -1,5 +1,5 @@
 from data_stack.codecs.codec import Codec as Codec
-from data_stack.codecs.codec import Column as Column
+from data_stack.codecs.codec import ColumnType as ColumnType
 from data_stack.codecs.codec import FunctionCodec as FunctionCodec
 from data_stack.codecs.registry import codec_of as codec_of
 from data_stack.formats.records.manifest import RecordsManifest as RecordsManifest

@@ -7,7 +7,7 @@ from typing import Any, NoReturn
 import numpy as np
 import numpy.typing as npt
 
-from data_stack.codecs.codec import Codec, Column, FixedLayout
+from data_stack.codecs.codec import Codec, ColumnType, FixedLayout
 from data_stack.codecs.fitting import check_shape, fit_array
 from data_stack.exception import ConfigError, MissingDependencyError
 from data_stack.formats.records.record_batch import RecordBatch
@@ -47,7 +47,7 @@ class ColumnWriter:
     #: Whether values are converted to the declared dtype and shape before they are encoded.
     _needs_fitting: bool
 
-    def __init__(self, name: str, column: Column, codec: Codec, dataset_name: str) -> None:
+    def __init__(self, name: str, column: ColumnType, codec: Codec, dataset_name: str) -> None:
         self.name = name
         self.column = column
         self.codec = codec
@@ -119,7 +119,7 @@ class ColumnWriter:
             return array, None
         value_shape = array.shape[1:]
         check_shape(value_shape, column.shape)
-        completed = Column(column.type, column.dtype or array.dtype, value_shape)
+        completed = ColumnType(column.type, column.dtype or array.dtype, value_shape)
         layout = self.codec.derive_layout(completed)
         if layout is None:
             return array, None
@@ -208,7 +208,7 @@ class _TwoBuffers:
         self._in_use = given
 
 
-def _check_declared(name: str, column: Column, layout: FixedLayout) -> None:
+def _check_declared(name: str, column: ColumnType, layout: FixedLayout) -> None:
     """Check the declared dtype and shape of a column against the layout of its type.
 
     Raises:
@@ -227,7 +227,7 @@ def _check_declared(name: str, column: Column, layout: FixedLayout) -> None:
         )
 
 
-def _needs_fitting(column: Column, layout: FixedLayout | None) -> bool:
+def _needs_fitting(column: ColumnType, layout: FixedLayout | None) -> bool:
     """Whether values are converted to the declared dtype and shape before they are encoded."""
     if column.dtype is None and column.shape is None:
         return False

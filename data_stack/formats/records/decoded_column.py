@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from data_stack.codecs.codec import Codec, Column
+from data_stack.codecs.codec import Codec, ColumnType
 from data_stack.codecs.plain import BytesCodec
 from data_stack.exception import MissingDependencyError, RequestLimitError
 from data_stack.formats.records.bag import Bag
@@ -62,7 +62,7 @@ class DecodedColumn(ValueColumn):
         column: what the schema says about the values.
     """
 
-    def __init__(self, bag: Bag, codec: Codec, column: Column) -> None:
+    def __init__(self, bag: Bag, codec: Codec, column: ColumnType) -> None:
         super().__init__(bag)
         self._codec = codec
         self._column = column

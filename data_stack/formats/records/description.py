@@ -10,7 +10,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from data_stack.codecs.codec import Column
+from data_stack.codecs.codec import ColumnType
 from data_stack.exception import DatasetFileCorruptError, ResourceNotFoundError
 from data_stack.formats.records.layout import REFS, SPEC, bag_name, idx_name, parse_spec
 from data_stack.formats.records.manifest import MANIFEST, UNFINISHED, FileRecord, RecordsManifest
@@ -39,7 +39,7 @@ class RecordsDescription:
     """
 
     types: dict[str, str]
-    schema: Mapping[str, Column]
+    schema: Mapping[str, ColumnType]
     has_references: bool
     manifest: RecordsManifest | None = None
     manifest_sha256: str | None = None
@@ -117,9 +117,9 @@ def _read(folder: Folder) -> RecordsDescription:
     return RecordsDescription(types, _undeclared_columns(types), has_references)
 
 
-def _undeclared_columns(types: Mapping[str, str]) -> dict[str, Column]:
+def _undeclared_columns(types: Mapping[str, str]) -> dict[str, ColumnType]:
     """Return columns without dtype and shape."""
-    return {name: Column(column_type) for name, column_type in types.items()}
+    return {name: ColumnType(column_type) for name, column_type in types.items()}
 
 
 def _read_spec(folder: Folder) -> bytes:

@@ -22,7 +22,7 @@ import re
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from data_stack.codecs.codec import Column
+from data_stack.codecs.codec import ColumnType
 from data_stack.exception import (
     ConfigError,
     DatasetFileCorruptError,
@@ -105,8 +105,8 @@ def _probe_shards(folder: Folder) -> set[str]:
     return names
 
 
-def check_columns(spec: Mapping[str, str | Column]) -> dict[str, Column]:
-    """Return a writer's spec with each column as a Column, sorted by name as Granular does.
+def check_columns(spec: Mapping[str, str | ColumnType]) -> dict[str, ColumnType]:
+    """Return a writer's spec with each column as a ColumnType, sorted by name as Granular does.
 
     Raises:
         ConfigError: the spec is empty, or a name or type is invalid.
@@ -121,16 +121,16 @@ def check_columns(spec: Mapping[str, str | Column]) -> dict[str, Column]:
         problem = _problem_of_name(name)
         if problem is not None:
             raise ConfigError(f"a column cannot be called {name!r:.80}: {problem}")
-        column = declared if isinstance(declared, Column) else Column(declared)
+        column = declared if isinstance(declared, ColumnType) else ColumnType(declared)
         if not _BEGIN_OF_NAME.match(str(column.type)):
             raise ConfigError(
-                f"column {name!r} needs a type such as 'i64', or a Column, got {declared!r:.80}"
+                f"column {name!r} needs a type such as 'i64', or a ColumnType, got {declared!r:.80}"
             )
         columns[name] = column
     return columns
 
 
-def spec_json(columns: Mapping[str, Column]) -> bytes:
+def spec_json(columns: Mapping[str, ColumnType]) -> bytes:
     """Return ``spec.json``, byte for byte as Granular writes it."""
     types = {name: columns[name].type for name in sorted(columns)}
     return json.dumps(types).encode("utf-8")

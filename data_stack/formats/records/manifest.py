@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from data_stack.codecs.codec import Column
+from data_stack.codecs.codec import ColumnType
 from data_stack.exception import DatasetFileCorruptError
 from data_stack.formats.records.layout import REFS, SPEC, bag_name, idx_name
 from data_stack.io.integrity import BLOCK_BYTES, DIGEST_BYTES
@@ -68,7 +68,7 @@ class RecordsManifest:
     """
 
     count: int
-    columns: Mapping[str, Column]
+    columns: Mapping[str, ColumnType]
     record_bytes: Mapping[str, int | None]
     files: Mapping[str, FileRecord]
 
@@ -116,7 +116,7 @@ class RecordsManifest:
                 "remove it to read unchecked"
             )
         count = fields.size("count")
-        columns: dict[str, Column] = {}
+        columns: dict[str, ColumnType] = {}
         record_bytes: dict[str, int | None] = {}
         for column_fields in fields.objects("columns"):
             name = column_fields.text("name")
@@ -145,7 +145,7 @@ class RecordsManifest:
         return cls(count, columns, record_bytes, files)
 
 
-def _parse_column(fields: JsonObject, what: str) -> Column:
+def _parse_column(fields: JsonObject, what: str) -> ColumnType:
     """Return a column of the manifest; the message of an error begins with ``what``.
 
     Raises:
@@ -156,7 +156,7 @@ def _parse_column(fields: JsonObject, what: str) -> Column:
     shape = fields.optional(fields.text, "shape")
     try:
         sizes = None if shape is None else tuple(json.loads(shape))
-        column = Column(column_type, None if dtype is None else np.dtype(dtype), sizes)
+        column = ColumnType(column_type, None if dtype is None else np.dtype(dtype), sizes)
     except Exception as error:  # numpy's parser of dtypes raises SyntaxError and others
         raise DatasetFileCorruptError(
             f"{what} has an invalid column: {str(error)[:200]}"

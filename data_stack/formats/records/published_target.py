@@ -6,7 +6,7 @@ import contextlib
 import io
 from typing import Any
 
-from data_stack.codecs.codec import Column
+from data_stack.codecs.codec import ColumnType
 from data_stack.codecs.registry import codec_of
 from data_stack.exception import ConfigError
 from data_stack.formats.records.column_writer import ColumnWriter
@@ -70,7 +70,9 @@ class PublishedTarget(Target):
         self._has_sequences = any(column.is_sequence for column in self._columns.values())
         self._unpublished = self._stack.enter_context(contextlib.ExitStack())
         if self._has_sequences:
-            self.writers[REFS] = ColumnWriter(REFS, Column("bytes"), codec_of("bytes"), folder.name)
+            self.writers[REFS] = ColumnWriter(
+                REFS, ColumnType("bytes"), codec_of("bytes"), folder.name
+            )
         for name, writer in self.writers.items():
             writer.bag = self._open_file(bag_name(name))
             if self._has_sequences:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from data_stack.codecs.codec import Codec, Codecs, Column
+from data_stack.codecs.codec import Codec, Codecs, ColumnType
 from data_stack.codecs.registry import codec_of, with_provided_codecs
 from data_stack.dataset.iterator import Sample, SampleAccess
 from data_stack.dataset.positions import check_index
@@ -137,7 +137,7 @@ class RecordReader(RecordsIterator):
         return {name: self._files.description.types[name] for name in self._columns.keys}
 
     @property
-    def schema(self) -> dict[str, Column]:
+    def schema(self) -> dict[str, ColumnType]:
         """Type, dtype and shape of each column to read.
 
         Dtype and shape are None without a manifest.

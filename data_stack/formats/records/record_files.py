@@ -7,7 +7,7 @@ import functools
 from collections.abc import Iterable
 from typing import Any
 
-from data_stack.codecs.codec import Codec, Column, FixedLayout
+from data_stack.codecs.codec import Codec, ColumnType, FixedLayout
 from data_stack.exception import (
     DatasetFileCorruptError,
     ResourceChangedError,
@@ -149,7 +149,7 @@ class RecordFiles:
             return DecodedColumn(self.bag(name, n_records), codec, column)
 
         bag = self._bag_of_equal_records(name, record_bytes, n_records)
-        layout = codec.derive_layout(Column(column.codec_type, column.dtype, column.shape))
+        layout = codec.derive_layout(ColumnType(column.codec_type, column.dtype, column.shape))
         _check_dtype_fits(name, column, layout)
         if layout is None or layout.record_bytes != record_bytes or not _is_stackable(layout):
             return DecodedColumn(bag, codec, column)
@@ -329,7 +329,7 @@ class RecordFiles:
         return resource
 
 
-def _check_dtype_fits(name: str, column: Column, layout: FixedLayout | None) -> None:
+def _check_dtype_fits(name: str, column: ColumnType, layout: FixedLayout | None) -> None:
     """Check the dtype of a column in the manifest against the layout of its type.
 
     Raises:

@@ -8,7 +8,7 @@ import weakref
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from data_stack.codecs.codec import Codecs, Column
+from data_stack.codecs.codec import Codecs, ColumnType
 from data_stack.dataset.iterator import Sample, SampleAccess
 from data_stack.dataset.positions import check_index, check_integer
 from data_stack.exception import ConfigError, DatasetFileCorruptError, ResourceNotFoundError
@@ -109,7 +109,7 @@ class ShardedRecordReader(RecordsIterator):
         return self._readers[0].spec
 
     @property
-    def schema(self) -> dict[str, Column]:
+    def schema(self) -> dict[str, ColumnType]:
         """Type, dtype and shape of each column in the first shard.
 
         Dtypes and shapes that are not declared may differ in other shards.

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-from data_stack.codecs.codec import Codecs, Column
+from data_stack.codecs.codec import Codecs, ColumnType
 from data_stack.dataset.positions import check_integer
 from data_stack.exception import ConfigError
 from data_stack.formats.dataset_writer import DatasetWriter
@@ -60,7 +60,7 @@ class ShardedRecordWriter(DatasetWriter):
     def __init__(
         self,
         target: Any,
-        spec: Mapping[str, str | Column],
+        spec: Mapping[str, str | ColumnType],
         *,
         prefix: str = "",
         shardlen: int | None = None,

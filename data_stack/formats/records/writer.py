@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from data_stack.codecs import Codecs, codec_of
-from data_stack.codecs.codec import Column
+from data_stack.codecs.codec import ColumnType
 from data_stack.exception import ConfigError
 from data_stack.formats.dataset_writer import DatasetWriter
 from data_stack.formats.records.column_writer import ColumnWriter
@@ -59,7 +59,7 @@ class RecordWriter(DatasetWriter):
 
     ::
 
-        spec = {"image": "jpg", "x": Column("array", "float32", (64,)), "label": "i64"}
+        spec = {"image": "jpg", "x": ColumnType("array", "float32", (64,)), "label": "i64"}
         with RecordWriter("train", spec) as writer:
             for i in range(len(writer), n_samples):     # resumes an interrupted run
                 writer.append({"image": image(i), "x": vector(i), "label": label(i)})
@@ -78,7 +78,7 @@ class RecordWriter(DatasetWriter):
     Args:
         target: folder, storage connector, or the PreparedResources that a dataset's
             ``preprocess()`` gets.
-        spec: type of each column, or a :class:`Column` with its dtype and shape too, which is
+        spec: type of each column, or a :class:`ColumnType` with its dtype and shape too, which is
             written faster and refuses what does not fit. With a type such as ``"jpg[]"`` a column
             has any number of values a sample; the dataset is then written in the layout of Granular
             0.21, since later ones have no sequences.
@@ -115,7 +115,7 @@ class RecordWriter(DatasetWriter):
     def __init__(
         self,
         target: Any,
-        spec: Mapping[str, str | Column],
+        spec: Mapping[str, str | ColumnType],
         *,
         prefix: str = "",
         codecs: Codecs | None = None,
@@ -395,8 +395,8 @@ def write_manifest(source: Any, *, prefix: str = "") -> int:
 def seal(source: Any, *, prefix: str = "") -> int:
     """Write the manifest of a dataset; deprecated alias of :func:`write_manifest`."""
     warn_deprecated(
-        "data_stack.formats.records.seal()",
-        instead="data_stack.formats.records.write_manifest()",
+        "records.seal()",
+        instead="records.write_manifest()",
         since="0.2",
         removed_in="1.0",
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from data_stack.codecs.codec import Codec, Column, FixedLayout
+from data_stack.codecs.codec import Codec, ColumnType, FixedLayout
 from data_stack.exception import ConfigError
 from data_stack.formats.records.record_batch import RecordBatch
 
@@ -28,7 +28,7 @@ class WrittenRecords:
     #: Whether a manifest describes the records of earlier writers, or there are none.
     _is_described: bool
 
-    def __init__(self, name: str, column: Column, codec: Codec) -> None:
+    def __init__(self, name: str, column: ColumnType, codec: Codec) -> None:
         self._name = name
         self._column = column
         self._codec = codec
@@ -53,7 +53,7 @@ class WrittenRecords:
         self.n_records = n_records
         self._is_described = n_records == 0
 
-    def resume_after(self, earlier: Column, record_bytes: int | None, n_records: int) -> None:
+    def resume_after(self, earlier: ColumnType, record_bytes: int | None, n_records: int) -> None:
         """Start after records of an earlier writer, as its manifest describes them.
 
         Args:
@@ -81,7 +81,7 @@ class WrittenRecords:
                 f"column {self._name!r} is not of {declared} in earlier records; declare no dtype"
             )
 
-    def describe(self) -> tuple[Column, int | None]:
+    def describe(self) -> tuple[ColumnType, int | None]:
         """Describe the column for a manifest.
 
         Returns:
@@ -90,7 +90,7 @@ class WrittenRecords:
         """
         column = self._complete_column()
         if not self._is_described or _has_fields(column):
-            return Column(column.type), None
+            return ColumnType(column.type), None
         layout = self._codec.derive_layout(column)
         if layout is None:
             return column, None
@@ -98,7 +98,7 @@ class WrittenRecords:
             return column, None
         return column, layout.record_bytes
 
-    def _complete_column(self) -> Column:
+    def _complete_column(self) -> ColumnType:
         """Return the column with the dtype and shape of its records where none is declared."""
         column = self._column
         layout = self._layout
@@ -106,9 +106,9 @@ class WrittenRecords:
             return column
         dtype = column.dtype or layout.dtype
         shape = layout.shape if column.shape is None else column.shape
-        return Column(column.type, dtype, shape)
+        return ColumnType(column.type, dtype, shape)
 
 
-def _has_fields(column: Column) -> bool:
+def _has_fields(column: ColumnType) -> bool:
     """Whether the dtype is a structured one, which a manifest cannot name."""
     return column.dtype is not None and column.dtype.names is not None

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from data_stack.exception import ConfigError
+from data_stack.exception import ArgumentError, ConfigError
 
 
 class CSVWriter:
@@ -51,9 +51,10 @@ class CSVWriter:
             try:
                 fields.append(field_of_value(value))
             except ValueError as error:
-                raise ConfigError(
+                raise ArgumentError(
                     f"CSV cannot hold column {name!r}: {error} in sample {position}; "
-                    "map it, or leave it out of columns="
+                    "map it, or leave it out of",
+                    "columns",
                 ) from error
         return fields
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from data_stack.exception import ConfigError
+from data_stack.exception import ArgumentError
 
 
 class JsonLinesWriter:
@@ -49,9 +49,10 @@ class JsonLinesWriter:
                 text = json.dumps(_as_json(value), ensure_ascii=False, allow_nan=False)
                 text.encode()
             except (TypeError, ValueError) as error:
-                raise ConfigError(
+                raise ArgumentError(
                     f"JSON cannot hold column {name!r}, sample {position}: {error!s:.200}; "
-                    "map it, or leave it out of columns="
+                    "map it, or leave it out of",
+                    "columns",
                 ) from error
             texts.append(text)
         return texts

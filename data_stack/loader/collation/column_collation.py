@@ -14,7 +14,7 @@ from data_stack.exception import ConfigError
 from data_stack.loader.collation.collation import Collation
 from data_stack.loader.collation.number_arrays import number_arrays
 from data_stack.util.suggestions import did_you_mean
-from data_stack.values.stacking import Batch, Column, list_columns
+from data_stack.values.stacking import Batch, ColumnArray, list_columns
 
 
 class ColumnCollation(Collation):
@@ -51,7 +51,7 @@ class ColumnCollation(Collation):
 
     @abstractmethod
     def _combine(
-        self, arrays: list[Column], key: Any, name: str
+        self, arrays: list[ColumnArray], key: Any, name: str
     ) -> tuple[Any, npt.NDArray[np.int64] | None]:
         """Combine the arrays of a column, which have the same number of dimensions.
 
@@ -64,7 +64,7 @@ class ColumnCollation(Collation):
             The combined value, and the lengths of the arrays if the batch gets them.
         """
 
-    def _check_keys(self, columns: Mapping[Any, Column]) -> None:
+    def _check_keys(self, columns: Mapping[Any, ColumnArray]) -> None:
         """Check that a batch has the named columns.
 
         Raises:
@@ -77,7 +77,7 @@ class ColumnCollation(Collation):
                     f"only {list(columns)}"
                 )
 
-    def _arrays_of(self, column: Column, name: str) -> list[Column] | None:
+    def _arrays_of(self, column: ColumnArray, name: str) -> list[ColumnArray] | None:
         """Return the arrays of a column; None if it has none and was not named.
 
         Raises:
@@ -92,7 +92,7 @@ class ColumnCollation(Collation):
         return arrays
 
 
-def _columns_by_key(batch: Batch) -> dict[Any, Column]:
+def _columns_by_key(batch: Batch) -> dict[Any, ColumnArray]:
     """Return the columns of a batch by their keys, or by their positions."""
     if isinstance(batch, dict):
         return batch

@@ -12,7 +12,7 @@ from data_stack.exception import ConfigError
 from data_stack.loader.collation.column_collation import ColumnCollation
 from data_stack.loader.collation.number_arrays import dtype_of_all
 from data_stack.loader.collation.ragged import Ragged
-from data_stack.values.stacking import Column, keys_of
+from data_stack.values.stacking import ColumnArray, keys_of
 
 
 class Concatenated(ColumnCollation):
@@ -34,7 +34,7 @@ class Concatenated(ColumnCollation):
     def __init__(self, *, columns: ColumnKey | Sequence[ColumnKey] | None = None) -> None:
         self._keys = None if columns is None else keys_of(columns)
 
-    def _combine(self, arrays: list[Column], key: Any, name: str) -> tuple[Ragged, None]:
+    def _combine(self, arrays: list[ColumnArray], key: Any, name: str) -> tuple[Ragged, None]:
         # All dimensions but the first must be the same.
         common_shape = arrays[0].shape[1:] if arrays else ()
         for place, array in enumerate(arrays):

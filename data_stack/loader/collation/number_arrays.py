@@ -10,13 +10,13 @@ import numpy.typing as npt
 
 from data_stack.exception import ConfigError
 from data_stack.values.stacked_values import common_dtype, exact_array
-from data_stack.values.stacking import Column
+from data_stack.values.stacking import ColumnArray
 
 #: The kinds of dtypes that are numbers: bools, integers, floats and complex numbers.
 _KINDS_OF_NUMBERS = "biufc"
 
 
-def number_arrays(column: Column, name: str) -> list[Column] | None:
+def number_arrays(column: ColumnArray, name: str) -> list[ColumnArray] | None:
     """Return the values of a column as arrays of numbers with the same number of dimensions.
 
     Returns:
@@ -56,7 +56,7 @@ def number_arrays(column: Column, name: str) -> list[Column] | None:
     return arrays
 
 
-def _number_array(value: Any) -> Column | None:
+def _number_array(value: Any) -> ColumnArray | None:
     """Return an array or list of numbers as an array; None for another value."""
     if not isinstance(value, (list, tuple)) and not hasattr(value, "__array__"):
         return None
@@ -66,7 +66,7 @@ def _number_array(value: Any) -> Column | None:
     return array
 
 
-def _give_empty_lists_dimensions(arrays: list[Column]) -> list[Column]:
+def _give_empty_lists_dimensions(arrays: list[ColumnArray]) -> list[ColumnArray]:
     """Return the same arrays, but empty lists with the number of dimensions of the others.
 
     Among lists of lists, ``[]`` is a list without rows: shape ``(0, 3)`` rather than ``(0,)``.

@@ -14,7 +14,7 @@ from data_stack.dataset.positions import check_integer
 from data_stack.exception import ConfigError
 from data_stack.loader.collation.column_collation import ColumnCollation
 from data_stack.loader.collation.number_arrays import dtype_of_all
-from data_stack.values.stacking import Column, keys_of
+from data_stack.values.stacking import ColumnArray, keys_of
 
 
 class Padded(ColumnCollation):
@@ -92,8 +92,8 @@ class Padded(ColumnCollation):
         self._n_lengths = check_integer("lengths", lengths, at_least=0)
 
     def _combine(
-        self, arrays: list[Column], key: Any, name: str
-    ) -> tuple[Column, npt.NDArray[np.int64] | None]:
+        self, arrays: list[ColumnArray], key: Any, name: str
+    ) -> tuple[ColumnArray, npt.NDArray[np.int64] | None]:
         n_dimensions = arrays[0].ndim if arrays else 1
         self._check_dimensions(n_dimensions, name)
 

@@ -2,16 +2,67 @@
 
 from __future__ import annotations
 
-from data_stack import IteratorMeta
+from data_stack import DatasetCard, IteratorMeta, ResourceDefinition
 from data_stack_classics.tables import TableFactory
 
+_URL = "https://archive.ics.uci.edu/ml/machine-learning-databases/adult"
 
-class AdultFactory(TableFactory, dataset="adult"):
-    """Adults of the census of 1994, to tell from 14 facts whether they earned more than 50,000 dollars a year.
+_CITATION = """@misc{adult,
+  author = {Barry Becker and Ronny Kohavi},
+  title = {Adult},
+  howpublished = {UCI Machine Learning Repository},
+  year = {1996},
+  doi = {10.24432/C5XW20}
+}"""
 
-    Samples are dicts of 15 columns, ints and str, which is empty where the answer is unknown; ``income`` is the position in
-    ``class_names``, ``fnlwgt`` how many people a row stands for.
+
+class AdultFactory(TableFactory):
+    """Adults of the census of 1994, to tell who earned more than 50,000 dollars a year.
+
+    Samples are dicts of 15 columns, ints and str, which is empty where the answer is unknown;
+    ``income`` is the position in ``class_names``, ``fnlwgt`` how many people a row stands for.
     """
 
-    has_header, skip_lines = False, {"test": 1}  # |1x3 Cross validator
+    card = DatasetCard(
+        name="adult",
+        version="1.0.0",
+        license="CC-BY-4.0",
+        homepage="https://archive.ics.uci.edu/dataset/2/adult",
+        citation=_CITATION,
+    )
+    # The digests are those of GoMLX, examples/adult.
+    sources = (
+        ResourceDefinition(
+            "raw/train.csv",
+            f"{_URL}/adult.data",
+            sha256="5b00264637dbfec36bdeaab5676b0b309ff9eb788d63554ca0a249491c86603d",
+        ),
+        ResourceDefinition(
+            "raw/test.csv",
+            f"{_URL}/adult.test",
+            sha256="a2a9044bc167a35b2361efbabec64e89d69ce82d9790d2980119aac5fd7e9c05",
+        ),
+    )
+    splits = ("train", "test")
+    n_samples = {"train": 32_561, "test": 16_281}
     iterator_meta = IteratorMeta("age", "income", "income")
+    has_header = False
+    skip_lines = {"test": 1}  # |1x3 Cross validator
+    class_names = ("<=50K", ">50K")
+    fields = {
+        "age": "int64",
+        "workclass": "str",
+        "fnlwgt": "int64",
+        "education": "str",
+        "education-num": "int64",
+        "marital-status": "str",
+        "occupation": "str",
+        "relationship": "str",
+        "race": "str",
+        "sex": "str",
+        "capital-gain": "int64",
+        "capital-loss": "int64",
+        "hours-per-week": "int64",
+        "native-country": "str",
+        "income": "str",
+    }

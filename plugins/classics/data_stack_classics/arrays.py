@@ -1,10 +1,13 @@
-"""Datasets of arrays of one shape, such as pictures of one size: each column becomes a ``.npy`` file, read row by row."""
+"""Datasets of arrays of one shape, such as images of one size."""
 
 from __future__ import annotations
 
+import contextlib
+import io
 import math
-from collections.abc import Iterable, Iterator
-from typing import Any, TypeAlias
+from collections.abc import Callable, Collection, Iterable, Iterator
+from functools import partial
+from typing import IO, Any, ClassVar, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -14,14 +17,48 @@ from data_stack.exception import DatasetFileCorruptError
 from data_stack.formats import NumpyDatasetIterator
 from data_stack_classics.classic import ClassicFactory
 
-_BLOCK_BYTES = 1 << 22
 Array: TypeAlias = npt.NDArray[Any]
+
+#: How much of a file is in memory at once.
+_BLOCK_BYTES = 4 << 20
 
 
 class ArraysFactory(ClassicFactory):
-    """A dataset of tuples; a column named ``tag`` repeats the second column, as DataStack's tags do."""
+    """Samples are tuples; each column is a ``.npy`` file, of which rows are read on access.
+
+    A column named ``tag`` repeats the second column, as the tags of the original DataStack do.
+
+    Attributes:
+        unlabeled_splits: splits without labels: theirs are -1.
+    """
 
     columns = ("image", "label", "tag")
+    unlabeled_splits: ClassVar[Collection[str]] = ()
+
+    @contextlib.contextmanager
+    def open_column(
+        self, prepared: PreparedResources, split: str, column: str, source: str
+    ) -> Iterator[ColumnWriter]:
+        """Open a writer for a column of a split, which takes the column block by block.
+
+        Args:
+            prepared: stores the column.
+            split: name of the split.
+            column: name of the column.
+            source: the file that the column comes from, for messages.
+
+        Raises:
+            DatasetFileCorruptError: the number of rows is not ``n_samples``, or a label is not a
+                position in ``class_names``; the message names ``source``.
+        """
+        check_block = None
+        is_labeled = self.class_names is not None and split not in self.unlabeled_splits
+        if column == "label" and is_labeled:
+            check_block = partial(self.check_labels, source)
+        with prepared.create(f"preprocessed/{split}/{column}.npy") as file:
+            writer = ColumnWriter(file, self.n_samples[split], check_block)
+            yield writer
+            self.check_count(source, split, writer.n_rows)
 
     def write(
         self,
@@ -33,38 +70,72 @@ class ArraysFactory(ClassicFactory):
     ) -> None:
         """Write a column from blocks of its rows, with one block in memory.
 
-        Raises:
-            DatasetFileCorruptError: the number of rows is not ``n_samples``, or a label is not a position in ``class_names``;
-                the message names ``source``.
+        The arguments and the errors are those of :meth:`open_column`.
         """
-        n_rows = 0
-        with prepared.create(f"preprocessed/{split}/{column}.npy") as file:
+        with self.open_column(prepared, split, column, source) as writer:
             for block in blocks:
-                if not n_rows:
-                    facts = {
-                        "fortran_order": False,
-                        "shape": (self.n_samples[split], *block.shape[1:]),
-                    }
-                    np.lib.format.write_array_header_1_0(
-                        file, np.lib.format.header_data_from_array_1_0(block) | facts
-                    )
-                if column == "label" and self.class_names is not None and split != "unlabeled":
-                    self.check_labels(source, block)
-                file.write(block.tobytes())
-                n_rows += len(block)
-            self.check_count(source, split, n_rows)
+                writer.append(block)
 
     def open(self, split: str, prepared: Resources) -> DatasetIteratorIF:
-        """Open one split; rows are read on access."""
-        first, target, tag = self.columns
-        names = (first, target, target if tag == "tag" else tag)
+        """Return one split; rows are read on access."""
+        columns = list(self.columns)
+        if columns[2] == "tag":
+            columns[2] = columns[1]
         return NumpyDatasetIterator(
-            [prepared[f"preprocessed/{split}/{name}.npy"] for name in names]
+            [prepared[f"preprocessed/{split}/{column}.npy"] for column in columns]
         )
 
 
+class ColumnWriter:
+    """Writes an array to a ``.npy`` file, block by block.
+
+    Args:
+        file: a binary file, empty.
+        n_rows: number of rows of the whole array.
+        check_block: called with each block before it is written; it raises an error if a value is
+            wrong. None if nothing is checked.
+    """
+
+    #: Number of rows that were written.
+    n_rows: int
+
+    _file: io.BufferedIOBase
+    _n_expected_rows: int
+    _check_block: Callable[[Array], None] | None
+
+    def __init__(
+        self,
+        file: io.BufferedIOBase,
+        n_rows: int,
+        check_block: Callable[[Array], None] | None = None,
+    ) -> None:
+        self.n_rows = 0
+        self._file = file
+        self._n_expected_rows = n_rows
+        self._check_block = check_block
+
+    def append(self, block: Array) -> None:
+        """Write the next rows; the first block decides on the dtype and the shape of a row."""
+        if self._check_block is not None:
+            self._check_block(block)
+        if self.n_rows == 0:
+            header = {
+                "descr": np.lib.format.dtype_to_descr(block.dtype),
+                "fortran_order": False,
+                "shape": (self._n_expected_rows, *block.shape[1:]),
+            }
+            np.lib.format.write_array_header_1_0(self._file, header)
+        self._file.write(block.tobytes())
+        self.n_rows += len(block)
+
+
 def read_rows(
-    stream: Any, name: str, shape: tuple[int, ...], dtype: Any, *, is_last: bool = True
+    stream: IO[bytes],
+    name: str,
+    shape: tuple[int, ...],
+    dtype: npt.DTypeLike,
+    *,
+    is_last: bool = True,
 ) -> Iterator[Array]:
     """Read an array in C order from a stream, in blocks of rows.
 
@@ -78,23 +149,25 @@ def read_rows(
     Raises:
         DatasetFileCorruptError: the stream is too short, or longer than the array if ``is_last``.
     """
-    stored = np.dtype(dtype)
-    row_bytes = math.prod(shape[1:]) * stored.itemsize
-    n_at_once = max(1, _BLOCK_BYTES // max(1, row_bytes))
-    for start in range(0, shape[0], n_at_once):
-        n_rows = min(n_at_once, shape[0] - start)
+    stored_dtype = np.dtype(dtype)
+    native_dtype = stored_dtype.newbyteorder("=")
+    n_all_rows = shape[0]
+    row_shape = shape[1:]
+    row_bytes = math.prod(row_shape) * stored_dtype.itemsize
+    block_rows = max(1, _BLOCK_BYTES // max(1, row_bytes))
+
+    for start in range(0, n_all_rows, block_rows):
+        n_rows = min(block_rows, n_all_rows - start)
         data = stream.read(n_rows * row_bytes)
         if len(data) < n_rows * row_bytes:
-            n_there = start + len(data) // row_bytes
+            n_present = start + len(data) // row_bytes
             raise DatasetFileCorruptError(
-                f"{name!r} ends after {n_there:,} of {shape[0]:,} rows. Fetch it again"
+                f"{name!r} ends after {n_present:,} of {n_all_rows:,} rows. Fetch it again"
             )
-        yield (
-            np.frombuffer(data, stored)
-            .astype(stored.newbyteorder("="), copy=False)
-            .reshape(n_rows, *shape[1:])
-        )
+        values = np.frombuffer(data, stored_dtype).astype(native_dtype, copy=False)
+        yield values.reshape(n_rows, *row_shape)
+
     if is_last and stream.read(1):
         raise DatasetFileCorruptError(
-            f"{name!r} has more than {shape[0]:,} rows of {row_bytes} bytes. Fetch it again"
+            f"{name!r} has more than {n_all_rows:,} rows of {row_bytes} bytes. Fetch it again"
         )

@@ -16,9 +16,9 @@ from data_stack_classics.classic import ClassicFactory
 
 
 class TableFactory(ClassicFactory):
-    """Samples are dicts of int, float and str, a key per column; unknown numbers are nan, unknown texts empty.
+    """Samples are dicts of int, float and str, a key per column.
 
-    The target is a position in ``class_names``.
+    Unknown numbers are nan, unknown texts are empty. The target is a position in ``class_names``.
 
     Attributes:
         fields: dtype of each column of the file, in order.
@@ -36,48 +36,63 @@ class TableFactory(ClassicFactory):
         """Store each split as a file of columns."""
         target = str(self.iterator_meta.target_pos)
         for split in prepared.steps(self.splits):
-            name = f"raw/{split}.csv"
-            with raw[name] as resource:
-                # OpenML escapes quotes by a backslash.
-                data = bytes(resource.read()).replace(b'\\"', b'""').replace(b"\\'", b"'")
-            file, skip_lines = io.BytesIO(data), self.skip_lines.get(split, 0)
-            file.name = name
-            table = read_csv(
-                file,
-                self.fields,
-                header=self.has_header,
-                skip_lines=skip_lines,
-                missing=self.missing,
-            )
+            source = f"raw/{split}.csv"
+            table = self._read_table(raw, split)
             for column, values in table.items():
                 if values.dtype == object:
-                    texts = (text.strip() for text in values)
-                    table[column] = np.array(
-                        ["" if text in self.missing else text for text in texts], object
-                    )
-            table[target] = self._find_classes(table[target], name)
-            self.check_count(name, split, len(table[target]))
+                    table[column] = self._clean_texts(values)
+            table[target] = self._label_values(table[target], source)
+            self.check_count(source, split, len(table[target]))
             with prepared.create(f"preprocessed/{split}.h5") as stored:
                 write_hdf5(stored, table)
 
-    def _find_classes(self, values: npt.NDArray[Any], source: str) -> npt.NDArray[Any]:
-        """Convert names of classes to their positions."""
-        if values.dtype == object:
-            positions = {name: position for position, name in enumerate(self.class_names or ())}
-            found = [
-                positions.get(name.removesuffix(".")) for name in values
-            ]  # lines of adult's test file end with a dot
-            if None in found:
-                unknown = values[found.index(None)]
-                raise DatasetFileCorruptError(
-                    f"{source!r} has the class {unknown!r}, expected one of {list(positions)}. Fetch it again"
-                )
-            values = np.array(found, np.int64)
-        self.check_labels(source, values)
-        return values
-
     def open(self, split: str, prepared: Resources) -> DatasetIteratorIF:
-        """Open one split; rows are read on access."""
-        return HDF5DatasetIterator(
-            prepared[f"preprocessed/{split}.h5"], {name: name for name in self.fields}
+        """Return one split; rows are read on access."""
+        columns = {name: name for name in self.fields}
+        return HDF5DatasetIterator(prepared[f"preprocessed/{split}.h5"], columns)
+
+    def _read_table(self, raw: Resources, split: str) -> dict[str, npt.NDArray[Any]]:
+        """Return the columns of the CSV file of a split, as it has them."""
+        name = f"raw/{split}.csv"
+        with raw[name] as resource:
+            data = bytes(resource.read())
+        # OpenML escapes quotes by a backslash.
+        file = io.BytesIO(data.replace(b'\\"', b'""').replace(b"\\'", b"'"))
+        file.name = name
+        return read_csv(
+            file,
+            self.fields,
+            header=self.has_header,
+            skip_lines=self.skip_lines.get(split, 0),
+            missing=self.missing,
         )
+
+    def _clean_texts(self, texts: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """Return texts without spaces around them; unknown ones are empty."""
+        clean_texts = []
+        for text in texts:
+            clean_text = text.strip()
+            clean_texts.append("" if clean_text in self.missing else clean_text)
+        return np.array(clean_texts, object)
+
+    def _label_values(self, values: npt.NDArray[Any], source: str) -> npt.NDArray[Any]:
+        """Return the target as positions in ``class_names``, which the file may have by name."""
+        labels = values
+        if values.dtype == object:
+            labels = self._positions_of_classes(values, source)
+        self.check_labels(source, labels)
+        return labels
+
+    def _positions_of_classes(self, names: npt.NDArray[Any], source: str) -> npt.NDArray[np.int64]:
+        class_names = list(self.class_names or ())
+        positions = []
+        for name in names:
+            # The lines of Adult's test file end with a dot.
+            class_name = name.removesuffix(".")
+            if class_name not in class_names:
+                raise DatasetFileCorruptError(
+                    f"{source!r} has the class {name!r}, expected one of {class_names}. "
+                    f"Fetch it again"
+                )
+            positions.append(class_names.index(class_name))
+        return np.array(positions, np.int64)

@@ -2,35 +2,83 @@
 
 from __future__ import annotations
 
-import numpy as np
+from typing import Any
 
-from data_stack import PreparedResources, Resources
+import numpy as np
+import numpy.typing as npt
+
+from data_stack import DatasetCard, PreparedResources, ResourceDefinition, Resources
 from data_stack.exception import DatasetFileCorruptError
 from data_stack.io.archives import open_decompressed
 from data_stack_classics.arrays import ArraysFactory
 
+_URL = "https://www.csie.ntu.edu.tw/~cjlin/libsvmtools/datasets/multiclass"
 
-class USPSFactory(ArraysFactory, dataset="usps"):
+_CITATION = """@article{usps,
+  author = {Jonathan J. Hull},
+  title = {A database for handwritten text recognition research},
+  journal = {IEEE Transactions on Pattern Analysis and Machine Intelligence},
+  volume = {16},
+  number = {5},
+  pages = {550--554},
+  year = {1994},
+  doi = {10.1109/34.291440}
+}"""
+
+
+class USPSFactory(ArraysFactory):
     """Handwritten digits of postal codes, 16 × 16 pixels.
 
-    Samples are ``(image, label, tag)``: a uint8 array of shape ``(16, 16)``, and twice the digit. The files hold -1 for paper
-    and 1 for ink; the pixels are 0 to 255, rounded down as by torchvision.
+    Samples are ``(image, label, tag)``: a uint8 array of shape ``(16, 16)``, and twice the digit.
+    The files hold -1 for paper and 1 for ink; the pixels are 0 to 255, rounded down as by
+    torchvision.
     """
+
+    card = DatasetCard(
+        name="usps",
+        version="1.0.0",
+        license="LicenseRef-unknown",
+        homepage="https://www.csie.ntu.edu.tw/~cjlin/libsvmtools/datasets/multiclass.html#usps",
+        citation=_CITATION,
+    )
+    # The digests are those of torchvision, prototype.datasets.
+    sources = (
+        ResourceDefinition(
+            "raw/train.bz2",
+            f"{_URL}/usps.bz2",
+            sha256="3771e9dd6ba685185f89867b6e249233dd74652389f263963b3b741e994b034f",
+        ),
+        ResourceDefinition(
+            "raw/test.bz2",
+            f"{_URL}/usps.t.bz2",
+            sha256="a9c0164e797d60142a50604917f0baa604f326e9a689698763793fa5d12ffc4e",
+        ),
+    )
+    splits = ("train", "test")
+    n_samples = {"train": 7_291, "test": 2_007}
+    class_names = ("0", "1", "2", "3", "4", "5", "6", "7", "8", "9")
 
     def preprocess(self, raw: Resources, prepared: PreparedResources) -> None:
         """Convert lines such as ``7 1:-0.5 2:1 …``, a label and 256 values, to images."""
         for split in prepared.steps(self.splits):
             name = f"raw/{split}.bz2"
-            with raw[name] as resource, open_decompressed(resource) as lines:
-                cells = [[cell.rpartition(b":")[2] for cell in line.split()] for line in lines]
-            try:
-                rows = np.array(cells).astype(np.float32).reshape(len(cells), 257)
-            except ValueError as error:
-                raise DatasetFileCorruptError(
-                    f"{name!r} is not lines of 257 numbers: {error}. Fetch it again"
-                ) from error
-            images = (rows[:, 1:].clip(-1, 1) + 1) / 2 * 255
-            self.write(
-                prepared, split, "image", [images.astype(np.uint8).reshape(-1, 16, 16)], name
-            )
-            self.write(prepared, split, "label", [rows[:, 0].astype(np.int64) - 1], name)
+            rows = self._read_rows(raw, name)
+            values = rows[:, 1:].clip(-1, 1)
+            pixels = ((values + 1) / 2 * 255).astype(np.uint8)
+            # The files count classes from 1.
+            labels = rows[:, 0].astype(np.int64) - 1
+            self.write(prepared, split, "image", [pixels.reshape(-1, 16, 16)], name)
+            self.write(prepared, split, "label", [labels], name)
+
+    def _read_rows(self, raw: Resources, name: str) -> npt.NDArray[Any]:
+        """Return the numbers of a file, float32 of shape ``(n, 257)``; the first is the label."""
+        rows = []
+        with raw[name] as resource, open_decompressed(resource) as lines:
+            for line in lines:
+                rows.append([cell.rpartition(b":")[2] for cell in line.split()])
+        try:
+            return np.array(rows).astype(np.float32).reshape(len(rows), 257)
+        except ValueError as error:
+            raise DatasetFileCorruptError(
+                f"{name!r} is not lines of 257 numbers: {error}. Fetch it again"
+            ) from error

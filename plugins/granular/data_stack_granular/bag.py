@@ -1,15 +1,16 @@
-"""One column of records: its ``.bag``, and its ``.idx`` with the end of each record as a little-endian uint64."""
+"""A bag: the records of one column in a ``.bag``, with an index in an ``.idx``.
+
+The index has the end of each record in the bag, as a little-endian uint64.
+"""
 
 from __future__ import annotations
 
-import contextlib
 import copy
-import itertools
 import operator
 import os
 import struct
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, BinaryIO
 
 from data_stack.exception import ConfigError, DatasetFileCorruptError
 from data_stack.formats.records.bag import Bag
@@ -18,63 +19,64 @@ from data_stack.formats.records.record_offsets import find_offsets_in_bag, find_
 from data_stack.formats.records.stored_file import StoredFile
 from data_stack.io.folder import folder_of
 from data_stack.io.storage_connectors.memory import InMemoryStorageConnector
+from data_stack_granular.arguments import local_path, slice_positions
+from data_stack_granular.closing import Closing
 
-_ENTRY = 8
-_Self = TypeVar("_Self", bound="Closing")
-
-
-class Closing:
-    """A context manager that calls ``close()``; an error of its block takes precedence over one of closing.
-
-    Attributes:
-        closed: whether it is closed.
-    """
-
-    closed = False
-
-    def close(self) -> None:
-        """Close all files. Closing again does nothing."""
-        self.closed = True
-
-    def __enter__(self: _Self) -> _Self:
-        return self
-
-    def __exit__(self, *error: Any) -> None:
-        with contextlib.suppress(*([] if error[0] is None else [Exception])):
-            self.close()
+#: The size of an entry of the index.
+_ENTRY_BYTES = 8
 
 
 class BagWriter(Closing):
     """Appends records to a bag in a local folder; existing records stay.
 
-    If an interrupted writer left a record without its entry in the index, append the same bytes again: they are not written
-    twice.
+    An interrupted writer may have left a record without its entry in the index. Append the same
+    bytes again: they are not written twice.
 
     Args:
         bag_path: path of the records.
         idx_path: path of the index; None: the same name with ``.idx``.
 
     Attributes:
+        bag_path: path of the records.
+        idx_path: path of the index.
         length: number of records, including those not flushed yet.
-        offset: where the next record to flush begins.
+        offset: where the next record to flush begins, in bytes.
 
     Raises:
         ConfigError: a path is a URL.
         DatasetFileCorruptError: the bag is shorter than its index says.
     """
 
+    bag_path: Path
+    idx_path: Path
+    #: The open files, to which all writes append.
+    bag: BinaryIO
+    idx: BinaryIO
+    length: int
+    offset: int
+    #: Appended records that are not flushed yet.
+    _records: list[bytes]
+
     def __init__(self, bag_path: Any, idx_path: Any = None) -> None:
         self.bag_path = local_path(bag_path)
-        self.idx_path = (
-            self.bag_path.with_suffix(".idx") if idx_path is None else local_path(idx_path)
-        )
-        self.bag, self.idx = self.bag_path.open("a+b"), self.idx_path.open("a+b")
-        self.length = self.idx.seek(0, os.SEEK_END) // _ENTRY
-        self.idx.truncate(_ENTRY * self.length)  # a torn entry would shift those after it
-        self.idx.seek(max(0, self.length - 1) * _ENTRY)
-        self.offset = int.from_bytes(self.idx.read(_ENTRY), "little")
-        self._records: list[bytes] = []
-        if self.bag.seek(0, os.SEEK_END) < self.offset:
+        if idx_path is None:
+            self.idx_path = self.bag_path.with_suffix(".idx")
+        else:
+            self.idx_path = local_path(idx_path)
+        self._records = []
+        self.bag = self.bag_path.open("a+b")
+        self.idx = self.idx_path.open("a+b")
+
+        idx_bytes = self.idx.seek(0, os.SEEK_END)
+        self.length = idx_bytes // _ENTRY_BYTES
+        # An interrupted writer may have left a part of an entry, which would shift the next ones.
+        self.idx.truncate(self.length * _ENTRY_BYTES)
+
+        # The last entry is the end of the records. An empty index has none, and reads as 0.
+        self.idx.seek(max(0, self.length - 1) * _ENTRY_BYTES)
+        self.offset = int.from_bytes(self.idx.read(_ENTRY_BYTES), "little")
+        bag_bytes = self.bag.seek(0, os.SEEK_END)
+        if bag_bytes < self.offset:
             raise DatasetFileCorruptError(
                 f"{self.bag_path} is truncated: its index says {self.offset:,} bytes. Restore it"
             )
@@ -82,19 +84,20 @@ class BagWriter(Closing):
     @property
     def size(self) -> int:
         """Bytes of the flushed records and the index."""
-        return self.offset + _ENTRY * self.length
+        return self.offset + self.length * _ENTRY_BYTES
 
     def __len__(self) -> int:
         return self.length
 
     def append(self, record: Any, flush: bool = True) -> int:
-        """Append a record of bytes. ``flush`` makes it visible to readers that are opened afterwards.
+        """Append a record of bytes. ``flush`` makes it visible to readers that are opened later.
 
         Returns:
             Its position.
 
         Raises:
-            ConfigError: the record is not bytes, or the writer is closed; or as for :meth:`flush`.
+            ConfigError: the record is not bytes, the bag is full, or the writer is closed; or as
+                for :meth:`flush`.
         """
         if self.closed or self.length >= MAX_RECORDS:
             raise ConfigError(f"{self.bag_path} is closed, or full with {MAX_RECORDS:,} records")
@@ -110,29 +113,46 @@ class BagWriter(Closing):
         """Write the appended records.
 
         Raises:
-            ConfigError: an interrupted writer left other bytes, or another writer appends at the same time.
+            ConfigError: an interrupted writer left other bytes, or another writer appends at the
+                same time.
         """
-        data = b"".join(self._records)
-        if self.idx.seek(0, os.SEEK_END) != _ENTRY * (self.length - len(self._records)):
+        n_flushed = self.length - len(self._records)
+        idx_bytes = self.idx.seek(0, os.SEEK_END)
+        if idx_bytes != n_flushed * _ENTRY_BYTES:
             raise ConfigError(
                 f"another writer appended to {self.bag_path}: open only one at a time"
             )
-        if self.bag.seek(0, os.SEEK_END) > self.offset:
-            self.bag.seek(self.offset)
-            there = self.bag.read(len(data))
-            if not data.startswith(there):
-                raise ConfigError(
-                    f"{self.bag_path} does not match what an interrupted writer wrote from byte {self.offset} on"
-                )
-            data = data[len(there) :]
-        self.bag.write(data)
+
+        # Records come before their entries: an index never names bytes that are not there.
+        data = b"".join(self._records)
+        self.bag.write(self._without_existing(data))
         self.bag.flush()
-        *earlier, self.offset = ends = list(
-            itertools.accumulate(map(len, self._records), initial=self.offset)
-        )
-        self.idx.write(struct.pack(f"<{len(earlier)}Q", *ends[1:]))
+
+        entries = []
+        for record in self._records:
+            self.offset += len(record)
+            entries.append(struct.pack("<Q", self.offset))
+        self.idx.write(b"".join(entries))
         self.idx.flush()
         self._records.clear()
+
+    def _without_existing(self, data: bytes) -> bytes:
+        """Return ``data`` without its begin that an interrupted writer wrote already.
+
+        Raises:
+            ConfigError: the interrupted writer wrote other bytes.
+        """
+        bag_bytes = self.bag.seek(0, os.SEEK_END)
+        if bag_bytes <= self.offset:
+            return data
+        self.bag.seek(self.offset)
+        existing = self.bag.read(len(data))
+        if not data.startswith(existing):
+            raise ConfigError(
+                f"{self.bag_path} does not match what an interrupted writer wrote "
+                f"from byte {self.offset} on"
+            )
+        return data[len(existing) :]
 
     def close(self) -> None:
         try:
@@ -147,17 +167,26 @@ class BagWriter(Closing):
 class BagReader(Closing):
     """The records that a bag has when it is opened.
 
-    ``reader[3]`` is bytes, ``reader[2:5]`` and ``reader[range(2, 5)]`` are lists of them.
+    ``reader[3]`` is bytes; ``reader[2:5]`` and ``reader[range(2, 5)]`` are lists of bytes.
 
     Args:
         bag_source, idx_source: a path, or the bytes themselves; None: the index beside the bag.
         cache_index, cache_data: ignored; files are mapped, and processes share their pages.
         single_file: whether the index follows the records, as in Granular until 0.21.
 
+    Attributes:
+        length: number of records; 0 after closing.
+
     Raises:
         FileNotFoundError: a file does not exist.
         DatasetFileCorruptError: the files are damaged. A damaged record raises when it is read.
     """
+
+    bag_source: Any
+    #: None if the index follows the records.
+    idx_source: Any
+    length: int
+    _bag: Bag
 
     def __init__(
         self,
@@ -169,31 +198,36 @@ class BagReader(Closing):
     ) -> None:
         if idx_source is None and not single_file:
             idx_source = local_path(bag_source).with_suffix(".idx")
-        self.bag_source, self.idx_source, file = bag_source, idx_source, _stored(bag_source)
+        self.bag_source = bag_source
+        self.idx_source = idx_source
+
+        file = _open_source(bag_source)
         if single_file:
             offsets, n_bytes = find_offsets_in_bag(file.name, file)
         else:
             n_bytes = file.size
-            offsets = find_offsets_in_index(_stored(idx_source), n_bytes)
+            offsets = find_offsets_in_index(_open_source(idx_source), n_bytes)
         self._bag = Bag(file.name, file, n_bytes, offsets)
         self.length = offsets.n_records
 
     @property
     def size(self) -> int:
         """Bytes of the records and their index."""
-        return (
-            int(self._bag.bounds(range(self.length - 1, self.length))[1][0]) + _ENTRY * self.length
-            if self.length
-            else 0
-        )
+        if self.length == 0:
+            return 0
+        last_record = range(self.length - 1, self.length)
+        _, ends = self._bag.bounds(last_record)
+        return int(ends[0]) + self.length * _ENTRY_BYTES
 
     def __len__(self) -> int:
         return self.length
 
     def __getitem__(self, index: Any) -> Any:
         if isinstance(index, (slice, range)):
-            return self._bag.records(places(index, self.length))
-        return self._bag.record(range(self.length)[operator.index(index)])
+            return self._bag.records(slice_positions(index, self.length))
+        # A range checks the bounds, and counts negative positions from the end.
+        position = range(self.length)[operator.index(index)]
+        return self._bag.record(position)
 
     def copy(self) -> BagReader:
         """Return another reader of the same records."""
@@ -201,43 +235,22 @@ class BagReader(Closing):
 
     def close(self) -> None:
         self._bag.close()
-        self.length, self.closed = 0, True
+        self.length = 0
+        self.closed = True
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self.bag_source, self.idx_source, True, False, self.idx_source is None)
+        cache_index = True
+        cache_data = False
+        single_file = self.idx_source is None
+        arguments = (self.bag_source, self.idx_source, cache_index, cache_data, single_file)
+        return type(self), arguments
 
 
-def local_path(path: Any) -> Path:
-    """Convert to a local path.
-
-    Raises:
-        ConfigError: the path is a URL.
-    """
-    if "://" in str(path):
-        raise ConfigError(
-            f"{path!s:.80} is a URL: read it with DatasetReader, or write to it with data_stack's RecordWriter"
-        )
-    return Path(path)
-
-
-def places(index: slice | range, length: int) -> range:
-    """Return the positions of a slice or range that exist.
-
-    Raises:
-        ConfigError: the step is not 1, or a position is negative.
-    """
-    if index.step not in (None, 1) or min(index.start or 0, index.stop or 0) < 0:
-        raise ConfigError(
-            f"slices of records must have step 1 and no negative positions, got {index!r}"
-        )
-    return range(length)[index.start : index.stop]
-
-
-def _stored(source: Any) -> StoredFile:
+def _open_source(source: Any) -> StoredFile:
+    """Open a local file by its path, or bytes as if they were a file."""
     if isinstance(source, (str, os.PathLike)):
         path = local_path(source).absolute()
         return StoredFile(folder_of(path.parent), path.name, None)
     store = InMemoryStorageConnector()
-    with store.create("bytes") as file:
-        file.write(bytes(source))
+    store.set_resource("bytes", bytes(source))
     return StoredFile(folder_of(store), "bytes", None)

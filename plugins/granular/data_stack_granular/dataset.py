@@ -1,12 +1,13 @@
-"""Granular's datasets, in one folder or in shards."""
+"""A dataset in one folder: a bag for each column, beside the types of the columns."""
 
 from __future__ import annotations
 
 import copy
 import functools
 import operator
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Collection, Iterator, Mapping
+from pathlib import Path
+from typing import Any, Union
 
 from data_stack.exception import ConfigError, MissingFileError, ResourceNotFoundError
 from data_stack.formats import records
@@ -15,61 +16,90 @@ from data_stack.formats.records.layout import (
     bag_name,
     check_columns,
     parse_spec,
-    shard_name,
     spec_json,
 )
 from data_stack.formats.records.manifest import MANIFEST, UNFINISHED
 from data_stack.io.folder import Folder, folder_of
 from data_stack_granular import formats
-from data_stack_granular.bag import BagReader, BagWriter, Closing, local_path, places
+from data_stack_granular.arguments import local_path, slice_positions
+from data_stack_granular.bag import BagReader, BagWriter
+from data_stack_granular.closing import Closing
 
-_Functions = Mapping[str, Any]
+#: Functions from a value to bytes, by type of column; None as a function: values are bytes.
+Encoders = Mapping[str, Union[Callable[[Any], bytes], None]]
+
+#: Functions from bytes to a value, by type of column; None as a function: values are bytes.
+Decoders = Mapping[str, Union[Callable[[bytes], Any], None]]
+
+#: A codec of a :class:`data_stack.formats.records.RecordReader` that only decodes; None: the
+#: values are bytes.
+_DecodingCodec = Union[tuple[None, Callable[[bytes], Any]], None]
 
 
 class DatasetWriter(Closing):
-    """Appends datapoints, dicts with a value for each column, to a dataset in Granular's files in a local folder.
+    """Appends datapoints to a dataset in a local folder. A datapoint has a value for each column.
 
-    Existing datapoints stay. If an interrupted writer left a column longer than the others, the next values must equal those in
-    that column. If data_stack wrote the dataset, :meth:`close` updates its manifest.
+    Existing datapoints stay. If an interrupted writer left a column longer than the others, the
+    next values must equal those in that column. If data_stack wrote the dataset, :meth:`close`
+    updates its manifest.
 
     Args:
         directory: path of the folder.
         spec: the type of each column.
         encoders: functions from a value to bytes, by type; None: values are bytes.
 
+    Attributes:
+        directory: path of the folder.
+        spec: the type of each column, sorted by name.
+        encoders: the function of each column, by name; None: its values are bytes.
+        writers: the writer of each column, by name.
+        length: number of datapoints.
+
     Raises:
-        ConfigError: the folder has a dataset with other columns, or one that data_stack did not finish.
+        ConfigError: the folder has a dataset with other columns, or one that data_stack did not
+            finish.
         KeyError: a type has no encoder.
     """
 
-    def __init__(
-        self, directory: Any, spec: Mapping[str, str], encoders: _Functions | None
-    ) -> None:
-        self.directory, columns = local_path(directory), check_columns(spec)
+    directory: Path
+    spec: dict[str, str]
+    encoders: dict[str, Callable[[Any], bytes] | None]
+    writers: dict[str, BagWriter]
+    length: int
+    #: Readers of the columns that an interrupted writer left longer than the others, by name.
+    _longer_columns: dict[str, BagReader]
+
+    def __init__(self, directory: Any, spec: Mapping[str, str], encoders: Encoders | None) -> None:
+        self.directory = local_path(directory)
+        columns = check_columns(spec)
         self.spec = {name: column.type for name, column in columns.items()}
-        self.encoders = {
-            name: None if encoders is None else encoders[kind] for name, kind in self.spec.items()
-        }
-        path = self.directory / SPEC
-        if not path.exists():
+        self.encoders = {}
+        for name, column_type in self.spec.items():
+            self.encoders[name] = None if encoders is None else encoders[column_type]
+
+        # A new dataset gets its spec; that of an existing dataset must be the same.
+        spec_path = self.directory / SPEC
+        if not spec_path.exists():
             self.directory.mkdir(exist_ok=True, parents=True)
-            path.write_bytes(spec_json(columns))
-        found = parse_spec(path.read_bytes(), str(path))
-        if found != self.spec:
+            spec_path.write_bytes(spec_json(columns))
+        stored_spec = parse_spec(spec_path.read_bytes(), str(spec_path))
+        if stored_spec != self.spec:
             raise ConfigError(
-                f"{self.directory} holds a dataset with other columns: {found}, expected {self.spec}"
+                f"{self.directory} holds a dataset with other columns: {stored_spec}, "
+                f"expected {self.spec}"
             )
         if (self.directory / UNFINISHED).exists():
             raise ConfigError(
-                f"data_stack did not finish {self.directory}: open it with its RecordWriter, and close it"
+                f"data_stack did not finish {self.directory}: "
+                "open it with its RecordWriter, and close it"
             )
+
         self.writers = {name: BagWriter(self.directory / bag_name(name)) for name in self.spec}
-        self.length = min(map(len, self.writers.values()))
-        self._ahead = {
-            name: BagReader(each.bag_path)
-            for name, each in self.writers.items()
-            if len(each) > self.length
-        }
+        self.length = min(len(writer) for writer in self.writers.values())
+        self._longer_columns = {}
+        for name, writer in self.writers.items():
+            if len(writer) > self.length:
+                self._longer_columns[name] = BagReader(writer.bag_path)
 
     @property
     def size(self) -> int:
@@ -80,49 +110,59 @@ class DatasetWriter(Closing):
         return self.length
 
     def append(self, datapoint: Any, flush: bool = True) -> int:
-        """Append a datapoint. ``flush`` makes it visible to readers that are opened afterwards.
+        """Append a datapoint. ``flush`` makes it visible to readers that are opened later.
 
         Returns:
             Its position.
 
         Raises:
-            ConfigError: the keys are not the columns, an encoder did not return bytes, or a longer column has another value.
+            ConfigError: the writer is closed, the keys are not the columns, an encoder did not
+                return bytes, or a longer column has another value.
             Exception: an encoder raised it. After an error, nothing of the datapoint is appended.
         """
-        if (
-            self.closed
-            or not isinstance(datapoint, Mapping)
-            or datapoint.keys() != self.spec.keys()
-        ):
-            state = (
-                "is closed"
-                if self.closed
-                else f"takes dicts with the keys {', '.join(self.spec)}, got {datapoint!r:.99}"
+        if self.closed:
+            raise ConfigError(f"{self.directory} is closed")
+        if not isinstance(datapoint, Mapping) or datapoint.keys() != self.spec.keys():
+            raise ConfigError(
+                f"{self.directory} takes dicts with the keys {', '.join(self.spec)}, "
+                f"got {datapoint!r:.99}"
             )
-            raise ConfigError(f"{self.directory} {state}")
-        encoded = {
-            name: encode(datapoint[name]) if encode else datapoint[name]
-            for name, encode in self.encoders.items()
-        }
+
+        # All values are encoded and checked before the first one is appended.
+        encoded = {}
+        for name, encode in self.encoders.items():
+            value = datapoint[name]
+            encoded[name] = value if encode is None else encode(value)
         for name, record in encoded.items():
-            if not isinstance(record, bytes):
-                raise ConfigError(
-                    f"column {name!r} of type {self.spec[name]!r} takes bytes, got {record!r:.60}"
-                )
-            if (
-                self.length < len(self._ahead.get(name, ()))
-                and self._ahead[name][self.length] != record
-            ):
-                raise ConfigError(
-                    f"Record mismatch: column {name!r} of {self.directory} already has another value {self.length}"
-                )
+            self._check_record(name, record)
+
         for name, writer in self.writers.items():
-            if len(writer) <= self.length:
+            is_stored_already = len(writer) > self.length
+            if not is_stored_already:
                 writer.append(encoded[name], flush=False)
         self.length += 1
         if flush:
             self.flush()
         return self.length - 1
+
+    def _check_record(self, name: str, record: Any) -> None:
+        """Check the next record of a column.
+
+        Raises:
+            ConfigError: it is not bytes, or the column already has another next record.
+        """
+        if not isinstance(record, bytes):
+            raise ConfigError(
+                f"column {name!r} of type {self.spec[name]!r} takes bytes, got {record!r:.60}"
+            )
+        longer_column = self._longer_columns.get(name)
+        if longer_column is None or self.length >= len(longer_column):
+            return
+        if longer_column[self.length] != record:
+            raise ConfigError(
+                f"Record mismatch: column {name!r} of {self.directory} "
+                f"already has another value {self.length}"
+            )
 
     def flush(self) -> None:
         """Write the appended datapoints, so that readers see them."""
@@ -131,107 +171,29 @@ class DatasetWriter(Closing):
 
     def close(self) -> None:
         if not self.closed:
-            for each in (*self.writers.values(), *self._ahead.values()):
-                each.close()
-            if (self.directory / MANIFEST).exists():
+            for writer in self.writers.values():
+                writer.close()
+            for reader in self._longer_columns.values():
+                reader.close()
+            has_manifest = (self.directory / MANIFEST).exists()
+            if has_manifest:
                 records.write_manifest(self.directory)
         super().close()
-
-
-class ShardedDatasetWriter(Closing):
-    """Appends datapoints to shards, folders ``000000``, ``000001`` …, beginning with the first of its shards that is not full.
-
-    Args:
-        directory, spec, encoders: as for :class:`DatasetWriter`.
-        shardlen: number of datapoints of a shard; None: a single shard.
-        shardstart, shardstep: write shard ``shardstart`` and each ``shardstep``-th after it.
-
-    Attributes:
-        writers: the writers of its shards; only the last one may be open.
-        shardnum: the number of the current shard.
-
-    Raises:
-        ConfigError: several writers require ``shardlen``; or as for DatasetWriter.
-    """
-
-    def __init__(
-        self,
-        directory: Any,
-        spec: Any,
-        encoders: Any,
-        shardlen: int | None = None,
-        shardstart: int = 0,
-        shardstep: int = 1,
-    ) -> None:
-        if shardstart < 0 or shardstep < 1 or ((shardstart or shardstep > 1) and not shardlen):
-            raise ConfigError(
-                f"shards {shardstart}, {shardstart} + {shardstep} … require shardlen, got {shardlen}"
-            )
-        self.directory, self.spec, self.encoders = local_path(directory), dict(spec), encoders
-        self.shardlength, self.shardnum, self.shardstep = shardlen, shardstart, shardstep
-        self.writers: list[DatasetWriter] = []
-        self.directory.mkdir(exist_ok=True, parents=True)
-        while (self.directory / shard_name(self.shardnum) / SPEC).exists() and (
-            not self.writers or self.writers[-1].closed
-        ):
-            self._open()
-
-    @property
-    def shards(self) -> int:
-        """Number of shards that this writer has written to."""
-        return len(self.writers)
-
-    @property
-    def size(self) -> int:
-        """Bytes of the shards of this writer."""
-        return sum(writer.size for writer in self.writers)
-
-    def __len__(self) -> int:
-        return sum(map(len, self.writers))
-
-    def append(self, datapoint: Any, flush: bool = True) -> int:
-        """Append a datapoint, as :meth:`DatasetWriter.append`; positions count within the shards of this writer."""
-        while not self.writers or self.writers[-1].closed:
-            self._open()
-        self.writers[-1].append(datapoint, flush)
-        self._close_if_full()
-        return len(self) - 1
-
-    def flush(self) -> None:
-        """Write the appended datapoints, so that readers see them."""
-        for writer in self.writers[-1:]:
-            writer.flush()
-
-    def close(self) -> None:
-        for writer in self.writers[-1:]:
-            writer.close()
-        self.closed = True
-
-    def _open(self) -> None:
-        if self.closed:
-            raise ConfigError(f"the writer of {self.directory} is closed")
-        self.writers.append(
-            DatasetWriter(self.directory / shard_name(self.shardnum), self.spec, self.encoders)
-        )
-        self._close_if_full()
-
-    def _close_if_full(self) -> None:
-        if self.shardlength and len(self.writers[-1]) >= self.shardlength:
-            self.writers[-1].close()
-            self.shardnum += self.shardstep
 
 
 class DatasetReader(Closing):
     """The datapoints of a dataset of Granular or data_stack.
 
-    ``reader[i]`` is a dict, ``reader[2:5]`` a dict of lists; ``reader[i, keys]`` and ``reader[2:5, keys]`` only read these
-    columns. A reader pickles, and keeps its length.
+    ``reader[i]`` is a dict, ``reader[2:5]`` a dict of lists; ``reader[i, keys]`` and
+    ``reader[2:5, keys]`` only read these columns. A reader pickles, and keeps its length.
 
     Args:
-        directory: a path, a URL, or another source of :class:`data_stack.formats.records.RecordReader`.
+        directory: a path, a URL, or another source of
+            :class:`data_stack.formats.records.RecordReader`.
         decoders: functions from bytes to a value, by type; None: values are bytes.
-        cache_index, cache_keys, parallel: ignored; files are mapped, and records are decoded in threads if that is faster. Keys
-            that do not exist are refused.
+        cache_index, parallel: ignored; files are mapped, and records are decoded in threads if
+            that is faster.
+        cache_keys: names of columns; otherwise ignored.
 
     Attributes:
         spec: the type of each column, sorted by name.
@@ -239,56 +201,83 @@ class DatasetReader(Closing):
         shards: number of shards.
 
     Raises:
+        ConfigError: a column of ``cache_keys`` does not exist.
         FileNotFoundError: the dataset does not exist.
         DatasetFileCorruptError: the dataset is damaged.
         KeyError: a type has no decoder.
     """
 
-    reader_class: Any = records.RecordReader
-    first_folder = ""
+    spec: dict[str, str]
+    size: int
+    shards: int
+    #: Opens the records of the dataset; ``columns=`` selects columns.
+    _open_records: Callable[..., Any]
+    #: The records of all columns.
+    _records: Any
+    #: The records of the selections of columns that were read, by their names.
+    _records_by_keys: dict[tuple[str, ...], Any]
 
     def __init__(
         self,
         directory: Any,
-        decoders: Any,
+        decoders: Decoders | None,
         cache_index: bool = True,
-        cache_keys: Any = (),
+        cache_keys: Collection[str] = (),
         parallel: bool = False,
-        **shards: int,
     ) -> None:
-        # Paths of other libraries, such as elements.Path, are used by their name.
-        is_foreign = hasattr(directory, "with_suffix") and not hasattr(directory, "__fspath__")
-        folder = folder_of(str(directory) if is_foreign else directory)
-        codecs = _codecs_of(
-            folder.subfolder(self.first_folder) if self.first_folder else folder, decoders
-        )
-        self._make = functools.partial(self.reader_class, folder, codecs=codecs, **shards)
-        self._records = self._make()
-        self._parts: dict[tuple[str, ...], Any] = {}
-        self.spec: dict[str, str] = self._records.spec
-        self.size: int = self._records.size
-        self.shards: int = getattr(self._records, "shards", 1)
+        folder = folder_of_dataset(directory)
+        codecs = codecs_of_decoders(decoders, folder)
+        open_records = functools.partial(records.RecordReader, folder, codecs=codecs)
+        self._open(open_records, cache_keys)
+        self.shards = 1
+
+    def _open(self, open_records: Callable[..., Any], cache_keys: Collection[str]) -> None:
+        """Open the records of all columns.
+
+        Raises:
+            ConfigError: a column of ``cache_keys`` does not exist.
+        """
+        self._open_records = open_records
+        self._records = open_records()
+        self._records_by_keys = {}
+        self.spec = self._records.spec
+        self.size = self._records.size
         if not set(cache_keys) <= self.spec.keys():
             raise ConfigError(
-                f"unknown columns in cache_keys={cache_keys!r:.200}; the dataset has {', '.join(self.spec)}"
+                f"unknown columns in cache_keys={cache_keys!r:.200}; "
+                f"the dataset has {', '.join(self.spec)}"
             )
 
     def __len__(self) -> int:
         return len(self._records)
 
     def __getitem__(self, index: Any) -> dict[str, Any]:
-        index, keys = (
-            (index[0], tuple(index[1])) if isinstance(index, tuple) else (index, tuple(self.spec))
-        )
-        if keys not in self._parts:
-            is_whole = not keys or set(keys) == self.spec.keys()
-            self._parts[keys] = self._records if is_whole else self._make(columns=list(keys))
+        keys = tuple(self.spec)
+        if isinstance(index, tuple):
+            index, selected_keys = index
+            keys = tuple(selected_keys)
         if isinstance(index, (slice, range)):
-            found = places(index, len(self))
-            samples = list(self._parts[keys][found.start : found.stop]) if keys and found else []
-            return {key: [sample[key] for sample in samples] for key in keys}
-        sample = self._parts[keys][operator.index(index)] if keys else {}
+            return self._read_lists(slice_positions(index, len(self)), keys)
+        if not keys:
+            return {}
+        sample = self._select(keys)[operator.index(index)]
         return {key: sample[key] for key in keys}
+
+    def _read_lists(self, positions: range, keys: tuple[str, ...]) -> dict[str, list[Any]]:
+        """Read the values of consecutive datapoints, a list for each column."""
+        samples = []
+        if keys and positions:
+            samples = list(self._select(keys)[positions.start : positions.stop])
+        return {key: [sample[key] for sample in samples] for key in keys}
+
+    def _select(self, keys: tuple[str, ...]) -> Any:
+        """Return the records of some columns, which are opened once."""
+        if keys not in self._records_by_keys:
+            if set(keys) == self.spec.keys():
+                self._records_by_keys[keys] = self._records
+            else:
+                self._records_by_keys[keys] = self._open_records(columns=list(keys))
+        return self._records_by_keys[keys]
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
         # Without it, a loop would take an IndexError of a decoder for the end of the datapoints.
@@ -296,7 +285,7 @@ class DatasetReader(Closing):
             yield self[index]
 
     def __reversed__(self) -> Iterator[dict[str, Any]]:
-        for index in range(len(self) - 1, -1, -1):
+        for index in reversed(range(len(self))):
             yield self[index]
 
     def copy(self) -> DatasetReader:
@@ -304,31 +293,41 @@ class DatasetReader(Closing):
         return copy.deepcopy(self)
 
     def close(self) -> None:
-        for each in (self._records, *self._parts.values()):
-            each.close()
+        self._records.close()
+        for selected_records in self._records_by_keys.values():
+            selected_records.close()
         self.closed = True
 
 
-class ShardedDatasetReader(DatasetReader):
-    """The datapoints of all or some shards, one shard after the other; otherwise as :class:`DatasetReader`.
+def folder_of_dataset(directory: Any) -> Folder:
+    """Return the folder of a dataset, or of its shards."""
+    # Paths of other libraries, such as elements.Path, are not paths of the operating system.
+    is_foreign_path = hasattr(directory, "with_suffix") and not hasattr(directory, "__fspath__")
+    if is_foreign_path:
+        return folder_of(str(directory))
+    return folder_of(directory)
 
-    Args:
-        directory, decoders, cache_index, cache_keys, parallel: as for :class:`DatasetReader`.
-        shardstart, shardstep: read shard ``shardstart`` and each ``shardstep``-th after it.
+
+def codecs_of_decoders(decoders: Decoders | None, folder: Folder) -> dict[str, _DecodingCodec]:
+    """Convert decoders to codecs for the types of a dataset in a folder.
+
+    The decoders of this package are left out: records are decoded by the codecs of data_stack then,
+    which decode many records at once.
+
+    Raises:
+        MissingFileError: the folder has no dataset.
+        KeyError: a type has no decoder.
     """
-
-    reader_class, first_folder = records.ShardedRecordReader, shard_name(0)
-
-
-def _codecs_of(folder: Folder, decoders: _Functions | None) -> dict[str, Any]:
-    """Return, by type, the decoders that differ from those of data_stack."""
     try:
-        types = parse_spec(folder.read(SPEC), folder.full_name(SPEC)).values()
+        spec_bytes = folder.read(SPEC)
     except ResourceNotFoundError as error:
         raise MissingFileError(folder.full_name(SPEC)) from error
-    chosen = {kind: None if decoders is None else decoders[kind] for kind in types}
-    return {
-        kind: each and (None, each)
-        for kind, each in chosen.items()
-        if not each or each is not formats.decoders.get(kind)
-    }
+
+    codecs: dict[str, _DecodingCodec] = {}
+    for column_type in parse_spec(spec_bytes, folder.full_name(SPEC)).values():
+        decode = None if decoders is None else decoders[column_type]
+        if decode is None:
+            codecs[column_type] = None
+        elif decode is not formats.decoders.get(column_type):
+            codecs[column_type] = (None, decode)
+    return codecs

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -11,14 +11,18 @@ import numpy.typing as npt
 
 import data_stack.loader
 from data_stack.loader.ranks import warn_without_shard
-from data_stack_granular.sources import convert
+from data_stack_granular.sources import Source, convert
+
+#: The length of a sequence that is longer than any training: nine years at a million a second.
+_ENDLESS = 2**48
 
 
 class Loader:
-    """Batches of a source: dicts of arrays of shape ``(batch, ...)``, with the dtypes and shapes of :attr:`spec`.
+    """Batches of a source: dicts of arrays of shape ``(batch, ...)``.
 
-    Step t of rank ``shard_id`` has the datapoints from ``(t * num_shards + shard_id) * batch`` on. ``iter(loader)`` is the loader
-    itself; workers prefetch batches.
+    Their dtypes and shapes are those of :attr:`spec`. Step t of rank ``shard_id`` has the
+    datapoints from ``(t * num_shards + shard_id) * batch`` on. ``iter(loader)`` is the loader
+    itself. Workers prefetch batches.
 
     Args:
         source: a function from a step to a dict, or an object with ``[step]``. It must pickle.
@@ -26,7 +30,8 @@ class Loader:
         prefetch: number of batches that all workers together prefetch, at least one each.
         workers: number of processes; 0: no processes; None: one per processor.
         recycle_after: ignored; batches are the caller's own.
-        shard_id, num_shards: this rank and the number of ranks; None: one rank, with a warning if there are several processes.
+        shard_id, num_shards: this rank and the number of ranks; None: one rank, with a warning if
+            there are several processes.
         mp: ignored; workers are forks of a fresh interpreter.
 
     Attributes:
@@ -34,8 +39,20 @@ class Loader:
 
     Raises:
         ConfigError: an argument is out of range.
+        TypeError: ``source`` is not a source.
         RuntimeError (while iterating): a datapoint could not be made; the message names its step.
     """
+
+    source: Source
+    batch: int
+    prefetch: int
+    shard_id: int
+    num_shards: int
+    consumed: int
+    #: Makes the batches.
+    _loader: data_stack.loader.Loader
+    #: The batches from :attr:`consumed` on; None until the next batch is asked for.
+    _batches: Iterator[Any] | None
 
     def __init__(
         self,
@@ -49,40 +66,49 @@ class Loader:
         mp: Any = None,
     ) -> None:
         if num_shards is None:
-            num_shards, remedy = (
-                1,
-                "Pass shard_id=rank, num_shards=world; or num_shards=1 if each process needs all datapoints",
+            num_shards = 1
+            warn_without_shard(
+                "this loader has no num_shards",
+                "Pass shard_id=rank, num_shards=world; "
+                "or num_shards=1 if each process needs all datapoints",
+                stacklevel=2,
             )
-            warn_without_shard("this loader has no num_shards", remedy, stacklevel=2)
         self.source = convert(source)
-        self.batch, self.prefetch, self.shard_id, self.num_shards = (
-            batch,
-            prefetch,
-            shard_id,
-            num_shards,
-        )
-        options: dict[str, Any] = {
-            "workers": workers,
-            "worker_kind": "inline" if workers == 0 else "processes",
-        }
-        options |= {
-            "shard": (shard_id, num_shards),
-            "prefetch": max(1, -(-prefetch // (workers or 1))),
-        }
-        self._loader = data_stack.loader.Loader(_Datapoints(self.source), batch, **options)
-        self._batches: Iterator[Any] | None = None
+        self.batch = batch
+        self.prefetch = prefetch
+        self.shard_id = shard_id
+        self.num_shards = num_shards
         self.consumed = 0
+        self._batches = None
+
+        # data_stack's loader counts the batches that each worker prefetches.
+        n_workers = workers or 1
+        prefetch_per_worker = max(1, -(-prefetch // n_workers))  # rounded up
+        self._loader = data_stack.loader.Loader(
+            _Datapoints(self.source),
+            batch,
+            workers=workers,
+            worker_kind="inline" if workers == 0 else "processes",
+            shard=(shard_id, num_shards),
+            prefetch=prefetch_per_worker,
+        )
 
     @functools.cached_property
     def spec(self) -> dict[str, tuple[np.dtype[Any], tuple[int, ...]]]:
         """Dtype and shape of each value of a datapoint, from step 0."""
-        return {key: (value.dtype, value.shape) for key, value in self._datapoint(0).items()}
+        datapoint = self._make_first_datapoint()
+        return {key: (value.dtype, value.shape) for key, value in datapoint.items()}
 
-    def _datapoint(self, step: int) -> dict[str, npt.NDArray[Any]]:
+    def _make_first_datapoint(self) -> dict[str, npt.NDArray[Any]]:
+        """Return the datapoint of step 0.
+
+        Raises:
+            RuntimeError: the source raised StopIteration, which would end a loop over the loader.
+        """
         try:
-            return _arrays_of(self.source(step))
-        except StopIteration as error:  # of a function of the program; it would end the loader
-            raise RuntimeError(f"the source raised StopIteration at step {step}") from error
+            return _convert_to_arrays(self.source(0))
+        except StopIteration as error:
+            raise RuntimeError("the source raised StopIteration at step 0") from error
 
     def __iter__(self) -> Loader:
         return self
@@ -91,9 +117,12 @@ class Loader:
         if self._batches is None:
             self._loader.seek(0, self.consumed, 0)
             self._batches = iter(self._loader)
-        given = next(self._batches)
+        batch = next(self._batches)
         self.consumed += self.batch * self.num_shards
-        return {key: _fit(key, given[key], *expected) for key, expected in self.spec.items()}
+        return {
+            key: _cast_to_spec(key, batch[key], dtype, shape)
+            for key, (dtype, shape) in self.spec.items()
+        }
 
     def save(self) -> dict[str, int]:
         """Return the state, ``{"step": consumed}``, which Granular's loader also loads."""
@@ -101,7 +130,8 @@ class Loader:
 
     def load(self, d: dict[str, int]) -> None:
         """Resume from a state of any loader of the same source."""
-        self.consumed, self._batches = d["step"], None
+        self.consumed = d["step"]
+        self._batches = None
 
     def close(self) -> None:
         """End the workers."""
@@ -110,31 +140,51 @@ class Loader:
 
 
 class _Datapoints:
-    """The datapoints of a source as a sequence that is longer than any training: at a million a second, nine years."""
+    """The datapoints of a source as an endless sequence."""
 
-    def __init__(self, source: Callable[[int], Any]) -> None:
+    def __init__(self, source: Source) -> None:
         self._source = source
 
     def __len__(self) -> int:
-        return 2**48
+        return _ENDLESS
 
     def __getitem__(self, step: int) -> dict[str, npt.NDArray[Any]]:
-        return _arrays_of(self._source(step))
+        return _convert_to_arrays(self._source(step))
 
 
-def _arrays_of(datapoint: Any) -> dict[str, npt.NDArray[Any]]:
+def _convert_to_arrays(datapoint: Any) -> dict[str, npt.NDArray[Any]]:
+    """Convert the values of a datapoint to arrays.
+
+    Raises:
+        TypeError: it is not a dict.
+    """
     if not isinstance(datapoint, dict):
         raise TypeError(f"datapoints must be dicts, got {type(datapoint).__name__}")
     return {key: np.asarray(value) for key, value in datapoint.items()}
 
 
-def _fit(key: str, values: Any, dtype: np.dtype[Any], shape: tuple[int, ...]) -> npt.NDArray[Any]:
-    """Cast values of a batch to the dtype of datapoint 0."""
-    if values.shape[1:] != shape or not (
-        values.dtype.kind == dtype.kind or np.can_cast(values.dtype, dtype, "same_kind")
-    ):
+def _cast_to_spec(
+    key: str, values: Any, dtype: np.dtype[Any], shape: tuple[int, ...]
+) -> npt.NDArray[Any]:
+    """Cast a column of a batch to the dtype of datapoint 0.
+
+    Args:
+        key: name of the column, for the message.
+        values: array of shape ``(batch, *shape)``.
+        dtype: that of the value in datapoint 0.
+        shape: that of the value in datapoint 0.
+
+    Raises:
+        RuntimeError: the shape differs, or the cast could lose more than precision.
+    """
+    is_same_kind = values.dtype.kind == dtype.kind
+    is_castable = is_same_kind or np.can_cast(values.dtype, dtype, "same_kind")
+    if values.shape[1:] != shape or not is_castable:
         raise RuntimeError(
-            f"{key!r} is {values.dtype} {values.shape[1:]} in a batch, but {dtype} {shape} in datapoint 0"
+            f"{key!r} is {values.dtype} {values.shape[1:]} in a batch, "
+            f"but {dtype} {shape} in datapoint 0"
         )
-    array: npt.NDArray[Any] = values if dtype.kind in "SU" else values.astype(dtype, copy=False)
-    return array
+    is_text = dtype.kind in "SU"
+    if is_text:  # texts of a batch may be longer than that of datapoint 0
+        return values  # type: ignore[no-any-return]  # an array
+    return values.astype(dtype, copy=False)  # type: ignore[no-any-return]  # an array

@@ -1,4 +1,7 @@
-"""Granular's sources: functions from a step to a datapoint, with Granular's draws for each seed and step."""
+"""Granular's sources: functions from a step to a datapoint.
+
+They make the same draws as Granular's for each seed and step.
+"""
 
 from __future__ import annotations
 
@@ -9,39 +12,56 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+#: A function from a step, counted from 0, to a datapoint.
+Source = Callable[[int], Any]
 
-def convert(source: Any) -> Callable[[int], Any]:
+
+def convert(source: Any) -> Source:
     """Convert a source to a function of a step: the source itself, or its ``[step]``.
 
     Raises:
-        TypeError: the source is neither callable nor indexable.
+        TypeError: the source is neither callable nor indexable, or is a text or dict.
     """
-    function = source if callable(source) else getattr(source, "__getitem__", None)
-    if function is None or isinstance(source, (str, bytes, dict)):
+    if callable(source):
+        return source  # type: ignore[no-any-return]  # any function
+    is_indexable = hasattr(source, "__getitem__")
+    if not is_indexable or isinstance(source, (str, bytes, dict)):
         raise TypeError(
             f"expected a source, a function of a step or an object with [step], got {source!r:.80}"
         )
-    return function  # type: ignore[no-any-return]  # any function
+    return source.__getitem__  # type: ignore[no-any-return]  # of any object
 
 
 class Transform:
     """``fn(datapoint, seed=[seed, step])`` of each datapoint of ``source``."""
 
     def __init__(self, source: Any, fn: Callable[..., Any], seed: int = 0) -> None:
-        self.source, self.fn, self.seed = convert(source), fn, seed
+        self.source = convert(source)
+        self.fn = fn
+        self.seed = seed
 
     def __call__(self, step: int) -> Any:
-        return self.fn(self.source(step), seed=[self.seed, step])
+        datapoint = self.source(step)
+        return self.fn(datapoint, seed=[self.seed, step])
 
 
 class Sample:
-    """Samples of the first ``length`` datapoints of ``source``, with replacement; None: of all."""
+    """Draws from the first ``length`` datapoints of ``source``, with replacement.
+
+    Args:
+        source: the datapoints.
+        length: number of datapoints; None: all.
+        seed: seed of the draws.
+    """
 
     def __init__(self, source: Any, length: int | None = None, seed: int = 0) -> None:
-        self.source, self.length, self.seed = convert(source), length or len(source), seed
+        self.source = convert(source)
+        self.length = length or len(source)
+        self.seed = seed
 
     def __call__(self, step: int) -> Any:
-        return self.source(int(_draws(self.seed, step).choice(self.length)))
+        index = _make_generator(self.seed, step).choice(self.length)
+        return self.source(int(index))
 
 
 class Epochs:
@@ -57,25 +77,30 @@ class Epochs:
     def __init__(
         self, source: Any, length: int | None = None, shuffle: bool = True, seed: int = 0
     ) -> None:
-        self.source, self.length, self.shuffle, self.seed = (
-            convert(source),
-            length or len(source),
-            shuffle,
-            seed,
-        )
+        self.source = convert(source)
+        self.length = length or len(source)
+        self.shuffle = shuffle
+        self.seed = seed
 
     def __call__(self, step: int) -> Any:
-        epoch, place = divmod(step, self.length)
-        return self.source(
-            int(_order(self.length, self.seed, epoch)[place]) if self.shuffle else place
-        )
+        epoch, index = divmod(step, self.length)
+        if self.shuffle:
+            index = int(_permutation(self.length, self.seed, epoch)[index])
+        return self.source(index)
 
 
 class Truncate:
-    """Repeats the first ``limit`` datapoints of ``source``, or all if it has fewer (``length``; None: its own)."""
+    """Repeats the first ``limit`` datapoints of ``source``, or all if it has fewer.
+
+    Args:
+        source: the datapoints.
+        limit: the maximum number of datapoints.
+        length: number of datapoints of ``source``; None: ``len(source)``.
+    """
 
     def __init__(self, source: Any, limit: int, length: int | None = None) -> None:
-        self.source, self.limit = convert(source), min(length or len(source), limit)
+        self.source = convert(source)
+        self.limit = min(length or len(source), limit)
 
     def __call__(self, step: int) -> Any:
         return self.source(step % self.limit)
@@ -88,28 +113,31 @@ class Interleave:
         self.sources = [convert(source) for source in sources]
 
     def __call__(self, step: int) -> Any:
-        place, which = divmod(step, len(self.sources))
-        return self.sources[which](place)
+        step_of_source, source_number = divmod(step, len(self.sources))
+        return self.sources[source_number](step_of_source)
 
 
 class Mix:
     """At each step, the datapoint of a source that is drawn by weights."""
 
     def __init__(self, sources: Sequence[Any], weights: npt.ArrayLike, seed: int = 0) -> None:
-        self.sources, self.seed = [convert(source) for source in sources], seed
-        self.weights = np.asarray(weights, np.float32)
-        self.weights = self.weights / self.weights.sum()
+        self.sources = [convert(source) for source in sources]
+        weights_as_array = np.asarray(weights, np.float32)
+        self.weights = weights_as_array / weights_as_array.sum()
+        self.seed = seed
 
     def __call__(self, step: int) -> Any:
-        return self.sources[int(_draws(self.seed, step).choice(len(self.sources), p=self.weights))](
-            step
-        )
+        generator = _make_generator(self.seed, step)
+        source_number = generator.choice(len(self.sources), p=self.weights)
+        return self.sources[int(source_number)](step)
 
 
-def _draws(seed: int, number: int) -> np.random.Generator:
+def _make_generator(seed: int, number: int) -> np.random.Generator:
+    """Return the generator of a step or epoch."""
     return np.random.default_rng([seed, number])
 
 
 @functools.lru_cache(maxsize=4)
-def _order(length: int, seed: int, epoch: int) -> npt.NDArray[np.int64]:
-    return _draws(seed, epoch).permutation(length)
+def _permutation(length: int, seed: int, epoch: int) -> npt.NDArray[np.int64]:
+    """Return the order of the datapoints in an epoch."""
+    return _make_generator(seed, epoch).permutation(length)

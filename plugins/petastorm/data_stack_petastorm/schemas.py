@@ -1,28 +1,40 @@
-"""Conversion between schemas of Petastorm and of data_stack."""
+"""Converts schemas of Petastorm to schemas of data_stack and back."""
 
 from __future__ import annotations
 
 from decimal import Decimal
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
 from data_stack.formats.parquet import Field, ListCodec, ScalarCodec, Schema
 from data_stack.formats.parquet.types import arrow_type_named, dtype_of_arrow
 from data_stack_petastorm.codecs import as_column_codec, as_field_codec
-from data_stack_petastorm.scalars import LenientScalarCodec
-from data_stack_petastorm.unischema import Unischema, UnischemaField, default_spark_type
+from data_stack_petastorm.lenient_scalar_codec import LenientScalarCodec
+from data_stack_petastorm.unischema import (
+    Unischema,
+    UnischemaField,
+    default_spark_type,
+    schema_name,
+)
+
+#: Petastorm makes a value of ``np.datetime64`` of a datetime of Python, which has microseconds.
+_DEFAULT_TIME: Final = np.dtype("datetime64[us]")
+
+#: Arrays of times that a codec stored with a unit of their own are read with this one.
+_TIME_OF_ARRAYS: Final = np.dtype("datetime64[ns]")
 
 
 def as_schema(schema: Unischema | Schema) -> Schema:
-    """Convert a schema to one of data_stack.
+    """Convert a schema to one of data_stack; one of data_stack is returned unchanged.
 
     Raises:
         ConfigError: a codec cannot hold the values of its field.
     """
     if isinstance(schema, Schema):
         return schema
-    return Schema(vars(schema)["_name"], [as_field(field) for field in schema.fields.values()])
+    fields = [as_field(field) for field in schema.fields.values()]
+    return Schema(schema_name(schema), fields)
 
 
 def as_field(field: UnischemaField) -> Field:
@@ -39,44 +51,43 @@ def as_field(field: UnischemaField) -> Field:
 
 
 def dtype_with_unit(numpy_dtype: Any, codec: Any) -> Any:
-    """The dtype of a field of Petastorm, whose ``np.datetime64`` has no unit.
+    """Return the dtype of a field of Petastorm, whose ``np.datetime64`` has no unit.
 
-    Petastorm makes the values by ``np.datetime64(cell)`` of a date or a datetime of Python, so they are ``datetime64[D]`` in a
-    column of dates, and ``datetime64[us]`` in one of timestamps. Arrays that a codec stored with a unit of their own are read
-    as ``datetime64[ns]``.
+    Petastorm makes the values by ``np.datetime64(cell)`` of a date or a datetime of Python, so that
+    they are ``datetime64[D]`` in a column of dates, and ``datetime64[us]`` in one of timestamps.
 
     Args:
         numpy_dtype: the dtype of the field.
         codec: its codec in data_stack; None for the default one.
+
+    Returns:
+        A dtype with a unit for ``np.datetime64``; otherwise ``numpy_dtype``.
     """
     if numpy_dtype is None or numpy_dtype is Decimal:
         return numpy_dtype
     dtype = np.dtype(numpy_dtype)
-    if dtype.kind != "M" or np.datetime_data(dtype)[0] != "generic":
+    is_time = dtype.kind == "M"
+    if not is_time or np.datetime_data(dtype)[0] != "generic":
         return numpy_dtype
-    if codec is not None and not isinstance(codec, (ScalarCodec, ListCodec)):
-        return np.dtype("datetime64[ns]")
-    if codec is not None and codec.type is not None:
-        stored = dtype_of_arrow(arrow_type_named(codec.type))
-        if isinstance(stored, np.dtype) and stored.kind == "M":
-            return stored
-    return np.dtype("datetime64[us]")
+    if codec is None:
+        return _DEFAULT_TIME
+    if not isinstance(codec, (ScalarCodec, ListCodec)):
+        return _TIME_OF_ARRAYS
+    if codec.type is not None:
+        column_dtype = dtype_of_arrow(arrow_type_named(codec.type))
+        if isinstance(column_dtype, np.dtype) and column_dtype.kind == "M":
+            return column_dtype
+    return _DEFAULT_TIME
 
 
 def as_unischema(schema: Schema) -> Unischema:
-    """Convert a schema to one of Petastorm."""
-    fields = [
-        UnischemaField(
-            field.name,
-            _numpy_type(field),
-            field.shape,
-            as_column_codec(field.codec),
-            field.nullable,
-        )
-        for field in schema
-    ]
-    return Unischema(schema.name, fields)
+    """Convert a schema of data_stack to one of Petastorm."""
+    return Unischema(schema.name, [_as_unischema_field(field) for field in schema])
 
 
-def _numpy_type(field: Field) -> Any:
-    return Decimal if not isinstance(field.dtype, np.dtype) else field.dtype.type
+def _as_unischema_field(field: Field) -> UnischemaField:
+    numpy_dtype: Any = Decimal
+    if isinstance(field.dtype, np.dtype):
+        numpy_dtype = field.dtype.type
+    codec = as_column_codec(field.codec)
+    return UnischemaField(field.name, numpy_dtype, field.shape, codec, field.nullable)

@@ -1,4 +1,4 @@
-"""Petastorm's selectors of row groups. A selector selects whole row groups; a predicate selects rows."""
+"""Petastorm's selectors, which select whole row groups; predicates select rows."""
 
 from __future__ import annotations
 
@@ -30,7 +30,8 @@ class RowGroupSelectorBase(ABC):
         """Return the numbers of the row groups to read.
 
         Args:
-            index_dict: the indexes of the dataset by name, with ``indexed_values`` and ``get_row_group_indexes(value)``.
+            index_dict: the indexes of the dataset by name, with ``indexed_values`` and
+                ``get_row_group_indexes(value)``.
         """
 
 
@@ -39,28 +40,51 @@ class SingleIndexSelector(RowGroupSelectorBase):
 
     Args:
         index_name: an index.
-        values_list: a list, also for a single value; an index of values that are not null ignores it.
+        values_list: a list, also for a single value; an index of values that are not null ignores
+            it.
+
+    Raises:
+        ConfigError: the values are not a list.
     """
+
+    _index_name: str
+    _values: tuple[Any, ...]
 
     def __init__(self, index_name: str, values_list: Iterable[Any] = ()) -> None:
         if isinstance(values_list, (str, bytes)) or not isinstance(values_list, Iterable):
             raise ConfigError(
                 f"SingleIndexSelector({index_name!r}, {values_list!r}): pass the values as a list"
             )
-        self._index_name, self._values = index_name, tuple(values_list)
+        self._index_name = index_name
+        self._values = tuple(values_list)
 
     def get_index_names(self) -> list[str]:
         return [self._index_name]
 
     def select_row_groups(self, index_dict: Mapping[str, Any]) -> set[int]:
         index = index_dict[self._index_name]
-        return set().union(
-            *(index.get_row_group_indexes(value) for value in self._values or (None,))
-        )
+        # An index of values that are not null ignores the value, and may be asked without one.
+        values = self._values or (None,)
+        row_groups: set[int] = set()
+        for value in values:
+            row_groups |= set(index.get_row_group_indexes(value))
+        return row_groups
 
 
 class _CombinedSelector(RowGroupSelectorBase):
+    """Combines the row groups of several selectors.
+
+    Args:
+        single_index_selectors: the selectors, at least one.
+
+    Raises:
+        ConfigError: there is no selector.
+    """
+
+    #: Makes one set of the sets of all selectors.
     combine: Callable[..., set[int]]
+
+    _selectors: tuple[RowGroupSelectorBase, ...]
 
     def __init__(self, single_index_selectors: Iterable[RowGroupSelectorBase]) -> None:
         self._selectors = tuple(single_index_selectors)
@@ -68,12 +92,14 @@ class _CombinedSelector(RowGroupSelectorBase):
             raise ConfigError(f"{type(self).__name__} needs at least one selector")
 
     def get_index_names(self) -> list[str]:
-        return [name for selector in self._selectors for name in selector.get_index_names()]
+        names: list[str] = []
+        for selector in self._selectors:
+            names.extend(selector.get_index_names())
+        return names
 
     def select_row_groups(self, index_dict: Mapping[str, Any]) -> set[int]:
-        return type(self).combine(
-            *(set(selector.select_row_groups(index_dict)) for selector in self._selectors)
-        )
+        sets = [set(selector.select_row_groups(index_dict)) for selector in self._selectors]
+        return type(self).combine(*sets)
 
 
 class IntersectIndexSelector(_CombinedSelector):
@@ -89,20 +115,23 @@ class UnionIndexSelector(_CombinedSelector):
 
 
 def select_row_groups(dataset: Any, selector: RowGroupSelectorBase) -> list[int]:
-    """Return the numbers of the row groups that a selector selects, for ``ParquetDataset(…, row_groups=…)``.
+    """Return the numbers of the row groups that a selector selects.
+
+    They are for ``ParquetDataset(…, row_groups=…)``.
 
     Args:
         dataset: URL or path of the dataset, or a ``ParquetDataset`` of pyarrow.
         selector: any selector.
 
     Raises:
-        ConfigError: the dataset lacks a required index, or its row groups have changed since it was built.
+        ConfigError: the dataset lacks a required index, or its row groups have changed since it was
+            built.
         DatasetFileCorruptError: the indexes are damaged, or hostile.
     """
     indexes = get_row_group_indexes(dataset)
-    missing = sorted(set(selector.get_index_names()) - set(indexes))
-    if missing:
+    missing_names = sorted(set(selector.get_index_names()) - set(indexes))
+    if missing_names:
         raise ConfigError(
-            f"Some of required indexes {missing} are not available in {sorted(indexes)}"
+            f"Some of required indexes {missing_names} are not available in {sorted(indexes)}"
         )
     return sorted(selector.select_row_groups(indexes))

@@ -22,7 +22,7 @@ from data_stack.formats.parquet.types import (
 )
 from data_stack.values.named_rows import row_type
 from data_stack_petastorm.codecs import ScalarCodec, as_column_codec
-from data_stack_petastorm.column_codec import UnischemaField
+from data_stack_petastorm.unischema_field import UnischemaField
 
 if TYPE_CHECKING:
     from pyspark.sql import Row
@@ -50,8 +50,14 @@ class Unischema:
         make_reader(url, schema_fields=[Frames.id])
 
     Warns:
-        UserWarning: a field has the name of a method, so that it is only available as ``schema.fields[name]``.
+        UserWarning: a field has the name of a method, so that it is only available as
+            ``schema.fields[name]``.
     """
+
+    #: The name, under the name that programs of Petastorm use.
+    _name: str
+    #: The fields by name.
+    _fields: OrderedDict[str, UnischemaField]
 
     def __init__(self, name: str, fields: Iterable[UnischemaField]) -> None:
         self._name = name
@@ -59,17 +65,17 @@ class Unischema:
         for field_name in self._fields:
             if hasattr(type(self), field_name):
                 warnings.warn(
-                    f"Can not create dynamic property {field_name}: Unischema has one of this name; use fields[{field_name!r}]",
+                    f"Can not create dynamic property {field_name}: Unischema has one of this "
+                    f"name; use fields[{field_name!r}]",
                     stacklevel=2,
                 )
 
     def __getattr__(self, name: str) -> UnischemaField:
-        # an object has no fields yet while it is unpickled
-        fields = self.__dict__.get("_fields", {})
+        # An object has no fields yet while it is unpickled.
+        fields: dict[str, UnischemaField] = self.__dict__.get("_fields", {})
         if name not in fields:
             raise AttributeError(f"{type(self).__name__} has no attribute and no field {name!r}")
-        found: UnischemaField = fields[name]
-        return found
+        return fields[name]
 
     @property
     def fields(self) -> OrderedDict[str, UnischemaField]:
@@ -77,21 +83,16 @@ class Unischema:
         return self._fields
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Unischema) and (self._name, self._fields) == (
-            other._name,
-            other._fields,
-        )
+        if not isinstance(other, Unischema):
+            return False
+        return self._name == other._name and self._fields == other._fields
 
     def __hash__(self) -> int:
         return hash((self._name, tuple(self._fields)))
 
     def __str__(self) -> str:
-        lines = "".join(
-            f"  UnischemaField({field.name!r}, {getattr(field.numpy_dtype, '__name__', field.numpy_dtype)}, {field.shape}, "
-            f"{field.codec}, {field.nullable}),\n"
-            for field in self._fields.values()
-        )
-        return f"{type(self).__name__}({self._name}, [\n{lines}])"
+        lines = [f"  {_shown_field(field)},\n" for field in self._fields.values()]
+        return f"{type(self).__name__}({self._name}, [\n{''.join(lines)}])"
 
     __repr__ = __str__
 
@@ -99,31 +100,40 @@ class Unischema:
         """Return the schema ``<name>_view`` of some fields.
 
         Args:
-            fields: fields of this schema, and regular expressions of whole names. An expression may match nothing.
+            fields: fields of this schema, and regular expressions of whole names. An expression may
+                match nothing.
 
         Raises:
             ConfigError: an element has another type, or this schema lacks the field.
         """
         fields = list(fields)
-        patterns = [each for each in fields if isinstance(each, str)]
-        exact = [each for each in fields if isinstance(each, tuple)]
-        if len(patterns) + len(exact) != len(fields):
-            raise ConfigError(
-                f"fields must be either a string (a regular expression) or a UnischemaField, got {fields!r:.200}"
-            )
-        names = [each[0] for each in exact]
-        unknown = [name for name in names if name not in self._fields]
-        if unknown:
-            raise ConfigError(
-                f"field {unknown[0]!r} does not belong to the schema {self._name}: {', '.join(self._fields)}"
-            )
+        patterns: list[str] = []
+        names: list[str] = []
+        for field in fields:
+            if isinstance(field, str):
+                patterns.append(field)
+            elif isinstance(field, tuple):
+                names.append(field[0])
+            else:
+                raise ConfigError(
+                    "fields must be either a string (a regular expression) or a UnischemaField, "
+                    f"got {fields!r:.200}"
+                )
+        for name in names:
+            if name not in self._fields:
+                raise ConfigError(
+                    f"field {name!r} does not belong to the schema {self._name}: "
+                    f"{', '.join(self._fields)}"
+                )
         names += [field.name for field in match_unischema_fields(self, patterns)]
-        return Unischema(
-            f"{self._name}_view", [self._fields[name] for name in dict.fromkeys(names)]
-        )
+        unique_names = dict.fromkeys(names)
+        return Unischema(f"{self._name}_view", [self._fields[name] for name in unique_names])
 
     def make_namedtuple(self, **values: Any) -> Any:
-        """Return a row as a named tuple ``<name>_view``; schemas of the same name and fields share its class."""
+        """Return a row as a named tuple ``<name>_view``.
+
+        Schemas of the same name and fields share its class.
+        """
         return self._row_type(**values)
 
     def make_namedtuple_tf(self, *values: Any, **named: Any) -> Any:
@@ -146,12 +156,11 @@ class Unischema:
         """
         from pyspark.sql.types import StructField, StructType
 
-        return StructType(
-            [
-                StructField(each.name, _spark_type(each), bool(each.nullable))
-                for each in self._fields.values()
-            ]
-        )
+        spark_fields = [
+            StructField(field.name, _spark_type(field), bool(field.nullable))
+            for field in self._fields.values()
+        ]
+        return StructType(spark_fields)
 
     @classmethod
     def from_arrow_schema(
@@ -162,30 +171,17 @@ class Unischema:
         Args:
             parquet_dataset: a :class:`pyarrow.Schema`, or an object with one as ``schema``, such as
                 ``pyarrow.parquet.ParquetDataset``; columns of partitions included.
-            omit_unsupported_fields: whether to omit structs, maps, nested lists and other types that NumPy lacks, with a warning.
+            omit_unsupported_fields: whether to omit structs, maps, nested lists and other types
+                that NumPy lacks, with a warning.
 
         Raises:
             ConfigError: a column has such a type, and ``omit_unsupported_fields`` is False.
         """
-        schema = (
-            parquet_dataset
-            if isinstance(parquet_dataset, pa.Schema)
-            else getattr(parquet_dataset, "schema", None)
-        )
-        if not isinstance(schema, pa.Schema):  # ParquetDataset of old versions of pyarrow
-            schema = parquet_dataset.pieces[0].get_metadata().schema.to_arrow_schema()
         fields = []
-        for column in schema:
-            dtype: Any = dtype_of_arrow(
-                column.type.value_type if is_list(column.type) else column.type
-            )
-            if dtype is Decimal or not dtype.hasobject:
-                shape = (None,) if is_list(column.type) else ()
-                fields.append(
-                    UnischemaField(
-                        column.name, getattr(dtype, "type", dtype), shape, None, column.nullable
-                    )
-                )
+        for column in _arrow_schema_of(parquet_dataset):
+            field = _field_of_column(column)
+            if field is not None:
+                fields.append(field)
             elif omit_unsupported_fields:
                 warnings.warn(
                     f"Column {column.name!r} has the unsupported type {column.type} and is omitted",
@@ -193,32 +189,44 @@ class Unischema:
                 )
             else:
                 raise ConfigError(
-                    f"Cannot auto-create unischema due to unsupported column type {column.type} of column {column.name!r}"
+                    "Cannot auto-create unischema due to unsupported column type "
+                    f"{column.type} of column {column.name!r}"
                 )
         return cls("inferred_schema", fields)
+
+
+def schema_name(schema: Unischema) -> str:
+    """Return the name of a schema.
+
+    It is no public attribute of :class:`Unischema`, as fields may have any public name.
+    """
+    return schema._name
 
 
 def match_unischema_fields(schema: Unischema, field_regex: Sequence[str]) -> list[UnischemaField]:
     """Return the fields whose whole names match a regular expression, in the order of the schema.
 
     Warns:
-        UserWarning: Petastorm before 0.7 matched more fields, because an expression only had to match the beginning.
+        UserWarning: Petastorm before 0.7 matched more fields, because an expression only had to
+            match the beginning.
     """
-    names = [
-        name
-        for name in schema.fields
-        if any(re.fullmatch(pattern, name) for pattern in field_regex)
-    ]
-    before = [
-        name for name in schema.fields if any(re.match(pattern, name) for pattern in field_regex)
-    ]
-    if names != before:
+    matching = []
+    matching_only_before = []
+    for name, field in schema.fields.items():
+        if any(re.fullmatch(pattern, name) for pattern in field_regex):
+            matching.append(field)
+        elif any(re.match(pattern, name) for pattern in field_regex):
+            matching_only_before.append(name)
+    if matching_only_before:
         warnings.warn(
-            "schema_fields behavior has changed: a regular expression must match the entire field name. This affects "
-            f"{', '.join(sorted(set(before) - set(names)))}",
+            "schema_fields behavior has changed: a regular expression must match the entire field "
+            f"name. This affects {', '.join(sorted(matching_only_before))}",
             stacklevel=2,
         )
-    return [schema.fields[name] for name in names]
+    return matching
+
+
+# ------------------------------------------------------------------------------------ rows of Spark
 
 
 def insert_explicit_nulls(unischema: Unischema, row_dict: dict[str, Any]) -> None:
@@ -228,14 +236,15 @@ def insert_explicit_nulls(unischema: Unischema, row_dict: dict[str, Any]) -> Non
         ConfigError: the row lacks a field that is not nullable.
     """
     for name, field in unischema.fields.items():
-        if name not in row_dict:
-            if not field.nullable:
-                raise ConfigError(f"Field {name!r} is not found in the row, but is not nullable")
-            row_dict[name] = None
+        if name in row_dict:
+            continue
+        if not field.nullable:
+            raise ConfigError(f"Field {name!r} is not found in the row, but is not nullable")
+        row_dict[name] = None
 
 
 def dict_to_spark_row(unischema: Unischema, row_dict: dict[str, Any]) -> Row:
-    """Return a row for Spark: values are encoded by their codecs, fields in the order of the schema.
+    """Return a row for Spark: values are encoded by their codecs, fields in the schema's order.
 
     Args:
         unischema: schema of the row.
@@ -249,52 +258,111 @@ def dict_to_spark_row(unischema: Unischema, row_dict: dict[str, Any]) -> Row:
 
     row = dict(row_dict)
     insert_explicit_nulls(unischema, row)
-    if unknown := sorted(set(row) - set(unischema.fields)):
+    unknown_names = sorted(set(row) - set(unischema.fields))
+    if unknown_names:
         raise ConfigError(
-            f"Dictionary fields do not match schema fields: {unknown[0]!r} is not one of {', '.join(unischema.fields)}"
+            f"Dictionary fields do not match schema fields: {unknown_names[0]!r} is not one of "
+            f"{', '.join(unischema.fields)}"
         )
+    make_row = Row(*unischema.fields)
     cells = [_encode(field, row[name]) for name, field in unischema.fields.items()]
-    return Row(*unischema.fields)(*cells)
+    return make_row(*cells)
 
 
 def _encode(field: UnischemaField, value: Any) -> Any:
+    """Return the cell for a value."""
     if value is None:
         if not field.nullable:
             raise ConfigError(f"Field {field.name!r} is not nullable, but its value is None")
         return None
-    if (codec := _codec_of(field)) is not None:
+    codec = _column_codec_of(field)
+    if codec is not None:
         return codec.encode(field, value)
-    return value.tolist() if isinstance(value, np.generic) else value
+    if isinstance(value, np.generic):
+        return value.tolist()
+    return value
 
 
 def _spark_type(field: UnischemaField) -> Any:
-    """Return the Spark type of a field's column."""
-    if (codec := _codec_of(field)) is not None:
+    """Return the Spark type of a field's column.
+
+    Raises:
+        ConfigError: the field has no codec, and Spark no type for it.
+    """
+    codec = _column_codec_of(field)
+    if codec is not None:
         return codec.spark_dtype()
     if field.shape:
         raise ConfigError(
-            f"The non-scalar field {field.name!r} has codec set to None: set one, such as NdarrayCodec()"
+            f"The non-scalar field {field.name!r} has codec set to None: set one, such as "
+            "NdarrayCodec()"
         )
     raise ConfigError(
         f"Was not able to map type {field.numpy_dtype} of field {field.name!r} to a spark type"
     )
 
 
-def _codec_of(field: UnischemaField) -> Any:
-    name = None if field.codec or field.shape else default_spark_type(field.numpy_dtype)
-    return as_column_codec(field.codec) if name is None else ScalarCodec(name)
+def _column_codec_of(field: UnischemaField) -> Any:
+    """Return the codec of a field, or the default one of a scalar; None without either."""
+    if not field.codec and not field.shape:
+        type_name = default_spark_type(field.numpy_dtype)
+        if type_name is not None:
+            return ScalarCodec(type_name)
+    return as_column_codec(field.codec)
 
 
 def default_spark_type(numpy_dtype: Any) -> str | None:
-    """Return the name of the Spark type of scalars without a codec; None if there is no default."""
+    """Return the name of the Spark type of scalars without a codec; None without a default."""
     if numpy_dtype is Decimal or numpy_dtype is None:
         return None
     dtype = np.dtype(numpy_dtype)
     if dtype.kind in "SU":
         return "string"
-    # Spark has no unsigned integer of 64 bits
+    if dtype == np.uint64:  # Spark has no unsigned integers, and no larger ones
+        return None
+    if dtype.kind in "biuf":
+        return name_of_arrow(arrow_for_spark(arrow_type_of_dtype(dtype)))
+    return None
+
+
+# ---------------------------------------------------------------------------------------- helpers
+
+
+def _shown_field(field: UnischemaField) -> str:
+    """Return a field as code, for the text of a schema."""
+    dtype_name = getattr(field.numpy_dtype, "__name__", field.numpy_dtype)
     return (
-        name_of_arrow(arrow_for_spark(arrow_type_of_dtype(dtype)))
-        if dtype.kind in "biuf" and dtype != np.uint64
-        else None
+        f"UnischemaField({field.name!r}, {dtype_name}, {field.shape}, {field.codec}, "
+        f"{field.nullable})"
     )
+
+
+def _arrow_schema_of(parquet_dataset: Any) -> pa.Schema:
+    """Return the schema of a dataset of pyarrow."""
+    if isinstance(parquet_dataset, pa.Schema):
+        return parquet_dataset
+    schema = getattr(parquet_dataset, "schema", None)
+    if isinstance(schema, pa.Schema):
+        return schema
+    # The dataset of old versions of pyarrow, of which programs (and Petastorm's tests) make a
+    # stand-in.
+    first_piece = parquet_dataset.pieces[0]
+    return first_piece.get_metadata().schema.to_arrow_schema()
+
+
+def _field_of_column(column: pa.Field) -> UnischemaField | None:
+    """Return the field for a column of scalars or of lists of scalars.
+
+    None if NumPy lacks its type.
+    """
+    shape: tuple[int | None, ...] = ()
+    scalar_type = column.type
+    if is_list(column.type):
+        shape = (None,)
+        scalar_type = column.type.value_type
+    dtype: Any = dtype_of_arrow(scalar_type)
+    if dtype is Decimal:
+        return UnischemaField(column.name, Decimal, shape, None, column.nullable)
+    if dtype.hasobject:
+        return None
+    return UnischemaField(column.name, dtype.type, shape, None, column.nullable)

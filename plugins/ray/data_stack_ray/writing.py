@@ -22,7 +22,7 @@ from data_stack import (
     default_storage,
     storage_connector_from_url,
 )
-from data_stack.codecs import Column
+from data_stack.codecs import ColumnType
 from data_stack.exception import ConfigError, DataStackError, StorageConflictError
 from data_stack.exchange.tables.arrow import from_arrow
 from data_stack.formats.column_types import column_of_rows
@@ -283,7 +283,7 @@ class _Sink(Datasink[Any]):
         return _Part(ctx.task_idx, folder, n_rows, described)
 
 
-def _any_shape(column: Column) -> Column:
+def _any_shape(column: ColumnType) -> ColumnType:
     """The column without the shape of its arrays: those of later blocks may have another one."""
     return replace(column, shape=None) if column.shape else column
 

@@ -2,6 +2,5 @@
 
 from data_stack.util.lazy import attach_stub
 
-__getattr__, __dir__, __all__ = attach_stub(
-    __name__, __file__
-)  # importing Spark's Python API takes a second
+# Names are imported on first use, as importing Spark's Python API takes a second.
+__getattr__, __dir__, __all__ = attach_stub(__name__, __file__)

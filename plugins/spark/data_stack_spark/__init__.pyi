@@ -5,9 +5,9 @@ from data_stack_spark.engine import SparkEngine as SparkEngine
 from data_stack_spark.materialize import materialize_dataset as materialize_dataset
 from data_stack_spark.reading import dataset_as_rdd as dataset_as_rdd
 from data_stack_spark.rows import encode_rows as encode_rows
-from data_stack_spark.session import local_path as local_path
-from data_stack_spark.session import readable_source as readable_source
 from data_stack_spark.session import spark_session as spark_session
 from data_stack_spark.types import spark_schema as spark_schema
+from data_stack_spark.urls import local_path as local_path
+from data_stack_spark.urls import readable_source as readable_source
 
 __all__: list[str]

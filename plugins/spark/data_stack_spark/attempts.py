@@ -1,4 +1,7 @@
-"""One attempt at a task in an executor; a module of its own, because importing Spark's Python API takes a second."""
+"""One attempt at a task in an executor of Spark.
+
+This is a module of its own, as executors import it: importing Spark's Python API takes a second.
+"""
 
 from __future__ import annotations
 
@@ -9,15 +12,17 @@ from typing import Any
 from data_stack.engines.attempts import attempt, pack
 
 
-def attempt_by_spark(sent: Any, ends: Any, numbered: tuple[int, Any]) -> None:
+def attempt_by_spark(packed_work: Any, ends: Any, numbered_argument: tuple[int, Any]) -> None:
     """Try a task in an executor.
 
     Args:
-        sent: Spark's broadcast of the packed function.
+        packed_work: Spark's broadcast of the packed function.
         ends: Spark's accumulator of a list, which gets the number of the task and its packed end.
-        numbered: number and argument of the task.
+        numbered_argument: the number and the argument of the task.
     """
-    number, argument = numbered
-    with contextlib.redirect_stdout(sys.stderr):  # standard output may be the connection to Spark
-        end = attempt(sent.value, argument)
-    ends.add([(number, pack(end))])  # Spark's own pickler refuses classes of a notebook
+    number, argument = numbered_argument
+    # Standard output may be the connection to Spark.
+    with contextlib.redirect_stdout(sys.stderr):
+        end = attempt(packed_work.value, argument)
+    # The end is packed by us, as Spark's own pickler refuses classes of a notebook.
+    ends.add([(number, pack(end))])

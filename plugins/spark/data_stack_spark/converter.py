@@ -16,19 +16,23 @@ from pyspark.sql import DataFrame, SparkSession
 
 from data_stack.exception import ConfigError, StorageError
 from data_stack.formats.parquet import ParquetDataset
-from data_stack_spark.cache import (
-    delete_folder,
-    files_and_rows,
-    register_delete_dir_handler,
-    write_once,
-)
 from data_stack_spark.columns import PRECISIONS, convert_columns
-from data_stack_spark.materialize import writing_settings
-from data_stack_spark.session import local_path, readable_source
+from data_stack_spark.folders import register_delete_dir_handler
+from data_stack_spark.urls import local_path, readable_source
+from data_stack_spark.writing_settings import (
+    MIN_ROWS_TO_CHECK,
+    ROW_GROUP_BYTES,
+    SUMMARY_LEVEL,
+    writing_settings,
+)
+from data_stack_spark.written_frames import WRITTEN_FRAMES, ParquetFolder
 
 logger = logging.getLogger("data_stack")
 
 __all__ = ["SparkDatasetConverter", "make_spark_converter", "register_delete_dir_handler"]
+
+#: Parquet's limit for the size of a row group.
+_MAX_ROW_GROUP_BYTES = (1 << 31) - 1
 
 
 @dataclass(frozen=True)
@@ -62,7 +66,12 @@ class SparkDatasetConverter:
     def dataset(
         self, columns: Iterable[Any] | None = None, filters: Any = None, **options: Any
     ) -> ParquetDataset:
-        """Open the rows as a :class:`~data_stack.formats.parquet.ParquetDataset`, which takes these arguments.
+        """Open the rows.
+
+        Args:
+            columns: as for :class:`~data_stack.formats.parquet.ParquetDataset`.
+            filters: as for ParquetDataset.
+            options: the other arguments of ParquetDataset.
 
         Raises:
             ResourceNotFoundError: the folder has been deleted.
@@ -70,11 +79,14 @@ class SparkDatasetConverter:
         return ParquetDataset(readable_source(self.cache_dir_url), columns, filters, **options)
 
     def delete(self) -> None:
-        """Delete the folder that the converter wrote. The folder of a converter of a path is not deleted."""
-        if self.is_own:
-            delete_folder(self.cache_dir_url)
-        else:
+        """Delete the folder that the converter wrote.
+
+        The folder of a converter of a path is not deleted.
+        """
+        if not self.is_own:
             logger.info("%s was not written by a converter and is not deleted", self.cache_dir_url)
+            return
+        WRITTEN_FRAMES.delete(self.cache_dir_url)
 
 
 def make_spark_converter(
@@ -93,86 +105,135 @@ def make_spark_converter(
         converter.dataset()  # a ParquetDataset
         converter.delete()
 
-    A process writes the same DataFrame with the same options once: one with the same semantics (``DataFrame.sameSemantics``) and
-    unchanged input files. After ``delete()``, the next converter writes again.
+    A process writes the same DataFrame with the same options once: one with the same semantics
+    (``DataFrame.sameSemantics``) and unchanged input files. After ``delete()``, the next converter
+    writes again.
 
-    The files are deleted by :meth:`SparkDatasetConverter.delete`, or when this process ends; a process that is killed leaves
-    them. To keep files, write them with Spark and make a converter of their path.
+    The files are deleted by :meth:`SparkDatasetConverter.delete`, or when this process ends; a
+    process that is killed leaves them. To keep files, write them with Spark and make a converter of
+    their path.
 
     Args:
         df: a DataFrame; or the path of a folder with Parquet, which is used as it is, and stays.
         parquet_row_group_size_bytes: of each row group, as Spark counts them: before compression.
         compression_codec: "snappy", "gzip", "lz4", "zstd" …; None: uncompressed.
-        dtype: "float32" or "float64" for all floating-point numbers; None: unchanged. "float32" keeps about 7 decimal digits;
-            numbers beyond 3.4e38 become infinite.
-        cache_dir: a path, or a URL of any file system that Spark writes to, which all readers reach; None: the user's cache, in
-            local mode only.
+        dtype: "float32" or "float64" for all floating-point numbers; None: unchanged. "float32"
+            keeps about 7 decimal digits; numbers beyond 3.4e38 become infinite.
+        cache_dir: a path, or a URL of any file system that Spark writes to, which all readers
+            reach; None: the user's cache, in local mode only.
 
     Raises:
         ConfigError: an argument is invalid, or ``cache_dir`` is missing.
-        StorageError: the files could not be written, for example because Parquet lacks the type of a column.
+        StorageError: the files could not be written, for example because Parquet lacks the type of
+            a column.
         ResourceNotFoundError: there is no Parquet at the path.
     """
     if dtype not in PRECISIONS:
         raise ConfigError(f"dtype must be None, 'float32' or 'float64', got {dtype!r:.40}")
-    codec, size = compression_codec or "uncompressed", parquet_row_group_size_bytes
-    if type(size) is not int or not 0 < size < 1 << 31:
-        raise ConfigError(
-            f"parquet_row_group_size_bytes must be a positive number of bytes below 2 GiB, got {size!r:.40}"
-        )
+    _check_row_group_bytes(parquet_row_group_size_bytes)
+
     if isinstance(df, (str, os.PathLike)):
         if dtype is not None or compression_codec is not None:
             raise ConfigError(
-                "dtype and compression_codec need a DataFrame; to convert files, pass spark.read.parquet(path)"
+                "dtype and compression_codec need a DataFrame; "
+                "to convert files, pass spark.read.parquet(path)"
             )
-        return _of_path(os.fspath(df))
-    parent = _cache_url(cache_dir, df.sparkSession)
-    frame = write_once(
-        df, parent, (size, codec, dtype), lambda url: _write(df, url, size, codec, dtype)
+        return _make_converter_of_path(os.fspath(df))
+
+    options = _WriteOptions(
+        row_group_bytes=parquet_row_group_size_bytes,
+        compression=compression_codec or "uncompressed",
+        dtype=dtype,
     )
-    return SparkDatasetConverter(
-        frame.url, tuple(f"{frame.url}/{file}" for file in frame.files), frame.n_rows
-    )
+    if cache_dir is None:
+        parent = _default_cache_dir(df.sparkSession)
+    else:
+        parent = os.fspath(cache_dir)
+    folder = WRITTEN_FRAMES.find_or_write(df, parent, options, lambda url: _write(df, url, options))
+    return SparkDatasetConverter(folder.url, folder.file_urls, folder.n_rows)
 
 
-def _write(df: DataFrame, url: str, row_group_bytes: int, codec: str, dtype: str | None) -> None:
-    writer = (
-        convert_columns(df, dtype)
-        .write.option("compression", codec)
-        .option("parquet.block.size", row_group_bytes)
-    )
-    # row groups of wide rows have few rows; by default Parquet checks the size every 100 rows
-    writer = writer.option("parquet.page.size.row.check.min", 3).option(
-        "parquet.summary.metadata.level", "NONE"
-    )
+@dataclass(frozen=True, slots=True)
+class _WriteOptions:
+    """How a DataFrame is written.
+
+    Attributes:
+        row_group_bytes: size of a row group before compression.
+        compression: the codec, as Spark calls it.
+        dtype: "float32" or "float64" for all floating-point numbers; None: unchanged.
+    """
+
+    row_group_bytes: int
+    compression: str
+    dtype: str | None
+
+
+def _check_row_group_bytes(n_bytes: Any) -> None:
+    """Check the size of row groups.
+
+    Raises:
+        ConfigError: it is not an integer, or out of range.
+    """
+    is_integer = type(n_bytes) is int  # bool is a subclass of int
+    if not is_integer or not 0 < n_bytes <= _MAX_ROW_GROUP_BYTES:
+        raise ConfigError(
+            "parquet_row_group_size_bytes must be a positive number of bytes below 2 GiB, "
+            f"got {n_bytes!r:.40}"
+        )
+
+
+def _make_converter_of_path(path: str) -> SparkDatasetConverter:
+    """Make a converter of a folder that the user wrote.
+
+    Raises:
+        ResourceNotFoundError: there is no Parquet at the path.
+    """
+    absolute_path = local_path(path)
+    if absolute_path is None:
+        url = path.rstrip("/")
+    else:
+        url = Path(absolute_path).as_uri()
+    folder = ParquetFolder.find(url)
+    return SparkDatasetConverter(folder.url, folder.file_urls, folder.n_rows, is_own=False)
+
+
+def _default_cache_dir(spark: SparkSession) -> str:
+    """Return the folder in the user's cache.
+
+    Raises:
+        ConfigError: Spark runs on a cluster, which does not reach that folder.
+    """
+    is_local = str(spark.sparkContext.master).startswith("local")
+    if not is_local:
+        raise ConfigError(
+            "cache_dir is missing: on a cluster, pass the URL of a folder that the executors and "
+            "all readers reach"
+        )
+    return os.path.join(platformdirs.user_cache_dir("data_stack"), "spark_converter")
+
+
+def _write(df: DataFrame, url: str, options: _WriteOptions) -> None:
+    """Write a DataFrame to a new folder.
+
+    Raises:
+        StorageError: Spark could not write it.
+    """
+    writer = convert_columns(df, options.dtype).write
+    writer = writer.option("compression", options.compression)
+    writer = writer.option(ROW_GROUP_BYTES, options.row_group_bytes)
+    writer = writer.option(*MIN_ROWS_TO_CHECK)
+    writer = writer.option(SUMMARY_LEVEL, "NONE")
     try:
         with writing_settings(df.sparkSession):
             writer.parquet(url)
-    except (
-        PySparkException,
-        Py4JJavaError,
-    ) as error:  # Spark 3.5 raises the second where a job fails
-        reason = str(error.java_exception) if isinstance(error, Py4JJavaError) else str(error)
-        cause = reason.rpartition("Caused by: ")[2]  # the last one is the first that happened
-        raise StorageError(
-            f"Spark could not write the DataFrame to {url}: {cause:.1000}"
-        ) from error
+    except Py4JJavaError as error:  # Spark 3.5 raises it where a job fails
+        raise _make_write_error(url, str(error.java_exception)) from error
+    except PySparkException as error:
+        raise _make_write_error(url, str(error)) from error
 
 
-def _of_path(path: str) -> SparkDatasetConverter:
-    local = local_path(path)
-    url = path.rstrip("/") if local is None else Path(local).as_uri()
-    files, n_rows = files_and_rows(path)
-    return SparkDatasetConverter(
-        url, tuple(f"{url}/{file}" for file in files), n_rows, is_own=False
-    )
-
-
-def _cache_url(cache_dir: str | os.PathLike[str] | None, spark: SparkSession) -> str:
-    if cache_dir is not None:
-        return os.fspath(cache_dir)
-    if str(spark.sparkContext.master).startswith("local"):
-        return os.path.join(platformdirs.user_cache_dir("data_stack"), "spark_converter")
-    raise ConfigError(
-        "cache_dir is missing: on a cluster, pass the URL of a folder that the executors and all readers reach"
-    )
+def _make_write_error(url: str, reason: str) -> StorageError:
+    """Return the error for a failed write."""
+    # Java lists causes of causes: the last one is the first that happened.
+    cause = reason.rpartition("Caused by: ")[2]
+    return StorageError(f"Spark could not write the DataFrame to {url}: {cause:.1000}")

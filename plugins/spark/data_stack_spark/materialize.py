@@ -4,25 +4,28 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import threading
-from collections.abc import Callable, Iterator, Mapping
-from types import MappingProxyType
-from typing import Any, Final
+from collections.abc import Callable, Iterator
+from typing import Any
 
 from pyspark.sql import SparkSession
 
 from data_stack.exception import ConfigError
 from data_stack.formats.parquet import Schema, generate_metadata
 from data_stack.formats.parquet.files import folder_and_paths
-from data_stack_spark.session import readable_source, spark_session
+from data_stack.io.folder import Folder
+from data_stack_spark.session import spark_session
 from data_stack_spark.types import spark_schema
+from data_stack_spark.urls import readable_source
+from data_stack_spark.writing_settings import (
+    MIN_ROWS_TO_CHECK,
+    ROW_GROUP_BYTES,
+    SUMMARY_LEVEL,
+    writing_settings,
+)
 
 logger = logging.getLogger("data_stack")
 
-_TIMESTAMPS: Final = "spark.sql.parquet.outputTimestampType"
-
-# The settings belong to the session: one block at a time changes and restores them.
-_SETTINGS_LOCK = threading.RLock()
+_BYTES_PER_MIB = 1 << 20
 
 
 @contextlib.contextmanager
@@ -34,17 +37,18 @@ def materialize_dataset(
     use_summary_metadata: bool = False,
     filesystem_factory: Callable[[], Any] | None = None,
 ) -> Iterator[None]:
-    """Turn the files that the block writes with Spark to ``dataset_url`` into a dataset with this schema.
+    """Turn the files that the block writes with Spark into a dataset with a schema.
 
     ::
 
         with materialize_dataset(spark, "hdfs:///frames", schema, row_group_size_mb=64):
             encode_rows(rows, schema).write.partitionBy("day").parquet("hdfs:///frames")
 
-    While the block runs, the session writes row groups of the given size and timestamps as microseconds. After it, the driver
-    reads the footers of all files (no Spark job), compares them with the schema, and writes the manifest and ``_common_metadata``
-    (so that Petastorm can read the dataset if it knows the fields). A block that appends to a dataset, or writes nothing,
-    rewrites the metadata for all of its files.
+    While the block runs, the session writes row groups of the given size, and timestamps as
+    microseconds. After the block, the driver reads the footers of all files (no Spark job),
+    compares them with the schema, and writes the manifest and ``_common_metadata`` (so that
+    Petastorm can read the dataset if it knows the fields). A block that appends to a dataset, or
+    writes nothing, rewrites the metadata for all of its files.
 
     If the block raises, the metadata stays as it was. Build row-group indexes afterwards.
 
@@ -52,9 +56,11 @@ def materialize_dataset(
         spark: the session that writes.
         dataset_url: a path, or a URL that Spark writes to and ``ParquetDataset`` reads.
         schema: schema of the rows; it may include columns of ``partitionBy``.
-        row_group_size_mb: maximum MiB of each row group, as Spark counts them; None: that of the session (128).
+        row_group_size_mb: maximum MiB of each row group, as Spark counts them; None: that of the
+            session (128).
         use_summary_metadata: whether Spark also writes all footers into one file, ``_metadata``.
-        filesystem_factory: returns a file system of pyarrow or fsspec to read the footers from; None: that of the URL.
+        filesystem_factory: returns a file system of pyarrow or fsspec to read the footers from;
+            None: that of the URL.
 
     Raises:
         ConfigError: a file lacks a field, or has another type; or an argument is invalid.
@@ -68,49 +74,32 @@ def materialize_dataset(
         raise ConfigError(
             f"row_group_size_mb must be a positive number or None, got {row_group_size_mb!r:.40}"
         )
-    spark_schema(schema)  # raises for types that Spark lacks, before it writes anything
-    settings = {
-        "parquet.summary.metadata.level": "ALL" if use_summary_metadata else "NONE",
-        # row groups of large cells have few rows; by default Parquet checks the size every 100 rows
-        "parquet.page.size.row.check.min": "3",
-    }
+    # Types that Spark lacks are refused before it writes anything.
+    spark_schema(schema)
+
+    settings = {SUMMARY_LEVEL: "ALL" if use_summary_metadata else "NONE"}
+    settings.update([MIN_ROWS_TO_CHECK])
     if row_group_size_mb is not None:
-        settings["parquet.block.size"] = str(int(row_group_size_mb * (1 << 20)))
+        settings[ROW_GROUP_BYTES] = str(int(row_group_size_mb * _BYTES_PER_MIB))
     with writing_settings(spark, settings):
         yield
-    filesystem = None if filesystem_factory is None else filesystem_factory()
-    folder, _ = folder_and_paths(
-        readable_source(dataset_url) if filesystem is None else dataset_url, filesystem=filesystem
-    )
+
+    if filesystem_factory is None:
+        folder, _ = folder_and_paths(readable_source(dataset_url))
+    else:
+        folder, _ = folder_and_paths(dataset_url, filesystem=filesystem_factory())
+    _write_metadata(folder, schema)
+
+
+def _write_metadata(folder: Folder, schema: Schema) -> None:
+    """Write the metadata of a dataset, for Petastorm too if it knows the fields.
+
+    Raises:
+        ConfigError: a file does not fit the schema.
+    """
     try:
         generate_metadata(folder, schema=schema, petastorm=True)
-    except ConfigError as error:  # Petastorm does not support a field; or files do not fit the schema, which raises again
+    except ConfigError as error:
+        # Petastorm does not support a field, or a file does not fit. The second raises again.
         generate_metadata(folder, schema=schema)
         logger.info("Petastorm will not be able to read %s: %s", folder.name, error)
-
-
-@contextlib.contextmanager
-def writing_settings(
-    spark: SparkSession, hadoop: Mapping[str, str] = MappingProxyType({})
-) -> Iterator[None]:
-    """Set ``hadoop``'s settings, and timestamps as microseconds, for the block; restore all of them afterwards."""
-    configuration: Any = spark.sparkContext._jsc.hadoopConfiguration()
-    with _SETTINGS_LOCK:
-        timestamps = spark.conf.get(_TIMESTAMPS, None)
-        before = {key: configuration.get(key) for key in hadoop}
-        try:
-            # INT96, the default, holds nanoseconds, so it lacks the years before 1677 and after 2262
-            spark.conf.set(_TIMESTAMPS, "TIMESTAMP_MICROS")
-            for key, value in hadoop.items():
-                configuration.set(key, value)
-            yield
-        finally:
-            for key, old in before.items():
-                if old is None:
-                    configuration.unset(key)
-                else:
-                    configuration.set(key, old)
-            if timestamps is None:
-                spark.conf.unset(_TIMESTAMPS)
-            else:
-                spark.conf.set(_TIMESTAMPS, timestamps)

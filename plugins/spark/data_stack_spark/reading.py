@@ -14,7 +14,8 @@ from pyspark.sql import SparkSession
 
 from data_stack.formats.parquet import Field, ParquetDataset
 from data_stack.values.named_rows import make_row_class
-from data_stack_spark.session import readable_source, spark_session
+from data_stack_spark.session import spark_session
+from data_stack_spark.urls import readable_source
 
 #: Number of rows that are decoded together; few, because an image of a camera takes megabytes.
 _ROWS_AT_ONCE = 256
@@ -30,13 +31,14 @@ def dataset_as_rdd(
 ) -> RDD[Any]:
     """Return the rows of a dataset as an RDD of named tuples, decoded in the executors.
 
-    Each row group is a partition. Executors need data_stack, and must reach the dataset under the same URL.
-    ``spark.read.parquet(url)`` reads columns that are not encoded faster.
+    Each row group is a partition. Executors need data_stack, and must reach the dataset under the
+    same URL. ``spark.read.parquet(url)`` reads columns that are not encoded faster.
 
     Args:
         dataset_url: any source of :class:`~data_stack.formats.parquet.ParquetDataset`.
         spark: the session; None: the active one.
-        schema_fields: names, regular expressions or fields; None: all. Named tuples have the order of the schema.
+        schema_fields: names, regular expressions or fields; None: all. Named tuples have the order
+            of the schema.
         filters: selects rows, as for ParquetDataset.
         schema: schema to use instead of that of the files.
 
@@ -48,18 +50,28 @@ def dataset_as_rdd(
     context = spark_session(spark).sparkContext
     source = readable_source(dataset_url) if isinstance(dataset_url, str) else dataset_url
     dataset = ParquetDataset(source, schema_fields, filters, schema=schema)
-    ends = np.cumsum([0, *dataset.block_lengths]).tolist()
-    parts = list(itertools.pairwise(ends))
-    rows = context.parallelize(parts, max(1, len(parts)))
-    return rows.flatMap(
-        functools.partial(_read_rows, context.broadcast(dataset)), preservesPartitioning=True
-    )
+
+    bounds = np.cumsum([0, *dataset.block_lengths]).tolist()
+    row_groups = list(itertools.pairwise(bounds))
+    partitions = context.parallelize(row_groups, max(1, len(row_groups)))
+    read_row_group = functools.partial(_read_row_group, context.broadcast(dataset))
+    return partitions.flatMap(read_row_group, preservesPartitioning=True)
 
 
-def _read_rows(shared: Broadcast[ParquetDataset], part: tuple[int, int]) -> Iterator[Any]:
-    """The rows of a row group, in an executor, where all tasks of a process share the dataset."""
-    dataset = shared.value
-    name, fields = dataset.schema.name, tuple(dataset.schema.fields)
-    for start in range(*part, _ROWS_AT_ONCE):
-        for sample in dataset.__getitems__(np.arange(start, min(start + _ROWS_AT_ONCE, part[1]))):
-            yield make_row_class(name, fields, tuple(sample.values()))
+def _read_row_group(
+    shared_dataset: Broadcast[ParquetDataset], row_group: tuple[int, int]
+) -> Iterator[Any]:
+    """Yield the rows of a row group, in an executor.
+
+    Args:
+        shared_dataset: the dataset, which all tasks of a process share.
+        row_group: the positions of the first row and of the row after the last one.
+    """
+    dataset = shared_dataset.value
+    row_class_name = dataset.schema.name
+    field_names = tuple(dataset.schema.fields)
+    first, end = row_group
+    for start in range(first, end, _ROWS_AT_ONCE):
+        positions = np.arange(start, min(start + _ROWS_AT_ONCE, end))
+        for sample in dataset.__getitems__(positions):
+            yield make_row_class(row_class_name, field_names, tuple(sample.values()))

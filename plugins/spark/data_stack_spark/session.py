@@ -1,15 +1,14 @@
-"""The Spark session, and the places of its URLs."""
+"""Spark sessions: the active one, or a new one."""
 
 from __future__ import annotations
 
 import os
 import shutil
-from urllib.parse import unquote
+import sys
 
 from pyspark.sql import SparkSession
 
 from data_stack.exception import ConfigError
-from data_stack.io.url import StorageURL
 
 
 def spark_session(spark: SparkSession | None = None) -> SparkSession:
@@ -19,32 +18,55 @@ def spark_session(spark: SparkSession | None = None) -> SparkSession:
         ConfigError: Java is missing, or Spark does not start.
     """
     session = spark or SparkSession.getActiveSession()
-    if session is None:
-        try:
-            session = SparkSession.builder.getOrCreate()
-        except Exception as error:  # an error of Java, py4j or Spark, depending on the version
-            java = (
-                os.environ.get("JAVA_HOME")
-                or shutil.which("java")
-                or "none: java is not on PATH, and JAVA_HOME is not set"
-            )
-            raise ConfigError(
-                f"Spark did not start; it requires Java 17 or newer and found {java}: {error!s:.500}"
-            ) from error
-    return session
+    if session is not None:
+        return session
+    try:
+        return SparkSession.builder.getOrCreate()
+    except Exception as error:  # an error of Java, py4j or Spark, depending on the version
+        raise ConfigError(
+            f"Spark did not start; it requires Java 17 or newer and found {_describe_java()}: "
+            f"{error!s:.500}"
+        ) from error
 
 
-def local_path(url: str) -> str | None:
-    """Return the local path of a URL or path; None if it is remote."""
-    scheme, colon, rest = url.partition(":")
-    if not colon or "/" in scheme:
-        return os.path.abspath(os.path.expanduser(url))
-    if scheme.lower() == "dbfs" and os.path.isdir("/dbfs"):  # Databricks mounts its store there
-        return os.path.join("/dbfs", unquote(rest.lstrip("/")))
-    parts = StorageURL.parse(url)
-    return None if parts is None or parts.scheme != "file" else os.path.abspath(parts.local_path())
+def _describe_java() -> str:
+    """Return the place of the Java that Spark uses, for a message."""
+    java = os.environ.get("JAVA_HOME") or shutil.which("java")
+    if java is None:
+        return "none: java is not on PATH, and JAVA_HOME is not set"
+    return java
 
 
-def readable_source(url: str) -> str:
-    """Return the source for ``ParquetDataset`` of a URL of Spark: a local path, or the URL."""
-    return local_path(url) or url
+def start_session(master: str, title: str) -> SparkSession:
+    """Start a session without the services that tasks do not need.
+
+    Args:
+        master: the cluster, ``"spark://host:7077"`` or ``"local[4]"``.
+        title: the name of the application.
+
+    Raises:
+        ConfigError: Spark does not start.
+    """
+    builder = SparkSession.builder.appName(title).master(master)
+    builder = builder.config("spark.ui.enabled", "false")
+    builder = builder.config("spark.ui.showConsoleProgress", "false")
+
+    is_local = master.startswith("local")
+    python_of_user = os.environ.get("PYSPARK_PYTHON")
+    if is_local:
+        # Executors get the interpreter and packages of this process. On other machines their
+        # paths may differ.
+        os.environ["PYSPARK_PYTHON"] = python_of_user or sys.executable
+        python_path = os.pathsep.join(os.fspath(path) for path in sys.path if path)
+        builder = builder.config("spark.executorEnv.PYTHONPATH", python_path)
+        builder = builder.config("spark.driver.host", "127.0.0.1")
+        builder = builder.config("spark.driver.bindAddress", "127.0.0.1")
+    try:
+        return builder.getOrCreate()
+    except Exception as error:  # errors of Spark, Java or others
+        raise ConfigError(
+            f"Spark could not be started with master {master!r}: {type(error).__name__}: {error}"
+        ) from error
+    finally:
+        if is_local and python_of_user is None:
+            del os.environ["PYSPARK_PYTHON"]

@@ -11,15 +11,15 @@ from typing import Any
 import numpy as np
 
 from data_stack.exception import DataStackError
-from data_stack.formats.records import Column, RecordWriter
+from data_stack.formats.records import ColumnType, RecordWriter
 
 N_SAMPLES = 40
-SPECS: dict[str, dict[str, str | Column]] = {
+SPECS: dict[str, dict[str, str | ColumnType]] = {
     "columns": {
         "blob": "bytes",
         "id": "i64",
         "text": "utf8",
-        "x": Column("array", "float32", (5,)),
+        "x": ColumnType("array", "float32", (5,)),
     },
     "sequences": {"frames": "array[]", "id": "i64", "text": "utf8[]"},
 }

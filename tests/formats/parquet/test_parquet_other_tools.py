@@ -1,4 +1,4 @@
-"""Other tools read the folder of a Parquet dataset as it lies; Spark does so in tests/spark."""
+"""Other tools read the folder of a Parquet dataset as it lies; Spark does so in plugins/spark/tests."""
 
 from __future__ import annotations
 

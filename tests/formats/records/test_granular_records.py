@@ -17,7 +17,7 @@ from writing import append_all, files_of
 from data_stack.exception import ConfigError, DatasetFileCorruptError
 from data_stack.formats import records
 from data_stack.formats.records import (
-    Column,
+    ColumnType,
     RecordReader,
     RecordWriter,
     ShardedRecordWriter,
@@ -29,10 +29,10 @@ from data_stack.io.storage_connectors.memory import InMemoryStorageConnector
 from data_stack.testing.iterators import assert_same
 
 #: Four thousand bytes a record: the manifest ends inside of a block of 64 KiB.
-SPEC: dict[str, str | Column] = {
+SPEC: dict[str, str | ColumnType] = {
     "label": "i64",
     "text": "utf8",
-    "x": Column("array", "float32", (1000,)),
+    "x": ColumnType("array", "float32", (1000,)),
 }
 TYPES = {"label": "i64", "text": "utf8", "x": "array"}
 

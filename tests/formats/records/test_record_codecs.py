@@ -21,7 +21,7 @@ from data_stack import codecs
 from data_stack.codecs import (
     ArrayCodec,
     Codec,
-    Column,
+    ColumnType,
     FixedLayout,
     FunctionCodec,
     IntCodec,
@@ -125,7 +125,7 @@ def test_arrays_come_back_with_dtype_shape_and_values_of_their_own(
         layout = FixedLayout(record[: len(record) - array.nbytes], array.dtype, array.shape)
         assert (
             codec.layout_of(record)
-            == codec.derive_layout(Column(kind, array.dtype, array.shape))
+            == codec.derive_layout(ColumnType(kind, array.dtype, array.shape))
             == layout
         )
         assert layout.record_bytes == len(record)
@@ -389,7 +389,7 @@ class _Halved(ArrayCodec):
 
 
 def test_a_codec_that_redefines_how_another_decodes_is_not_passed_by(tmp_path: Path) -> None:
-    spec = {"x": Column("array", "float32", (2,))}
+    spec = {"x": ColumnType("array", "float32", (2,))}
     with RecordWriter(tmp_path, spec) as writer:
         writer.extend({"x": np.arange(8, dtype="float32").reshape(4, 2)})
 

@@ -37,7 +37,7 @@ from data_stack.exception import (
 )
 from data_stack.formats import records
 from data_stack.formats.records import (
-    Column,
+    ColumnType,
     RecordReader,
     RecordWriter,
     ShardedRecordReader,
@@ -50,10 +50,10 @@ from data_stack.util.executor import set_thread_share
 from data_stack.values.stacking import stack_samples
 
 SPEC = {
-    "id": Column("i64"),
-    "mat": Column("array", "int16", (2, 3)),
-    "name": Column("utf8"),
-    "ragged": Column("array"),
+    "id": ColumnType("i64"),
+    "mat": ColumnType("array", "int16", (2, 3)),
+    "name": ColumnType("utf8"),
+    "ragged": ColumnType("array"),
 }
 
 
@@ -161,10 +161,10 @@ def test_columns_that_are_not_there_are_refused(tmp_path: Path, columns: Any) ->
 def test_the_declared_dtype_is_that_of_batches_and_python_integers_those_of_samples(
     tmp_path: Path,
 ) -> None:
-    spec: dict[str, str | Column] = {
-        "a": Column("i64", "int32"),
+    spec: dict[str, str | ColumnType] = {
+        "a": ColumnType("i64", "int32"),
         "b": "u64",
-        "c": Column("int", "int16"),
+        "c": ColumnType("int", "int16"),
     }
     append_all(
         RecordWriter(tmp_path, spec),
@@ -203,7 +203,7 @@ def test_an_empty_sequence_has_the_declared_dtype(
     if declared == "array":
         values = [[np.array([1], dtype)], [], [np.array([0], dtype)] * 2, []]
     rows = [{"xs": sequence} for sequence in values]
-    spec = {"xs": Column(f"{declared}[]", dtype, (1,) if declared == "array" else ())}
+    spec = {"xs": ColumnType(f"{declared}[]", dtype, (1,) if declared == "array" else ())}
     if is_sharded:
         append_all(ShardedRecordWriter(tmp_path, spec, shardlen=1), rows)
     else:
@@ -461,7 +461,7 @@ def test_a_type_of_a_plugin_is_known_in_a_spawned_process_that_imported_no_plugi
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(registry, "_providers", [lambda: {"scan": NpyCodec()}])
-    spec: dict[str, str | Column] = {"scan": "scan", "small": "zstd(scan)"}
+    spec: dict[str, str | ColumnType] = {"scan": "scan", "small": "zstd(scan)"}
     for writer in (
         RecordWriter(tmp_path / "plain", spec),
         ShardedRecordWriter(tmp_path / "sharded", spec, shardlen=2),

@@ -20,7 +20,7 @@ from writing import append_all
 
 from data_stack.exception import DatasetFileCorruptError, DataStackError
 from data_stack.formats import records
-from data_stack.formats.records import Column, RecordReader, RecordWriter
+from data_stack.formats.records import ColumnType, RecordReader, RecordWriter
 
 
 def write(folder: Path, kind: str) -> Path:
@@ -177,7 +177,7 @@ def test_an_index_that_decreases_is_an_error_that_names_the_record(tmp_path: Pat
 def test_blocks_beyond_the_first_are_checked_when_they_are_touched(tmp_path: Path) -> None:
     n = 3000
     with RecordWriter(
-        tmp_path, {"blob": "bytes", "x": Column("array", "float32", (32,))}
+        tmp_path, {"blob": "bytes", "x": ColumnType("array", "float32", (32,))}
     ) as writer:
         writer.extend(
             {

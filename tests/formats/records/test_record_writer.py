@@ -30,17 +30,17 @@ from data_stack.exception import (
     StorageFullError,
 )
 from data_stack.formats import records
-from data_stack.formats.records import Column, RecordReader, RecordWriter
+from data_stack.formats.records import ColumnType, RecordReader, RecordWriter
 from data_stack.formats.records import writer as record_writer
 from data_stack.io.storage_connectors import FileStorageConnector, StorageConnector
 from data_stack.io.storage_connectors.memory import InMemoryStorageConnector
 from data_stack.io.storage_connectors.mongodb import MongoDBStorageConnector
 from data_stack.testing.iterators import assert_same
 
-SPEC: dict[str, str | Column] = {
+SPEC: dict[str, str | ColumnType] = {
     "id": "i64",
     "name": "utf8",
-    "x": Column("array", "float32", (3,)),
+    "x": ColumnType("array", "float32", (3,)),
     "y": "array",
 }
 
@@ -231,7 +231,7 @@ def test_a_value_that_is_no_sequence_is_refused(tmp_path: Path, sequence: Any) -
         {"a/b": "i64"},
         {"a": "none"},
         {"a": 5},
-        {"a": Column("i64", "float32")},
+        {"a": ColumnType("i64", "float32")},
     ],
 )
 def test_a_spec_that_is_none_is_refused_and_leaves_nothing(tmp_path: Path, spec: Any) -> None:
@@ -247,7 +247,7 @@ def test_large_columns_stay_what_they_were_beside_refused_ones_and_none_comes_af
     x = np.random.default_rng(1).random((4, 2_000, 256), np.float32)  # hashed in a thread
     lent, names = np.empty_like(x[0]), ["n"] * len(x[0])
     with RecordWriter(
-        tmp_path / "a", {"x": Column("array", "float32", (256,)), "z": "utf8"}
+        tmp_path / "a", {"x": ColumnType("array", "float32", (256,)), "z": "utf8"}
     ) as writer:
         for lent[...] in x:
             writer.extend({"x": lent, "z": names})
@@ -317,7 +317,7 @@ def test_a_dataset_of_other_columns_is_not_touched(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="other columns"):
         RecordWriter(tmp_path / "a", {"id": "i64"})
     with pytest.raises(ConfigError, match="column 'x' is not of"):
-        RecordWriter(tmp_path / "a", {**SPEC, "x": Column("array", "float64", (3,))})
+        RecordWriter(tmp_path / "a", {**SPEC, "x": ColumnType("array", "float64", (3,))})
 
     assert files(tmp_path / "a") == before
 
@@ -372,7 +372,7 @@ def connector(request: pytest.FixtureRequest, tmp_path: Path) -> StorageConnecto
     ids=["columns", "sequences", "empty"],
 )
 def test_a_store_holds_the_same_bytes_as_a_folder(
-    connector: StorageConnector, tmp_path: Path, spec: Mapping[str, str | Column]
+    connector: StorageConnector, tmp_path: Path, spec: Mapping[str, str | ColumnType]
 ) -> None:
     samples = (
         rows(40)

@@ -7,14 +7,14 @@ import struct
 import numpy as np
 import pytest
 
-from data_stack.codecs.codec import Column
+from data_stack.codecs.codec import ColumnType
 from data_stack.codecs.registry import codec_of
 from data_stack.formats.records.row_format import RowFormat
 
 HEADER = b"head"
 
 
-def format_of(column: Column) -> RowFormat:
+def format_of(column: ColumnType) -> RowFormat:
     layout = codec_of(column.type).derive_layout(column)
     assert layout is not None
     return RowFormat.from_layout(layout, column.dtype)
@@ -34,7 +34,7 @@ def with_header(shape: tuple[int, ...], stored: str, value: str) -> RowFormat:
 
 
 def test_integers_without_header_become_python_numbers() -> None:
-    row_format = format_of(Column("i64"))
+    row_format = format_of(ColumnType("i64"))
     data = struct.pack("<3q", 7, -1, 2**40)
 
     values = row_format.stack_values(row_format.view_items(3, data))
@@ -44,7 +44,7 @@ def test_integers_without_header_become_python_numbers() -> None:
 
 
 def test_numbers_are_cast_to_the_declared_dtype() -> None:
-    row_format = format_of(Column("i64", "uint8"))
+    row_format = format_of(ColumnType("i64", "uint8"))
 
     values = row_format.stack_values(row_format.view_items(2, struct.pack("<2q", 7, 255)))
 
@@ -77,7 +77,7 @@ def test_a_number_with_a_header_is_an_array_of_its_own() -> None:
 
 
 def test_bytes_that_are_no_booleans_become_true() -> None:
-    row_format = format_of(Column("array", "bool", (3,)))
+    row_format = format_of(ColumnType("array", "bool", (3,)))
     rows = np.array([[0, 1, 2]], np.uint8)
     record = codec_of("array").encode(np.zeros(3, bool))
     data = record[: row_format.header_bytes] + rows.tobytes()

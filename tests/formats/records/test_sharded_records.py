@@ -23,7 +23,7 @@ from data_stack.dataset.iterator import DatasetIteratorIF
 from data_stack.exception import ConfigError, DatasetFileCorruptError
 from data_stack.formats import records
 from data_stack.formats.records import (
-    Column,
+    ColumnType,
     RecordReader,
     RecordWriter,
     ShardedRecordReader,
@@ -35,7 +35,11 @@ from data_stack.loader import BlockShuffled, Loader
 from data_stack.testing import DatasetIteratorContract
 from data_stack.testing.iterators import assert_same
 
-SPEC: dict[str, str | Column] = {"id": "i64", "name": "utf8", "x": Column("array", "int16", (3,))}
+SPEC: dict[str, str | ColumnType] = {
+    "id": "i64",
+    "name": "utf8",
+    "x": ColumnType("array", "int16", (3,)),
+}
 
 
 def sample(i: int) -> dict[str, Any]:

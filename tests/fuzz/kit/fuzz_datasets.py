@@ -14,12 +14,12 @@ from typing import Any
 import numpy as np
 
 from data_stack.formats import records
-from data_stack.formats.records import Column, RecordWriter, ShardedRecordWriter
+from data_stack.formats.records import ColumnType, RecordWriter, ShardedRecordWriter
 from data_stack.formats.records.layout import REFS
 from data_stack.formats.records.manifest import MANIFEST
 
 Files = Mapping[str, bytes]
-Spec = Mapping[str, "str | Column"]
+Spec = Mapping[str, "str | ColumnType"]
 N_SAMPLES = 4
 
 
@@ -90,7 +90,8 @@ def _value(kind: str, i: int) -> Any:
 
 def _samples(spec: Spec, n_samples: int) -> list[dict[str, Any]]:
     kinds = {
-        name: column.type if isinstance(column, Column) else column for name, column in spec.items()
+        name: column.type if isinstance(column, ColumnType) else column
+        for name, column in spec.items()
     }
     return [{name: _value(kind, i) for name, kind in kinds.items()} for i in range(n_samples)]
 
@@ -100,12 +101,16 @@ SPECS: Mapping[str, tuple[Spec, int]] = {
     "texts": ({"raw": "bytes", "text": "utf8", "words": "json"}, 14),
     "packed": ({"leaf": "msgpack", "tree": "tree"}, 14),
     "arrays": (
-        {"fixed": Column("array", "<f4", (2, 3)), "label": Column("i64", "int32"), "npy": "npy"},
+        {
+            "fixed": ColumnType("array", "<f4", (2, 3)),
+            "label": ColumnType("i64", "int32"),
+            "npy": "npy",
+        },
         14,
     ),
-    "undeclared": ({"fixed": "array", "npy": Column("npy", "<i8", (2, 2))}, 8),
+    "undeclared": ({"fixed": "array", "npy": ColumnType("npy", "<i8", (2, 2))}, 8),
     "compressed": ({"a": "zstd(array)", "j": "zstd(json)"}, 8),
-    "images": ({"j": "jpg", "p": Column("png", "uint8", (8, 6, 3))}, 6),
+    "images": ({"j": "jpg", "p": ColumnType("png", "uint8", (8, 6, 3))}, 6),
     "webp": ({"w": "webp"}, 2),
     "sound": ({"f": "flac", "w": "wav"}, 3),
     "mp4": ({"m": "mp4"}, 1),
@@ -218,7 +223,7 @@ def fuzz_datasets() -> list[FuzzDataset]:
         files = written(spec, _samples(spec, N_SAMPLES))
         datasets.append(FuzzDataset(name, files, spec, read(files), weight))
     numbers, sequences = SPECS["numbers"][0], SPECS["sequences"][0]
-    large: Spec = {"blob": "bytes", "id": "i64", "x": Column("array", "<f4", (9000,))}
+    large: Spec = {"blob": "bytes", "id": "i64", "x": ColumnType("array", "<f4", (9000,))}
     blobs = [
         {"blob": bytes(40_000 + 30_000 * i), "id": i, "x": np.arange(9000, dtype="<f4") + i}
         for i in range(N_SAMPLES)

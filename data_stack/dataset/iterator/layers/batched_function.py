@@ -13,7 +13,7 @@ from data_stack.dataset.randomness import derive_generator
 from data_stack.exception import ConfigError
 from data_stack.util.functions import stopped_by
 from data_stack.values.stacked_values import as_array, stack_values
-from data_stack.values.stacking import Column
+from data_stack.values.stacking import ColumnArray
 
 #: The largest read while samples are iterated over.
 _MAX_SAMPLES_OF_READ = 256
@@ -41,7 +41,7 @@ def call_batched(
 
 def check_mapped_column(
     values: Any, n_rows: int, function: Callable[..., Any], place: str = ""
-) -> Column:
+) -> ColumnArray:
     """Return a column that a batched function returned, stacked as its values one by one would be.
 
     Args:
@@ -68,7 +68,7 @@ def _describe_type(values: Any) -> str:
     return f"a {type(values).__name__}"
 
 
-def _as_column(values: Any) -> Column | None:
+def _as_column(values: Any) -> ColumnArray | None:
     """Return an array, tensor or list as a column; None for anything else."""
     if not hasattr(values, "__array__"):
         is_list = isinstance(values, Sequence) and not isinstance(values, (str, bytes))

@@ -18,7 +18,7 @@ from data_stack.dataset.iterator.layers.kept_samples import KeptSamplesAccess
 from data_stack.dataset.positions import IndexArrayOfInts, check_integer
 from data_stack.util.byte_cache import ByteCache
 from data_stack.values.copies import copy_objects, copy_value
-from data_stack.values.stacking import Batch, Column
+from data_stack.values.stacking import Batch, ColumnArray
 
 #: Bytes that the cache itself takes for each sample: its entry, its key, its place in the order.
 _BYTES_OF_ENTRY = 250
@@ -145,7 +145,7 @@ class CachedSamplesAccess(KeptSamplesAccess, CacheAccess):
 
     def columns(
         self, keys: Sequence[ColumnKey], positions: IndexArrayOfInts | None = None
-    ) -> list[Column]:
+    ) -> list[ColumnArray]:
         if self._keeps_all(positions):
             return self._columns_of_kept(keys, positions)
         columns = self.below.columns(keys, positions)
@@ -169,7 +169,7 @@ class CachedSamplesAccess(KeptSamplesAccess, CacheAccess):
 
     def _columns_of_kept(
         self, keys: Sequence[ColumnKey], positions: IndexArrayOfInts | None
-    ) -> list[Column]:
+    ) -> list[ColumnArray]:
         columns = KeptSamplesAccess.columns(self, keys, positions)
         dtypes = self._fixed_dtypes
         if dtypes is None:
@@ -197,5 +197,5 @@ class CachedSamplesAccess(KeptSamplesAccess, CacheAccess):
         return {None: batch.dtype}
 
 
-def _convert(column: Column, dtype: np.dtype[Any]) -> Column:
+def _convert(column: ColumnArray, dtype: np.dtype[Any]) -> ColumnArray:
     return column if column.dtype == dtype else column.astype(dtype)

@@ -19,7 +19,7 @@ from data_stack.dataset.iterator.access import (
 from data_stack.dataset.iterator.contract import Sample
 from data_stack.dataset.positions import IndexArrayOfInts
 from data_stack.exception import ConfigError
-from data_stack.values.stacking import Batch, Column, SampleForm, value_of
+from data_stack.values.stacking import Batch, ColumnArray, SampleForm, value_of
 
 
 @dataclass(frozen=True)
@@ -160,7 +160,7 @@ class ColumnLayoutAccess(OneToOneAccess):
 
     def columns(
         self, keys: Sequence[ColumnKey], positions: IndexArrayOfInts | None = None
-    ) -> list[Column]:
+    ) -> list[ColumnArray]:
         layout = self._find_layout()
         if layout is None:
             return [np.empty(0) for _ in keys]

@@ -25,7 +25,7 @@ from data_stack.dataset.positions import IndexArrayOfInts, Positions, take
 from data_stack.exception import ConfigError
 from data_stack.values.stacking import (
     Batch,
-    Column,
+    ColumnArray,
     SampleForm,
     assemble,
     join_batches,
@@ -254,7 +254,7 @@ class CombinedAccess(SampleAccess):
 
     def columns(
         self, keys: Sequence[ColumnKey], positions: IndexArrayOfInts | None = None
-    ) -> list[Column]:
+    ) -> list[ColumnArray]:
         if self.n_samples == 0:
             return self._empty_columns(keys)
         if positions is None:
@@ -275,15 +275,15 @@ class CombinedAccess(SampleAccess):
         slots = [request.slots for request in requests]
         return [assemble(pieces, slots) for pieces in zip(*read, strict=True)]
 
-    def _empty_columns(self, keys: Sequence[ColumnKey]) -> list[Column]:
+    def _empty_columns(self, keys: Sequence[ColumnKey]) -> list[ColumnArray]:
         batch: Any = self.empty_batch()
         if len(batch) == 0:
             # the columns are unknown
             return [np.empty(0) for _ in keys]
         return [value_of(batch, key) for key in keys]
 
-    def _whole_columns(self, keys: Sequence[ColumnKey]) -> list[Column]:
-        columns_of_parts: list[list[Column]] = []
+    def _whole_columns(self, keys: Sequence[ColumnKey]) -> list[ColumnArray]:
+        columns_of_parts: list[list[ColumnArray]] = []
         for part, length in self.parts:
             if length:
                 columns_of_parts.append([column[:length] for column in part.columns(keys)])
@@ -344,7 +344,7 @@ class CombinedAccess(SampleAccess):
         else:
             batch = tuple(self.columns(keys, positions.reshape(-1)))
 
-        def split_into_runs(column: Column) -> Column:
+        def split_into_runs(column: ColumnArray) -> ColumnArray:
             return column.reshape(-1, length, *column.shape[1:])
 
         runs: Batch = map_columns(split_into_runs, batch)
@@ -440,7 +440,7 @@ class _Sources:
     number_of_part: npt.NDArray[np.intp]
     n_sources: int
     stack_samples: bool
-    arrays: list[list[Column]]
+    arrays: list[list[ColumnArray]]
 
     @classmethod
     def of(cls, parts: Sequence[SampleAccess]) -> _Sources:
@@ -459,7 +459,7 @@ class _Sources:
         )
 
 
-def _arrays_of(parts: Sequence[SampleAccess]) -> list[list[Column]]:
+def _arrays_of(parts: Sequence[SampleAccess]) -> list[list[ColumnArray]]:
     """Return what ``_Sources.arrays`` says."""
     sources: list[SequenceAccess] = []
     for part in parts:
@@ -493,7 +493,7 @@ def _group_by_part(parts: npt.NDArray[np.intp]) -> Iterator[tuple[int, _Slots]]:
         yield part, by_part[first:end]
 
 
-def _gather(columns: Sequence[list[Column]], selection: Selection) -> list[Column]:
+def _gather(columns: Sequence[list[ColumnArray]], selection: Selection) -> list[ColumnArray]:
     """Copy rows that are scattered over arrays.
 
     Args:
@@ -501,7 +501,7 @@ def _gather(columns: Sequence[list[Column]], selection: Selection) -> list[Colum
         selection: the rows.
     """
     rows = list(zip(selection.parts.tolist(), selection.positions.tolist(), strict=True))
-    gathered: list[Column] = []
+    gathered: list[ColumnArray] = []
     for arrays in columns:
         values = [arrays[part][position] for part, position in rows]
         gathered.append(np.array(values, dtype=arrays[0].dtype))

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from data_stack.dataset.iterator.access import access_to
 from data_stack.dataset.iterator.adapted import as_iterator
 from data_stack.dataset.iterator.blocks import in_blocks
-from data_stack.dataset.iterator.contract import Column, ColumnKey, DatasetIteratorIF
+from data_stack.dataset.iterator.contract import ColumnArray, ColumnKey, DatasetIteratorIF
 from data_stack.dataset.iterator.layer import layer
 from data_stack.dataset.iterator.layers.view import DatasetIteratorView
 from data_stack.dataset.splits.class_numbers import class_numbers
@@ -78,7 +78,7 @@ def _find_first_of_atoms(
     if distinct is not None:
         return distinct.first
 
-    def read(positions: npt.NDArray[np.intp]) -> Column:
+    def read(positions: npt.NDArray[np.intp]) -> ColumnArray:
         [column] = source.columns(keys, positions)
         return column
 
@@ -100,7 +100,7 @@ def _find_first_of_atoms(
     return np.array(sorted(first_position_of.values()), dtype=np.intp)
 
 
-def unique(iterator: DatasetIteratorIF, column: ColumnKey | None = None) -> Column:
+def unique(iterator: DatasetIteratorIF, column: ColumnKey | None = None) -> ColumnArray:
     """Return the distinct values of a column (None: the target), as ``iterator.unique`` does."""
     stacked = as_iterator(iterator)
     key = stacked._class_column(column)

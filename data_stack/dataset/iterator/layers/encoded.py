@@ -10,7 +10,7 @@ from data_stack.dataset.encoders.encoder import Encoder
 from data_stack.dataset.encoders.transformer import EncoderLike
 from data_stack.dataset.iterator.access import SampleAccess
 from data_stack.dataset.iterator.adapted import as_iterator
-from data_stack.dataset.iterator.contract import Column, ColumnKey, DatasetIteratorIF
+from data_stack.dataset.iterator.contract import ColumnArray, ColumnKey, DatasetIteratorIF
 from data_stack.dataset.iterator.layer import LayerDatasetIterator, layer
 from data_stack.dataset.iterator.layers.encoder_fitting import (
     check_encoders,
@@ -104,8 +104,8 @@ class EncodedAccess(TransformedColumnsAccess):
 
 
 def _encode_column(
-    encoder: Encoder, key: ColumnKey, column: Column, positions: IndexArrayOfInts | None
-) -> Column:
+    encoder: Encoder, key: ColumnKey, column: ColumnArray, positions: IndexArrayOfInts | None
+) -> ColumnArray:
     """Return an encoded column.
 
     Args:

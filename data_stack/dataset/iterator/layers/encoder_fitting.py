@@ -17,7 +17,7 @@ from data_stack.dataset.iterator.contract import DatasetIteratorIF
 from data_stack.dataset.positions import IndexArrayOfInts
 from data_stack.dataset.recipes.fingerprint import fingerprint
 from data_stack.exception import ConfigError, DataStackError
-from data_stack.values.stacking import Column
+from data_stack.values.stacking import ColumnArray
 
 
 def check_encoders(encoders: Any) -> dict[ColumnKey, Encoder]:
@@ -77,7 +77,7 @@ def fit_encoders(encoders: Mapping[ColumnKey, Encoder], fit_on: DatasetIteratorI
 
 def iterate_blocks(
     iterator: DatasetIteratorIF, keys: list[ColumnKey]
-) -> Iterator[tuple[int, list[Column]]]:
+) -> Iterator[tuple[int, list[ColumnArray]]]:
     """Iterate over columns in blocks of some megabytes.
 
     Yields:

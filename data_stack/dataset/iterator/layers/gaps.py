@@ -10,7 +10,7 @@ from typing import Any, Union
 import numpy as np
 import numpy.typing as npt
 
-from data_stack.dataset.iterator.contract import Column, ColumnKey
+from data_stack.dataset.iterator.contract import ColumnArray, ColumnKey
 from data_stack.exception import ConfigError
 from data_stack.values.times import comparable, ticks_of
 
@@ -44,7 +44,7 @@ def check_gap(max_gap: Any, what: str = "max_gap") -> Any:
     raise ConfigError(f"{what} must be a number or timedelta of at least 0, got {max_gap!r:.80}")
 
 
-def equals_last(values: Column) -> npt.NDArray[np.bool_]:
+def equals_last(values: ColumnArray) -> npt.NDArray[np.bool_]:
     """Return which values equal the one before, shape ``(n - 1,)``."""
     if values.dtype == object and values.ndim == 1:
         pairs = zip(values[1:], values[:-1], strict=True)
@@ -56,7 +56,7 @@ def equals_last(values: Column) -> npt.NDArray[np.bool_]:
 
 
 def exceeds_gap(
-    values: Column,
+    values: ColumnArray,
     max_gap: Any,
     same_group: npt.NDArray[np.bool_],
     key: ColumnKey,
@@ -99,14 +99,14 @@ def exceeds_gap(
     return np.asarray(differences > max_gap, dtype=bool)
 
 
-def _have_units(values: Column) -> bool:
+def _have_units(values: ColumnArray) -> bool:
     """Return whether any value is a time or a span of numpy's or Python's."""
     if values.dtype != object:
         return values.dtype.kind in "mM"
     return any(isinstance(value, _TIMES) for value in values.ravel())
 
 
-def _count_units(max_gap: Any, values: Column, key: ColumnKey) -> int:
+def _count_units(max_gap: Any, values: ColumnArray, key: ColumnKey) -> int:
     """Return a span as a number of units of the dtype of ``values``, rounded down.
 
     Raises:
@@ -124,7 +124,7 @@ def _count_units(max_gap: Any, values: Column, key: ColumnKey) -> int:
 
 
 def _objects_exceed(
-    values: Column,
+    values: ColumnArray,
     max_gap: Any,
     same_group: npt.NDArray[np.bool_],
     key: ColumnKey,

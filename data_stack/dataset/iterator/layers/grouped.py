@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from data_stack.dataset.iterator.access import SampleAccess, detach
-from data_stack.dataset.iterator.contract import Batch, Column, ColumnKey, Sample
+from data_stack.dataset.iterator.contract import Batch, ColumnArray, ColumnKey, Sample
 from data_stack.dataset.iterator.layer import LayerDatasetIterator
 from data_stack.dataset.meta import DatasetMeta
 from data_stack.dataset.positions import IndexArrayOfInts, blocks_at, compose, take
@@ -120,7 +120,7 @@ class GroupedAccess(SampleAccess):
 
     def columns(
         self, keys: Sequence[ColumnKey], positions: IndexArrayOfInts | None = None
-    ) -> list[Column]:
+    ) -> list[ColumnArray]:
         if positions is None:
             positions = np.arange(self.n_samples, dtype=np.intp)
         if len(positions) and self._names_columns(keys):
@@ -164,7 +164,7 @@ class GroupedAccess(SampleAccess):
         else:
             batch = tuple(self.below.columns(keys, positions_below))
 
-        def group(column: Column) -> Column | None:
+        def group(column: ColumnArray) -> ColumnArray | None:
             return _group_values(repeat_values(column, inverse), places.shape)
 
         groups = map_columns(group, detach(batch))
@@ -225,7 +225,7 @@ def find_distinct(
     return wanted, inverse
 
 
-def repeat_values(column: Column, inverse: npt.NDArray[np.intp] | None) -> Column:
+def repeat_values(column: ColumnArray, inverse: npt.NDArray[np.intp] | None) -> ColumnArray:
     """Return the values of several groups, those that some of them share for each by itself.
 
     Args:
@@ -235,7 +235,7 @@ def repeat_values(column: Column, inverse: npt.NDArray[np.intp] | None) -> Colum
     return column if inverse is None else copy_objects(column[inverse])
 
 
-def _group_values(column: Column, shape: tuple[int, ...]) -> Column | None:
+def _group_values(column: ColumnArray, shape: tuple[int, ...]) -> ColumnArray | None:
     """Return a column of shape ``(n * k, ...)`` as groups of shape ``(n, k, ...)``.
 
     None where the ``n`` groups, stacked, may be something else. Objects are such a case: the values

@@ -24,7 +24,7 @@ from data_stack.dataset.iterator.layer import layer
 from data_stack.dataset.iterator.names_of_others import missing_attribute
 from data_stack.dataset.meta import DatasetMetaIF, column_key_by
 from data_stack.dataset.positions import IndexArrayOfInts, Positions
-from data_stack.values.stacking import Batch, Column
+from data_stack.values.stacking import Batch, ColumnArray
 
 
 @layer("informed")
@@ -120,7 +120,7 @@ class NamedAccess(OneToOneAccess):
 
     def columns(
         self, keys: Sequence[int | str], positions: IndexArrayOfInts | None = None
-    ) -> list[Column]:
+    ) -> list[ColumnArray]:
         return self.below.columns([self._find_key(key) for key in keys], positions)
 
     def iterate_column(self, key: int | str, positions: IndexArrayOfInts) -> Iterator[Any] | None:

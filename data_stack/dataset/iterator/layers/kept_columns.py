@@ -19,7 +19,7 @@ from data_stack.values.copies import copy_array, copy_objects, copy_value
 from data_stack.values.stacked_values import keeps_dtype
 from data_stack.values.stacking import (
     Batch,
-    Column,
+    ColumnArray,
     list_columns,
     map_columns,
     take_runs,
@@ -76,7 +76,7 @@ def read_columns(
         # a value of such a column may be an array, which is not one of the column
         return None
 
-    def make_column(column: Column) -> Column:
+    def make_column(column: ColumnArray) -> ColumnArray:
         return np.empty((source.n_samples, *column.shape[1:]), column.dtype)
 
     kept: Any = map_columns(make_column, empty_batch)
@@ -136,7 +136,7 @@ class KeptColumnsAccess(SampleAccess):
         return lambda position: tuple([read_value(position) for read_value in value_readers])
 
     def batch(self, positions: IndexArrayOfInts) -> Batch:
-        def take_rows(column: Column) -> Column:
+        def take_rows(column: ColumnArray) -> ColumnArray:
             return column.take(positions, axis=0)
 
         batch: Batch = copy_objects(map_columns(take_rows, self._batch))
@@ -144,7 +144,7 @@ class KeptColumnsAccess(SampleAccess):
 
     def columns(
         self, keys: Sequence[ColumnKey], positions: IndexArrayOfInts | None = None
-    ) -> list[Column]:
+    ) -> list[ColumnArray]:
         if isinstance(self._batch, np.ndarray):
             # bare values have no columns of ours
             return super().columns(keys, positions)
@@ -165,7 +165,7 @@ class KeptColumnsAccess(SampleAccess):
             columns = [value_of(self._batch, key) for key in keys]
             return tuple([take_runs(column, starts, length) for column in columns])
 
-        def take_runs_of(column: Column) -> Column:
+        def take_runs_of(column: ColumnArray) -> ColumnArray:
             return take_runs(column, starts, length)
 
         runs: Batch = map_columns(take_runs_of, self._batch)
@@ -193,7 +193,7 @@ def _list_values(sample: Any) -> Sequence[Any]:
     return [sample]
 
 
-def _make_value_reader(column: Column, first_value: Any) -> Callable[[int], Any]:
+def _make_value_reader(column: ColumnArray, first_value: Any) -> Callable[[int], Any]:
     """Return a function that reads a value of a column by its position.
 
     Args:
@@ -213,11 +213,11 @@ def _make_value_reader(column: Column, first_value: Any) -> Callable[[int], Any]
     return column.__getitem__
 
 
-def lend_column(column: Column) -> Column:
+def lend_column(column: ColumnArray) -> ColumnArray:
     """Return a whole column for reading: a view that is read-only, or with objects a copy."""
     if column.dtype.hasobject:
-        copied: Column = copy_array(column)
+        copied: ColumnArray = copy_array(column)
         return copied
-    view: Column = column.view()
+    view: ColumnArray = column.view()
     view.flags.writeable = False
     return view

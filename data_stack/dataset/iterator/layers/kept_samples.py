@@ -13,7 +13,7 @@ from data_stack.dataset.iterator.contract import Sample
 from data_stack.dataset.positions import IndexArrayOfInts
 from data_stack.dataset.recipes.recipe_values import content_of
 from data_stack.values.copies import copy_objects, copy_value
-from data_stack.values.stacking import Batch, Column, stack_samples
+from data_stack.values.stacking import Batch, ColumnArray, stack_samples
 
 
 class KeptSamplesAccess(SampleAccess):
@@ -40,7 +40,7 @@ class KeptSamplesAccess(SampleAccess):
 
     def columns(
         self, keys: Sequence[int | str], positions: IndexArrayOfInts | None = None
-    ) -> list[Column]:
+    ) -> list[ColumnArray]:
         if positions is None:
             samples = self.kept(range(self.n_samples))
         else:

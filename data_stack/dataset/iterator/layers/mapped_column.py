@@ -20,7 +20,7 @@ from data_stack.dataset.positions import IndexArrayOfInts
 from data_stack.dataset.randomness import derive_generator
 from data_stack.util.functions import stopped_by
 from data_stack.values.stacked_values import exact_array, objects
-from data_stack.values.stacking import Batch, Column, list_values, replace_values, value_of
+from data_stack.values.stacking import Batch, ColumnArray, list_values, replace_values, value_of
 
 #: Kinds of numpy dtypes whose arrays are stacked as they are: bool, int, float, complex.
 _KINDS_OF_NUMBERS = "biufc"
@@ -48,8 +48,8 @@ class _ValueFunction:
         self._mixed_seed = mixed_seed
 
     def map_column(
-        self, key: ColumnKey, column: Column, positions: IndexArrayOfInts | None
-    ) -> Column:
+        self, key: ColumnKey, column: ColumnArray, positions: IndexArrayOfInts | None
+    ) -> ColumnArray:
         """Return the mapped values of a column, as objects."""
         if positions is None:
             positions = np.arange(len(column), dtype=np.intp)
@@ -120,7 +120,7 @@ class ValueMapAccess(TransformedColumnsAccess):
         mapped_column = stack_one_by_one(mapped_values, len(positions))
         form = self._find_layout_at(positions).form
         other_keys = [key for key in form.keys if key != self._key]
-        columns: dict[Any, Column] = {self._key: mapped_column}
+        columns: dict[Any, ColumnArray] = {self._key: mapped_column}
         if other_keys:
             other_columns = self.below.columns(other_keys, positions)
             columns.update(zip(other_keys, other_columns, strict=True))
@@ -180,9 +180,9 @@ def _map_column(
     function: Callable[..., Any],
     mixed_seed: int | None,
     key: ColumnKey,
-    column: Column,
+    column: ColumnArray,
     positions: IndexArrayOfInts | None,
-) -> Column:
+) -> ColumnArray:
     """Return what a batched function makes of a column."""
     n_rows = len(column)
     if n_rows == 0:
@@ -207,7 +207,7 @@ def _as_argument(value: Any) -> Any:
     return array if array.ndim else array.item()
 
 
-def stack_one_by_one(values: Iterator[Any], n_rows: int) -> Column:
+def stack_one_by_one(values: Iterator[Any], n_rows: int) -> ColumnArray:
     """Stack mapped values while they are made.
 
     Arrays of one shape and dtype are copied into the column at once, so that few of them are in
@@ -217,7 +217,7 @@ def stack_one_by_one(values: Iterator[Any], n_rows: int) -> Column:
         values: at least one.
         n_rows: their number.
     """
-    column: Column = np.empty(0)
+    column: ColumnArray = np.empty(0)
     for row, value in enumerate(values):
         stacked = _stack_single_value(value)
         if row == 0 and isinstance(stacked, np.ndarray):
@@ -237,7 +237,7 @@ def _stack_single_value(value: Any) -> Any:
     return value if is_stacked else stack_objects(objects([value]))[0]
 
 
-def _is_row_of(value: Any, column: Column) -> bool:
+def _is_row_of(value: Any, column: ColumnArray) -> bool:
     if not isinstance(value, np.ndarray) or value.ndim == 0:
         return False
     has_shape_of_row: bool = value.shape == column.shape[1:]

@@ -23,7 +23,7 @@ from data_stack.dataset.iterator.layers.batched_function import (
 from data_stack.dataset.positions import IndexArrayOfInts
 from data_stack.dataset.randomness import derive_generator
 from data_stack.util.functions import call_for_each, explain_tuple_index, stopped_by
-from data_stack.values.stacking import Batch, Column, join_columns, list_samples, value_of
+from data_stack.values.stacking import Batch, ColumnArray, join_columns, list_samples, value_of
 
 #: Samples to read and map at once for a column: enough for efficient batches, few enough to keep in
 #: memory.
@@ -85,7 +85,7 @@ class SampleMapAccess(OneToOneAccess):
 
     def columns(
         self, keys: Sequence[ColumnKey], positions: IndexArrayOfInts | None = None
-    ) -> list[Column]:
+    ) -> list[ColumnArray]:
         if positions is None:
             positions = np.arange(self.n_samples, dtype=np.intp)
         if len(positions) == 0:
@@ -94,7 +94,7 @@ class SampleMapAccess(OneToOneAccess):
         columns_of_parts = [self._columns_of_part(keys, part) for part in parts]
         return [join_columns(pieces) for pieces in zip(*columns_of_parts, strict=True)]
 
-    def _empty_columns(self, keys: Sequence[ColumnKey]) -> list[Column]:
+    def _empty_columns(self, keys: Sequence[ColumnKey]) -> list[ColumnArray]:
         if self.n_samples == 0:
             return [np.empty(0) for _ in keys]
         # only a mapped sample has the shapes and dtypes
@@ -103,7 +103,7 @@ class SampleMapAccess(OneToOneAccess):
 
     def _columns_of_part(
         self, keys: Sequence[ColumnKey], positions: IndexArrayOfInts
-    ) -> list[Column]:
+    ) -> list[ColumnArray]:
         return stack_columns(self.samples(positions), keys, self)
 
     def _map_samples(self, samples: Iterable[Sample], positions: Iterable[int]) -> Iterator[Sample]:
@@ -156,7 +156,7 @@ class BatchMapAccess(SampleMapAccess):
                 for key, column in mapped.items()
             }
         if isinstance(mapped, tuple) and mapped:
-            columns: list[Column] = []
+            columns: list[ColumnArray] = []
             for number, values in enumerate(mapped):
                 place = f" in column {number}"
                 columns.append(check_mapped_column(values, n_rows, self._function, place))
@@ -165,7 +165,7 @@ class BatchMapAccess(SampleMapAccess):
 
     def _columns_of_part(
         self, keys: Sequence[ColumnKey], positions: IndexArrayOfInts
-    ) -> list[Column]:
+    ) -> list[ColumnArray]:
         batch = self.batch(positions)
         if isinstance(batch, np.ndarray):
             return stack_columns(batch, keys, self)

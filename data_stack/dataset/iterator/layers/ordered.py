@@ -14,7 +14,7 @@ from data_stack.dataset.iterator.layer import layer
 from data_stack.dataset.iterator.layers.view import DatasetIteratorView
 from data_stack.exception import ConfigError
 from data_stack.values.missing import missing_in
-from data_stack.values.stacking import Column
+from data_stack.values.stacking import ColumnArray
 from data_stack.values.times import comparable
 
 #: Kinds of numpy dtypes whose values have no order: complex numbers, records.
@@ -46,7 +46,7 @@ class SortedDatasetIterator(DatasetIteratorView):
         self, dataset_iterator: DatasetIteratorIF, by: ColumnKey, *, descending: bool = False
     ) -> None:
         source = access_to(as_iterator(dataset_iterator))
-        column: Column = np.empty(0)
+        column: ColumnArray = np.empty(0)
         if source.n_samples:
             [column] = source.columns([by])
         super().__init__(dataset_iterator, stable_order(column, by, descending=descending))
@@ -54,7 +54,7 @@ class SortedDatasetIterator(DatasetIteratorView):
 
 
 def stable_order(
-    column: Column, key: ColumnKey, *, descending: bool = False
+    column: ColumnArray, key: ColumnKey, *, descending: bool = False
 ) -> npt.NDArray[np.intp]:
     """Return the positions of a column's values from the smallest value to the largest.
 
@@ -90,7 +90,7 @@ def _has_no_order(what: str, key: ColumnKey) -> ConfigError:
 # ---------------------------------------------------------------------- missing values
 
 
-def missing_values(column: Column, key: ColumnKey) -> npt.NDArray[np.bool_]:
+def missing_values(column: ColumnArray, key: ColumnKey) -> npt.NDArray[np.bool_]:
     """Return for each value of a column whether it is NaN or NaT, or holds one.
 
     Args:
@@ -113,7 +113,7 @@ def missing_values(column: Column, key: ColumnKey) -> npt.NDArray[np.bool_]:
     return np.asarray(is_missing.reshape(len(column), -1).any(axis=1))
 
 
-def _refuse_none(column: Column, key: ColumnKey) -> None:
+def _refuse_none(column: ColumnArray, key: ColumnKey) -> None:
     for position, value in enumerate(column):
         items = [value] if column.ndim == 1 else value.ravel()
         if any(item is None for item in items):
@@ -140,7 +140,7 @@ def _is_missing(value: Any) -> bool:
 
 
 def _order_present_values(
-    column: Column, key: ColumnKey, *, descending: bool
+    column: ColumnArray, key: ColumnKey, *, descending: bool
 ) -> npt.NDArray[np.intp]:
     """Return the order of values none of which is missing."""
     if column.dtype.kind == "O":
@@ -152,7 +152,7 @@ def _order_present_values(
     return len(column) - 1 - order_from_behind[::-1]
 
 
-def _order_ascending(column: Column) -> npt.NDArray[np.intp]:
+def _order_ascending(column: ColumnArray) -> npt.NDArray[np.intp]:
     """Return the order of rows of shape ``(n,)`` or ``(n, k)``, other than objects."""
     if column.ndim == 1:
         return np.argsort(column, kind="stable")
@@ -163,7 +163,9 @@ def _order_ascending(column: Column) -> npt.NDArray[np.intp]:
     return np.lexsort(column.T[::-1])
 
 
-def _order_objects(column: Column, key: ColumnKey, *, descending: bool) -> npt.NDArray[np.intp]:
+def _order_objects(
+    column: ColumnArray, key: ColumnKey, *, descending: bool
+) -> npt.NDArray[np.intp]:
     values: list[Any] = []
     for value in column.tolist():
         is_array = isinstance(value, np.ndarray) and value.ndim == 1

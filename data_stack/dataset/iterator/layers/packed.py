@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from data_stack.dataset.iterator.access import DeclaredColumn, SampleAccess
-from data_stack.dataset.iterator.contract import Column, ColumnKey, DatasetIteratorIF
+from data_stack.dataset.iterator.contract import ColumnArray, ColumnKey, DatasetIteratorIF
 from data_stack.dataset.iterator.layer import LayerDatasetIterator, layer
 from data_stack.dataset.iterator.layers.documents import (
     MAX_TOKENS,
@@ -276,14 +276,14 @@ class _PackedAccess(SampleAccess):
 
     def columns(
         self, keys: Sequence[ColumnKey], positions: IndexArrayOfInts | None = None
-    ) -> list[Column]:
+    ) -> list[ColumnArray]:
         wanted = [_FORM.find(key) for key in keys]
         if positions is None:
             positions = np.arange(self.n_samples)
         starts = positions.astype(np.int64) * self._length
         stops = np.minimum(starts + self._length, self._n_tokens)
         pieces = find_pieces(self._bounds, starts, stops)
-        flat_columns: dict[Any, Column] = {}
+        flat_columns: dict[Any, ColumnArray] = {}
         for key in dict.fromkeys(wanted):
             if key == "tokens":
                 flat_columns[key] = self._read_tokens(pieces)
@@ -320,7 +320,7 @@ class _PackedAccess(SampleAccess):
                 f"changed"
             )
 
-    def _split_into_rows(self, flat: Column, lengths: Bounds) -> Column:
+    def _split_into_rows(self, flat: ColumnArray, lengths: Bounds) -> ColumnArray:
         """Return values of tokens, end to end, as one row for each sequence, padded with 0."""
         shape = (len(lengths), self._length)
         if len(flat) == len(lengths) * self._length:
@@ -368,13 +368,13 @@ class _PackedAccess(SampleAccess):
         }
 
 
-def _number_segments(pieces: Pieces) -> Column:
+def _number_segments(pieces: Pieces) -> ColumnArray:
     """Return for each token the number of its document in the sequence, from 1; int32."""
     numbers = _count_in_row(pieces.rows).astype(np.int32) + np.int32(1)
     return np.repeat(numbers, pieces.sizes)
 
 
-def _number_tokens(pieces: Pieces) -> Column:
+def _number_tokens(pieces: Pieces) -> ColumnArray:
     """Return for each token its place in its document, from 0; int32."""
     piece_starts = np.cumsum(pieces.sizes) - pieces.sizes
     shifts = np.repeat(piece_starts - pieces.offsets, pieces.sizes)

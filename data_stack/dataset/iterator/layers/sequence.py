@@ -10,7 +10,7 @@ import numpy as np
 from data_stack.dataset.iterator.access import SampleAccess
 from data_stack.dataset.iterator.contract import (
     AccessedDatasetIterator,
-    Column,
+    ColumnArray,
     ColumnKey,
     IndexArray,
     Sample,
@@ -58,7 +58,7 @@ class SequenceDatasetIterator(AccessedDatasetIterator):
 
     if TYPE_CHECKING:  # samples are tuples
 
-        def read_batch(self, indices: IndexArray) -> tuple[Column, ...]: ...
+        def read_batch(self, indices: IndexArray) -> tuple[ColumnArray, ...]: ...
 
     def make_access(self) -> SampleAccess:
         return SequenceAccess(self._columns)
@@ -126,19 +126,19 @@ class SequenceAccess(SampleAccess):
             columns.append([column[row] for row in rows])
         return list(zip(*columns, strict=True))
 
-    def batch(self, positions: IndexArrayOfInts) -> tuple[Column, ...]:
+    def batch(self, positions: IndexArrayOfInts) -> tuple[ColumnArray, ...]:
         return tuple([_read(column, positions) for column in self.arrays])
 
     def columns(
         self, keys: Sequence[ColumnKey], positions: IndexArrayOfInts | None = None
-    ) -> list[Column]:
+    ) -> list[ColumnArray]:
         return [_read(array, positions) for array in self._arrays_of(keys)]
 
     def runs(
         self, starts: IndexArrayOfInts, length: int, keys: Sequence[ColumnKey] | None = None
-    ) -> tuple[Column, ...] | None:
+    ) -> tuple[ColumnArray, ...] | None:
         arrays = self.arrays if keys is None else self._arrays_of(keys)
-        columns: list[Column] = []
+        columns: list[ColumnArray] = []
         for array in arrays:
             column = _read_runs(array, starts, length)
             if column is None:
@@ -160,7 +160,7 @@ class SequenceAccess(SampleAccess):
 # ---------------------------------------------------------------------- one column
 
 
-def _read(column: Any, positions: IndexArrayOfInts | None) -> Column:
+def _read(column: Any, positions: IndexArrayOfInts | None) -> ColumnArray:
     """Read values of a column, at ``positions`` or all of them."""
     if type(column) is np.ndarray:
         return column if positions is None else column.take(positions, axis=0)
@@ -181,7 +181,7 @@ def _read(column: Any, positions: IndexArrayOfInts | None) -> Column:
     return _stack_one_by_one(column, positions)
 
 
-def _read_runs(column: Any, starts: IndexArrayOfInts, length: int) -> Column | None:
+def _read_runs(column: Any, starts: IndexArrayOfInts, length: int) -> ColumnArray | None:
     """Read runs of consecutive values; None where ``[i]`` must be asked for each value."""
     if type(column) not in (np.ndarray, np.memmap) and not _is_tensor(column):
         return None
@@ -195,7 +195,7 @@ def _is_tensor(column: Any) -> bool:
     return hasattr(column, "detach")
 
 
-def _as_array(column: Any) -> Column | None:
+def _as_array(column: Any) -> ColumnArray | None:
     """Return an array or tensor as an array; None for a tensor of a dtype that numpy lacks."""
     try:
         return as_array(column)
@@ -203,7 +203,7 @@ def _as_array(column: Any) -> Column | None:
         return None
 
 
-def _stack_one_by_one(column: Any, positions: IndexArrayOfInts | None) -> Column:
+def _stack_one_by_one(column: Any, positions: IndexArrayOfInts | None) -> ColumnArray:
     """Stack values that are read one by one.
 
     Without positions to read, the column has the dtype and shape of the first value.

@@ -20,7 +20,7 @@ from data_stack.dataset.positions import IndexArrayOfInts
 from data_stack.values.stacked_values import stack_values
 from data_stack.values.stacking import (
     Batch,
-    Column,
+    ColumnArray,
     SampleForm,
     join_batches,
     join_columns,
@@ -28,7 +28,7 @@ from data_stack.values.stacking import (
     value_of,
 )
 
-ColumnTransform = Callable[[ColumnKey, Column, IndexArrayOfInts | None], Column]
+ColumnTransform = Callable[[ColumnKey, ColumnArray, IndexArrayOfInts | None], ColumnArray]
 """Makes a column of as many rows from a column.
 
 Its arguments are the key of the column, for messages; the values below, shape ``(n_rows, ...)``; and
@@ -92,7 +92,7 @@ class TransformedColumnsAccess(OneToOneAccess):
         if not samples:
             return []
         layout = self._find_layout(samples[0])
-        columns: dict[Any, Column] = {}
+        columns: dict[Any, ColumnArray] = {}
         for key, transform in layout.transforms.items():
             values = stack_values([value_of(sample, key) for sample in samples])
             columns[key] = transform(key, values, positions)
@@ -112,7 +112,7 @@ class TransformedColumnsAccess(OneToOneAccess):
         if has_no_columns:
             return batch
         layout = self._find_layout(batch)
-        transformed: dict[Any, Column] = {}
+        transformed: dict[Any, ColumnArray] = {}
         for key, transform in layout.transforms.items():
             column = value_of(batch, key)
             transformed[key] = self._transform_column(transform, key, column, positions)
@@ -123,7 +123,7 @@ class TransformedColumnsAccess(OneToOneAccess):
 
     def columns(
         self, keys: Sequence[ColumnKey], positions: IndexArrayOfInts | None = None
-    ) -> list[Column]:
+    ) -> list[ColumnArray]:
         if self._layout is None and self.n_samples:
             # only a sample tells where a position that counts from the end is
             count_from_end = [_counts_from_end(key) for key in (*self._transforms, *keys)]
@@ -139,8 +139,8 @@ class TransformedColumnsAccess(OneToOneAccess):
 
     def _transform_columns(
         self, keys: Sequence[ColumnKey], positions: IndexArrayOfInts | None
-    ) -> list[Column]:
-        columns: list[Column] = []
+    ) -> list[ColumnArray]:
+        columns: list[ColumnArray] = []
         for key, column in zip(keys, self.below.columns(keys, positions), strict=True):
             transform = self._find_transform(key)
             if transform is None:
@@ -160,9 +160,9 @@ class TransformedColumnsAccess(OneToOneAccess):
         self,
         transform: ColumnTransform,
         key: ColumnKey,
-        column: Column,
+        column: ColumnArray,
         positions: IndexArrayOfInts | None,
-    ) -> Column:
+    ) -> ColumnArray:
         """Return a transformed column, stacked as ``read_batch`` stacks samples."""
         transformed = transform(key, column, positions)
         if transformed.dtype.kind != "O":
@@ -206,7 +206,7 @@ def follow_keys(form: SampleForm, values: Mapping[ColumnKey, Any]) -> dict[Any, 
     return dict(zip(columns, values.values(), strict=True))
 
 
-def stack_objects(column: Column) -> Column:
+def stack_objects(column: ColumnArray) -> ColumnArray:
     """Stack the values of a column of objects, unless they are text or bytes."""
     types = set(map(type, column.tolist()))
     are_texts = types <= {str, bytes, type(None)}

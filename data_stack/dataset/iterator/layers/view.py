@@ -22,7 +22,7 @@ from data_stack.dataset.positions import (
     compose,
     take,
 )
-from data_stack.values.stacking import Batch, Column
+from data_stack.values.stacking import Batch, ColumnArray
 
 #: Positions that are Python ints at the same time while samples are iterated over.
 _POSITIONS_AT_ONCE = 1 << 16
@@ -155,7 +155,7 @@ class RearrangedAccess(SampleAccess):
 
     def columns(
         self, keys: Sequence[int | str], positions: IndexArrayOfInts | None = None
-    ) -> list[Column]:
+    ) -> list[ColumnArray]:
         if positions is None:
             return self._source.columns(keys, as_index_array(self._positions))
         return self._source.columns(keys, take(self._positions, positions))

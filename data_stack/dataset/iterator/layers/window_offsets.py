@@ -8,7 +8,7 @@ from typing import Any, Union
 import numpy as np
 
 from data_stack.dataset.iterator.access import SampleAccess, detach, stack_columns
-from data_stack.dataset.iterator.contract import Batch, Column, ColumnKey, Sample
+from data_stack.dataset.iterator.contract import Batch, ColumnArray, ColumnKey, Sample
 from data_stack.dataset.iterator.layers.grouped import (
     GroupedAccess,
     Starts,
@@ -94,7 +94,7 @@ class OffsetsAccess(GroupedAccess):
 
     def columns(
         self, keys: Sequence[ColumnKey], positions: IndexArrayOfInts | None = None
-    ) -> list[Column]:
+    ) -> list[ColumnArray]:
         if positions is None:
             positions = np.arange(self.n_samples, dtype=np.intp)
         if len(positions) == 0:
@@ -142,7 +142,7 @@ class OffsetsAccess(GroupedAccess):
 
     def columns_of_offsets(
         self, positions: IndexArrayOfInts, offsets: _Offsets
-    ) -> dict[tuple[int, ColumnKey], Column]:
+    ) -> dict[tuple[int, ColumnKey], ColumnArray]:
         """Read the columns that are named at each offset.
 
         Columns wanted at the same offsets are read together.
@@ -158,14 +158,14 @@ class OffsetsAccess(GroupedAccess):
         for key, offsets_of_key in offsets_of.items():
             keys_at.setdefault(tuple(offsets_of_key), []).append(key)
 
-        columns: dict[tuple[int, ColumnKey], Column] = {}
+        columns: dict[tuple[int, ColumnKey], ColumnArray] = {}
         for same_offsets, keys_together in keys_at.items():
             columns.update(self._read_columns(positions, same_offsets, keys_together))
         return columns
 
     def _read_columns(
         self, positions: IndexArrayOfInts, offsets: Sequence[int], keys: list[ColumnKey]
-    ) -> dict[tuple[int, ColumnKey], Column]:
+    ) -> dict[tuple[int, ColumnKey], ColumnArray]:
         """Read columns that are all wanted at the same offsets, in one request."""
         n_windows = len(positions)
         places_of_zero = self.starts_at(positions) - min(self._offsets)
@@ -178,7 +178,7 @@ class OffsetsAccess(GroupedAccess):
         if n_windows and not self.below.fixed_columns:
             places, inverse = find_distinct(places)
         read = detach(tuple(self.below.columns(keys, self.positions_of(places))))
-        columns: dict[tuple[int, ColumnKey], Column] = {}
+        columns: dict[tuple[int, ColumnKey], ColumnArray] = {}
         for key, column in zip(keys, read, strict=True):
             for number, offset in enumerate(offsets):
                 rows = slice(number * n_windows, (number + 1) * n_windows)
@@ -190,7 +190,7 @@ class OffsetsAccess(GroupedAccess):
 
 
 def _make_samples(
-    keys: Sequence[ColumnKey], columns: Sequence[Column], n_samples: int
+    keys: Sequence[ColumnKey], columns: Sequence[ColumnArray], n_samples: int
 ) -> list[Sample]:
     """Make samples of columns: dicts where these are named by strings, otherwise tuples."""
     if not keys:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from data_stack.dataset.iterator.contract import Column, ColumnKey
+from data_stack.dataset.iterator.contract import ColumnArray, ColumnKey
 from data_stack.dataset.iterator.layers.deduplicated import equal_groups
 from data_stack.dataset.iterator.layers.gaps import equals_last, exceeds_gap
 from data_stack.dataset.iterator.layers.grouped import Starts
@@ -34,7 +34,7 @@ class KeyedColumn:
     """
 
     key: ColumnKey
-    values: Column
+    values: ColumnArray
 
 
 @dataclass(frozen=True)
@@ -132,7 +132,7 @@ def _order_by(column: KeyedColumn) -> _Positions:
     return stable_order(column.values, column.key)
 
 
-def number_groups(column: Column) -> _Positions:
+def number_groups(column: ColumnArray) -> _Positions:
     """Return a number for each value, equal for equal values: 0 for the first, and so on."""
     has_classes = column.dtype.kind in "biu" or all(type(value) is str for value in column)
     if column.ndim == 1 and has_classes:
@@ -142,7 +142,7 @@ def number_groups(column: Column) -> _Positions:
     return numbers
 
 
-def _as_instants(column: Column) -> Column:
+def _as_instants(column: ColumnArray) -> ColumnArray:
     """Return a column with the datetimes that have a time zone in UTC.
 
     So they are compared and subtracted by instant.

@@ -17,7 +17,7 @@ from data_stack.dataset.iterator.layer import layer
 from data_stack.dataset.meta import DatasetMeta, IteratorMeta, column_names
 from data_stack.dataset.positions import IndexArrayOfInts
 from data_stack.exception import ConfigError
-from data_stack.values.stacking import Batch, Column, SampleForm, value_of
+from data_stack.values.stacking import Batch, ColumnArray, SampleForm, value_of
 
 
 @layer("zipped")
@@ -202,13 +202,13 @@ class _ZippedAccess(SampleAccess):
 
     def columns(
         self, keys: Sequence[ColumnKey], positions: IndexArrayOfInts | None = None
-    ) -> list[Column]:
+    ) -> list[ColumnArray]:
         if self.n_samples == 0:
             return self._empty_columns(keys)
         if self._side_by_side is None:
             self._side_by_side = _SideBySide.of([read(0) for read in self._readers])
         wanted = [self._side_by_side.find(key) for key in keys]
-        column_of: dict[_ColumnOfPart, Column] = {}
+        column_of: dict[_ColumnOfPart, ColumnArray] = {}
         for part in sorted({column.part for column in wanted}):
             # one request to each iterator
             of_part = [column for column in wanted if column.part == part]
@@ -216,7 +216,7 @@ class _ZippedAccess(SampleAccess):
             column_of.update(zip(of_part, read, strict=True))
         return [column_of[column] for column in wanted]
 
-    def _empty_columns(self, keys: Sequence[ColumnKey]) -> list[Column]:
+    def _empty_columns(self, keys: Sequence[ColumnKey]) -> list[ColumnArray]:
         batch: Any = self.batch(np.empty(0, dtype=np.intp))
         if len(batch) == 0:
             # the columns are unknown
@@ -225,7 +225,7 @@ class _ZippedAccess(SampleAccess):
 
     def _read_columns(
         self, part: int, keys: Sequence[ColumnKey | None], positions: IndexArrayOfInts | None
-    ) -> list[Column]:
+    ) -> list[ColumnArray]:
         """Read columns of one iterator; with the key None its samples, which are bare values."""
         access = self._parts[part]
         named = [key for key in keys if key is not None]

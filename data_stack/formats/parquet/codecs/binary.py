@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from data_stack.codecs.codec import Codec, Column
+from data_stack.codecs.codec import Codec, ColumnType
 from data_stack.codecs.fitting import as_dtype, check_shape, fits_shape
 from data_stack.exception import ConfigError
 from data_stack.formats.parquet.codecs.arrow_codec import ArrowCodec
@@ -35,7 +35,7 @@ class BinaryCells(ArrowCodec):
     kind = "binary"
 
     def __init__(self, codec: Codec, field: FieldLike) -> None:
-        column_type = Column(codec.type_name, numpy_dtype(field.dtype), field.shape)
+        column_type = ColumnType(codec.type_name, numpy_dtype(field.dtype), field.shape)
         has_numpy_dtype = isinstance(field.dtype, np.dtype) and field.dtype != object
         holds_any_value = field.dtype == object and not field.shape
         if not holds_any_value and not has_numpy_dtype:

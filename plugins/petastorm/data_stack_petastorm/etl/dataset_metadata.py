@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -32,6 +32,7 @@ __all__ = [
     "materialize_dataset",
 ]
 
+#: The key under Petastorm's name.
 ROW_GROUPS_PER_FILE_KEY = ROW_GROUPS_KEY
 
 
@@ -40,7 +41,7 @@ class PetastormMetadataError(ConfigError):
 
 
 class PetastormMetadataGenerationError(ConfigError):
-    """The metadata of a dataset could not be made."""
+    """Nothing here raises it; programs of Petastorm catch it."""
 
 
 def materialize_dataset(
@@ -51,33 +52,37 @@ def materialize_dataset(
     use_summary_metadata: bool = False,
     filesystem_factory: Callable[[], Any] | None = None,
 ) -> AbstractContextManager[None]:
-    """Make a dataset with this schema of what the block writes to ``dataset_url`` with Spark; it needs ``lazy-data-stack-spark``.
+    """Make a dataset with this schema of what the block writes to ``dataset_url`` with Spark.
+
+    It needs the package ``lazy-data-stack-spark``.
 
     ::
 
         with materialize_dataset(spark, url, Frames, row_group_size_mb=64):
-            rows = spark.sparkContext.parallelize(range(1000)).map(make_row).map(lambda row: dict_to_spark_row(Frames, row))
+            samples = spark.sparkContext.parallelize(range(1000)).map(make_sample)
+            rows = samples.map(lambda sample: dict_to_spark_row(Frames, sample))
             spark.createDataFrame(rows, Frames.as_spark_schema()).write.parquet(url)
 
-    After the block, the driver reads the footers of all files and writes the manifest and ``_common_metadata``, which Petastorm
-    reads, too, unless the schema has codecs of your own.
+    After the block, the driver reads the footers of all files and writes the manifest and
+    ``_common_metadata``, which Petastorm reads, too, unless the schema has codecs of your own.
 
     Args:
         spark: the session that writes.
-        dataset_url: of the folder.
-        schema: of the rows.
-        row_group_size_mb: MiB of each row group, at most; None: as the session has it.
+        dataset_url: the URL of the folder.
+        schema: the schema of the rows.
+        row_group_size_mb: the maximum size of a row group in MiB; None: as the session has it.
         use_summary_metadata: whether Spark also writes all footers into ``_metadata``.
-        filesystem_factory: returns a file system to read the footers from; None: the one of the URL.
+        filesystem_factory: returns a file system to read the footers from; None: the one of the
+            URL.
 
     Raises:
         ImportError: ``data_stack_spark`` is missing: install ``plugins/spark``.
         ConfigError: Spark has no type for a field, or files do not fit the schema.
         ResourceNotFoundError: there are no Parquet files after the block.
     """
-    from data_stack_spark import materialize_dataset as materialize
+    from data_stack_spark import materialize_dataset as materialize_with_spark
 
-    found: AbstractContextManager[None] = materialize(
+    context: AbstractContextManager[None] = materialize_with_spark(
         spark,
         dataset_url,
         as_schema(schema),
@@ -85,7 +90,7 @@ def materialize_dataset(
         use_summary_metadata,
         filesystem_factory,
     )
-    return found
+    return context
 
 
 def get_schema(dataset: Any) -> Unischema:
@@ -99,7 +104,7 @@ def get_schema(dataset: Any) -> Unischema:
         ResourceNotFoundError: the dataset does not exist.
         DatasetFileCorruptError: the metadata is damaged.
     """
-    return _schema(footers_of(dataset))
+    return _schema_of(footers_of(dataset))
 
 
 def get_schema_from_dataset_url(
@@ -117,13 +122,17 @@ def get_schema_from_dataset_url(
         filesystem: a file system of pyarrow or fsspec with the dataset.
 
     Raises:
-        PetastormMetadataError, ResourceNotFoundError, DatasetFileCorruptError: as for :func:`get_schema`.
+        PetastormMetadataError, ResourceNotFoundError, DatasetFileCorruptError: as for
+            :func:`get_schema`.
     """
-    source = dataset_url_or_urls
     if storage_options and filesystem is None:
-        first = source[0] if isinstance(source, list) else source
-        filesystem = FilesystemResolver(first, storage_options=storage_options).filesystem()
-    return _schema(Footers(find_files(source, filesystem=filesystem), lazily=True))
+        first_url = dataset_url_or_urls
+        if isinstance(dataset_url_or_urls, list):
+            first_url = dataset_url_or_urls[0]
+        resolver = FilesystemResolver(first_url, storage_options=storage_options)
+        filesystem = resolver.filesystem()
+    files = find_files(dataset_url_or_urls, filesystem=filesystem)
+    return _schema_of(Footers(files, lazily=True))
 
 
 def infer_or_load_unischema(dataset: Any) -> Unischema:
@@ -139,22 +148,35 @@ def infer_or_load_unischema(dataset: Any) -> Unischema:
 
 
 def footers_of(dataset: Any) -> Footers:
-    """Return the footers of a dataset, given by its URL, its path, pyarrow's ``ParquetDataset``, or themselves."""
+    """Return the footers of a dataset.
+
+    Args:
+        dataset: URL or path of the dataset, a ``ParquetDataset`` of pyarrow, or the footers
+            themselves.
+    """
     if isinstance(dataset, Footers):
         return dataset
-    if not isinstance(dataset, pq.ParquetDataset):
-        return Footers(find_files(dataset), lazily=True)
-    folder = os.path.commonpath([os.path.dirname(file) for file in dataset.files])
-    while "=" in os.path.basename(folder):  # a folder of a partition
+    if isinstance(dataset, pq.ParquetDataset):
+        filesystem: pa.fs.FileSystem = dataset.filesystem
+        files = find_files(_folder_of(dataset.files), filesystem=filesystem)
+    else:
+        files = find_files(dataset)
+    return Footers(files, lazily=True)
+
+
+def _folder_of(paths: Sequence[str]) -> str:
+    """Return the folder of a dataset with these files, which may lie in folders of partitions."""
+    folder = os.path.commonpath([os.path.dirname(path) for path in paths])
+    while "=" in os.path.basename(folder):  # all files are in one partition
         folder = os.path.dirname(folder)
-    filesystem: pa.fs.FileSystem = dataset.filesystem
-    return Footers(find_files(folder, filesystem=filesystem), lazily=True)
+    return folder
 
 
-def _schema(footers: Footers) -> Unischema:
+def _schema_of(footers: Footers) -> Unischema:
     if SCHEMA_KEY not in footers.metadata and UNISCHEMA_KEY not in footers.metadata:
         raise PetastormMetadataError(
             f"Could not find the unischema in the metadata of {footers.files.folder.name}: "
-            f"generate_petastorm_metadata(None, url, 'module.Schema') writes it; make_batch_reader needs none"
+            "generate_petastorm_metadata(None, url, 'module.Schema') writes it; make_batch_reader "
+            "needs none"
         )
     return as_unischema(read_schema(footers))

@@ -23,45 +23,59 @@ def generate_petastorm_metadata(
     use_summary_metadata: bool = False,
     hdfs_driver: str = "libhdfs3",
 ) -> None:
-    """Write the manifest and ``_common_metadata`` of a dataset from the footers of its files; current indexes stay.
+    """Write the manifest and ``_common_metadata`` of a dataset from the footers of its files.
+
+    Row-group indexes that are up to date stay.
 
     Args:
         spark: ignored; may be None.
         dataset_url: URL or path of the dataset.
-        unischema_class: module and name of the schema, ``"frames.schemas.Frames"``; the module is imported. None: the schema of
-            the dataset, or one inferred from its columns.
+        unischema_class: module and name of the schema, ``"frames.schemas.Frames"``; the module is
+            imported. None: the schema of the dataset, or one inferred from its columns.
         use_summary_metadata: whether to also write all footers to ``_metadata``.
         hdfs_driver: ignored.
 
     Raises:
-        ConfigError: the schema does not exist, does not fit the files, or has codecs of users, which Petastorm does not read.
+        ConfigError: the schema does not exist, does not fit the files, or has codecs of users,
+            which Petastorm does not read.
         ResourceNotFoundError: there are no Parquet files.
     """
-    schema = None
-    if unischema_class is not None:
-        found = locate(unischema_class)
-        if not isinstance(found, (Unischema, Schema)):
-            raise ConfigError(
-                f"The specified class {unischema_class!r} is not an instance of a Unischema object: {found!r:.80}"
-            )
-        schema = as_schema(found)
+    schema = None if unischema_class is None else _import_schema(unischema_class)
     generate_metadata(dataset_url, schema=schema, petastorm=True)
     if use_summary_metadata:
         _write_summary(dataset_url)
 
 
-def _write_summary(source: Any) -> None:
+def _import_schema(name: str) -> Schema:
+    """Return the schema that a module of the user's program defines.
+
+    Raises:
+        ConfigError: there is no schema of this name.
+    """
+    schema = locate(name)
+    if not isinstance(schema, (Unischema, Schema)):
+        raise ConfigError(
+            f"The specified class {name!r} is not an instance of a Unischema object: {schema!r:.80}"
+        )
+    return as_schema(schema)
+
+
+def _write_summary(dataset_url: Any) -> None:
     """Write the footers of all files to ``_metadata``."""
-    footers = footers_of(source)
-    parts = [footers.of(number) for number in range(len(footers.files.paths))]
-    for path, footer in zip(footers.files.paths, parts, strict=True):
-        footer.set_file_path(path)
-    for footer in parts[1:]:
-        parts[0].append_row_groups(footer)
-    sink = pa.BufferOutputStream()
-    parts[0].write_metadata_file(sink)
+    footers = footers_of(dataset_url)
+    paths = footers.files.paths
+    file_metadata = [footers.of(number) for number in range(len(paths))]
+    for path, metadata in zip(paths, file_metadata, strict=True):
+        metadata.set_file_path(path)
+
+    summary = file_metadata[0]
+    for metadata in file_metadata[1:]:
+        summary.append_row_groups(metadata)
+
+    buffer = pa.BufferOutputStream()
+    summary.write_metadata_file(buffer)
     with footers.files.folder.create("_metadata") as target:
-        target.write(sink.getvalue().to_pybytes())
+        target.write(buffer.getvalue().to_pybytes())
 
 
 def _main(args: Sequence[str] | None = None) -> None:
@@ -71,9 +85,9 @@ def _main(args: Sequence[str] | None = None) -> None:
         "--unischema_class", help="module and name of the schema; default: that of the dataset"
     )
     parser.add_argument("--use-summary-metadata", action="store_true", help="also write _metadata")
-    given = parser.parse_args(args)
+    options = parser.parse_args(args)
     generate_petastorm_metadata(
-        None, given.dataset_url, given.unischema_class, given.use_summary_metadata
+        None, options.dataset_url, options.unischema_class, options.use_summary_metadata
     )
 
 

@@ -20,25 +20,33 @@ from data_stack.exception import ConfigError
 from data_stack_petastorm.etl import RowGroupIndexerBase
 from data_stack_petastorm.plain_times import plain_time
 
-#: One object, so that a dict finds it.
+#: NaN equals nothing, but a dict finds a key that is the same object.
 _NAN: Final = math.nan
+
+_MICROSECOND: Final = timedelta(microseconds=1)
 
 
 class Indexer(RowGroupIndexerBase):
-    """The row groups that hold each value of a field. Without row groups, the index is not built yet.
+    """The row groups that hold each value of a field. Without row groups, it is not built yet.
 
     Args:
         index_name: name for selectors.
         index_field: name of the field.
-        row_groups: numbers of row groups by plain Python value: str, bytes, bool, int, float, Decimal, datetime, time, timedelta;
-            a numpy.datetime64 or numpy.timedelta64 if these cannot hold it exactly. A day is its midnight. Nulls are not indexed.
+        row_groups: numbers of row groups by plain Python value: str, bytes, bool, int, float,
+            Decimal, datetime, time, timedelta; a numpy.datetime64 or numpy.timedelta64 if these
+            cannot hold it exactly. A day is its midnight. Nulls are not indexed.
 
     Attributes:
-        index_name, field, row_groups: as given.
+        index_name: as given.
+        field: name of the field.
+        row_groups: as given; empty if not given.
         kind: name of the class in stored indexes.
     """
 
     kind: str
+    index_name: str
+    field: str
+    row_groups: Mapping[Any, frozenset[int]]
 
     def __init__(
         self,
@@ -46,7 +54,9 @@ class Indexer(RowGroupIndexerBase):
         index_field: str,
         row_groups: Mapping[Any, frozenset[int]] | None = None,
     ) -> None:
-        self.index_name, self.field, self.row_groups = index_name, index_field, row_groups or {}
+        self.index_name = index_name
+        self.field = index_field
+        self.row_groups = row_groups or {}
 
     @property
     def column_names(self) -> list[str]:
@@ -59,40 +69,44 @@ class Indexer(RowGroupIndexerBase):
         return list(self.row_groups)
 
     def get_row_group_indexes(self, value_key: Any = None) -> set[int]:
-        """Return the numbers of the row groups with a value, which may be a numpy scalar.
+        """Return the numbers of the row groups with a value, which may be a scalar of numpy.
 
-        A field of float32 has other values than a field of float64: ask for ``numpy.float32(0.1)`` there.
+        A field of float32 has other values than a field of float64: ask for ``numpy.float32(0.1)``
+        there.
         """
-        return set(self.row_groups.get(plain_index_value(value_key), ()))
+        value = plain_index_value(value_key)
+        return set(self.row_groups.get(value, ()))
 
     def build(self, columns: Iterable[tuple[int, npt.NDArray[Any]]]) -> Indexer:
         """Build the index from the decoded values of its field.
 
         Args:
-            columns: for each row group its number and its column, shape ``(n_rows, ...)``; an object array has None where a cell
-                is null, and may hold an array in each cell.
+            columns: for each row group its number and its column, shape ``(n_rows, ...)``. An array
+                of objects has None where a cell is null, and may hold an array in each cell.
 
         Raises:
             ConfigError: the field has values that cannot be looked up, e.g. dicts.
         """
+        row_groups = _RowGroupsOfValues()
         try:
-            found = by_value(
-                (value, [group]) for group, column in columns for value in self._values_in(column)
-            )
+            for row_group, column in columns:
+                for value in self._values_in(column):
+                    row_groups.add(value, [row_group])
         except TypeError as error:
             raise ConfigError(
                 f"row-group index {self.index_name!r} cannot hold the field {self.field!r}: {error}"
             ) from error
-        return type(self)(self.index_name, self.field, found)
+        return type(self)(self.index_name, self.field, row_groups.freeze())
 
     @abstractmethod
     def _values_in(self, column: npt.NDArray[Any]) -> Iterator[Any]:
-        """The values of a column to index."""
+        """Iterate over the values of a column to index; a value may occur again."""
 
     def to_json(self) -> dict[str, Any]:
-        """The plain data that :func:`indexer_of_json` reads; its values are sorted."""
+        """Return the index as plain data for :func:`indexer_of_json`; its values are sorted."""
         pairs = [
-            [to_plain(value, _as_text), sorted(groups)] for value, groups in self.row_groups.items()
+            [to_plain(value, _text_of), sorted(row_groups)]
+            for value, row_groups in self.row_groups.items()
         ]
         return {
             "kind": self.kind,
@@ -103,7 +117,9 @@ class Indexer(RowGroupIndexerBase):
 
 
 class SingleFieldIndexer(Indexer):
-    """Maps each value of a field to the row groups that hold it; each element of an array is a value.
+    """Maps each value of a field to the row groups that hold it.
+
+    Each element of an array is a value.
 
     Args: as for :class:`Indexer`.
     """
@@ -111,14 +127,13 @@ class SingleFieldIndexer(Indexer):
     kind = "SingleFieldIndex"
 
     def _values_in(self, column: npt.NDArray[Any]) -> Iterator[Any]:
-        for cell in column.flat if column.dtype == object else np.unique(column):
-            if isinstance(cell, (np.ndarray, list, tuple)):
-                yield from self._values_in(
-                    np.array(cell, dtype=object) if not isinstance(cell, np.ndarray) else cell
-                )
-            elif cell is not None and not (
-                isinstance(cell, (np.datetime64, np.timedelta64)) and np.isnat(cell)
-            ):
+        cells = column.flat if column.dtype == object else np.unique(column)
+        for cell in cells:
+            if isinstance(cell, np.ndarray):
+                yield from self._values_in(cell)
+            elif isinstance(cell, (list, tuple)):
+                yield from self._values_in(np.array(cell, dtype=object))
+            elif not _is_null(cell):
                 yield cell
 
 
@@ -144,57 +159,97 @@ class FieldNotNullIndexer(Indexer):
             yield True
 
 
+def _is_null(cell: Any) -> bool:
+    """Return whether a cell is None or NaT. NaN is a value."""
+    if isinstance(cell, (np.datetime64, np.timedelta64)):
+        return bool(np.isnat(cell))
+    return cell is None
+
+
 def plain_index_value(value: Any) -> Any:
-    """A value as it is indexed."""
+    """Return a value as it is indexed: of Python's types, a day as its midnight, NaN as one NaN."""
     if isinstance(value, (np.datetime64, np.timedelta64)):
         value = plain_time(value)
     elif isinstance(value, np.generic):
         value = value.item()
-    if isinstance(value, date) and not isinstance(value, datetime):
+    is_day = isinstance(value, date) and not isinstance(value, datetime)
+    if is_day:
         return datetime.combine(value, time())
-    return _NAN if isinstance(value, float) and math.isnan(value) else value
+    if isinstance(value, float) and math.isnan(value):
+        return _NAN
+    return value
 
 
-def by_value(pairs: Iterable[tuple[Any, Iterable[int]]]) -> dict[Any, frozenset[int]]:
-    """Collect the row groups of each value."""
-    found: dict[Any, set[int]] = {}
-    for value, groups in pairs:
-        found.setdefault(plain_index_value(value), set()).update(groups)
-    sets: dict[frozenset[int], frozenset[int]] = {}  # a million values share few different sets
-    frozen = ((value, frozenset(groups)) for value, groups in found.items())
-    return {value: sets.setdefault(groups, groups) for value, groups in frozen}
+class _RowGroupsOfValues:
+    """Collects the row groups of each value."""
+
+    _sets: dict[Any, set[int]]
+
+    def __init__(self) -> None:
+        self._sets = {}
+
+    def add(self, value: Any, row_groups: Iterable[int]) -> None:
+        """Add row groups that hold a value."""
+        key = plain_index_value(value)
+        self._sets.setdefault(key, set()).update(row_groups)
+
+    def freeze(self) -> dict[Any, frozenset[int]]:
+        """Return the row groups of each value. A million values share few different sets."""
+        shared_sets: dict[frozenset[int], frozenset[int]] = {}
+        frozen = {}
+        for value, row_groups in self._sets.items():
+            frozen_set = frozenset(row_groups)
+            frozen[value] = shared_sets.setdefault(frozen_set, frozen_set)
+        return frozen
+
+
+# ------------------------------------------------------------------------------- indexes as JSON
 
 
 def indexer_of_json(data: Any) -> Indexer:
-    """The index that :meth:`Indexer.to_json` described.
+    """Return the index that :meth:`Indexer.to_json` described.
 
     Raises:
         ValueError, TypeError, KeyError, ArithmeticError: the data is invalid.
     """
-    kinds: dict[str, type[Indexer]] = {
-        kind.kind: kind for kind in (SingleFieldIndexer, FieldNotNullIndexer)
-    }
-    name, field = data["name"], data["field"]
+    name = data["name"]
+    field = data["field"]
     if not isinstance(name, str) or not isinstance(field, str):
         raise TypeError("an index without a name or field")
-    pairs = [(from_plain(value, _OF_TEXT), groups) for value, groups in data["values"]]
-    if any(type(group) is not int or group < 0 for _, groups in pairs for group in groups):
-        raise TypeError("row groups must be a list of numbers")
-    return kinds[data["kind"]](name, field, by_value(pairs))
+    row_groups = _RowGroupsOfValues()
+    for plain_value, numbers in data["values"]:
+        for number in numbers:
+            if type(number) is not int or number < 0:
+                raise TypeError("row groups must be a list of numbers")
+        row_groups.add(from_plain(plain_value, _VALUES_OF_TEXT), numbers)
+    indexer_class = _INDEXER_CLASSES[data["kind"]]
+    return indexer_class(name, field, row_groups.freeze())
 
 
-def _as_text(value: Any) -> dict[str, Any] | None:
-    """Values that JSON does not have."""
+def _text_of(value: Any) -> dict[str, Any] | None:
+    """Return a value that JSON does not have as an object with one key; None for other values."""
     if isinstance(value, (datetime, time)):
         return {type(value).__name__: value.isoformat()}
     if isinstance(value, timedelta):
-        return {"timedelta": value // timedelta(microseconds=1)}
-    return {"Decimal": str(value)} if isinstance(value, Decimal) else None
+        return {"timedelta": value // _MICROSECOND}
+    if isinstance(value, Decimal):
+        return {"Decimal": str(value)}
+    return None
 
 
-_OF_TEXT: Final[dict[str, Callable[[Any], Any]]] = {
+def _timedelta_of(microseconds: int) -> timedelta:
+    return timedelta(microseconds=microseconds)
+
+
+#: By the key of such an object: makes the value.
+_VALUES_OF_TEXT: Final[dict[str, Callable[[Any], Any]]] = {
     "datetime": datetime.fromisoformat,
     "time": time.fromisoformat,
-    "timedelta": lambda microseconds: timedelta(microseconds=microseconds),
+    "timedelta": _timedelta_of,
     "Decimal": Decimal,
+}
+
+_INDEXER_CLASSES: Final[dict[str, type[Indexer]]] = {
+    SingleFieldIndexer.kind: SingleFieldIndexer,
+    FieldNotNullIndexer.kind: FieldNotNullIndexer,
 }

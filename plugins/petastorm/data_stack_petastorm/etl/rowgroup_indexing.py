@@ -1,4 +1,4 @@
-"""Builds and reads the row-group indexes of datasets, which are stored as JSON, and as Petastorm's pickles."""
+"""Builds and reads the row-group indexes of datasets, stored as JSON and as Petastorm's pickles."""
 
 from __future__ import annotations
 
@@ -21,9 +21,12 @@ from data_stack_petastorm.etl import RowGroupIndexerBase
 from data_stack_petastorm.etl.dataset_metadata import footers_of
 from data_stack_petastorm.etl.rowgroup_indexers import Indexer, indexer_of_json
 from data_stack_petastorm.parquet_metadata import PICKLED_INDEXES_KEY, UNISCHEMA_KEY
-from data_stack_petastorm.pickled_indexes import read_pickled_indexes, write_pickled_indexes
+from data_stack_petastorm.pickles.index_reader import read_pickled_indexes
+from data_stack_petastorm.pickles.index_writer import write_pickled_indexes
 
+#: The version of indexes as JSON.
 _VERSION: Final = 3
+
 _ADVICE: Final = "Rebuild them: build_rowgroup_index(url, None, indexers)"
 
 
@@ -33,10 +36,11 @@ def build_rowgroup_index(
     indexers: Iterable[RowGroupIndexerBase],
     hdfs_driver: str = "libhdfs3",
 ) -> None:
-    """Build indexes of a dataset and store them in its folder; Petastorm also finds them if it can read the dataset.
+    """Build indexes of a dataset and store them in its folder.
 
-    Other indexes stay if they are up to date. This process reads only the indexed columns. Petastorm does not find indexes of
-    times, which it does not unpickle.
+    Other indexes stay if they are up to date. This process reads only the indexed columns.
+    Petastorm finds the indexes, too, if it can read the dataset; it does not find those of times,
+    which it does not unpickle.
 
     Args:
         dataset_url: URL or path of the dataset.
@@ -45,52 +49,67 @@ def build_rowgroup_index(
         hdfs_driver: ignored.
 
     Raises:
-        ConfigError: a field does not exist, its values cannot be indexed, or an indexer has a class of your own.
+        ConfigError: a field does not exist, its values cannot be indexed, or an indexer has a class
+            of your own.
         ResourceNotFoundError: the dataset does not exist.
-        DatasetFileCorruptError, StorageError: the dataset cannot be read, or its metadata cannot be written.
+        DatasetFileCorruptError, StorageError: the dataset cannot be read, or its metadata cannot be
+            written.
     """
     footers = Footers(find_files(dataset_url))
     if footers.files.given:
         raise ConfigError(
             "indexes belong to a whole dataset: pass its folder, not a file or a list of files"
         )
+    built = _build_indexes(footers, indexers)
+    indexes: dict[str, Indexer] = {}
+    # Indexes of other row groups, and damaged ones, are dropped.
+    with contextlib.suppress(ConfigError, DatasetFileCorruptError):
+        indexes = read_indexes(footers)
+    indexes.update(built)
+    _store_indexes(footers, indexes)
+
+
+def _build_indexes(footers: Footers, indexers: Iterable[RowGroupIndexerBase]) -> dict[str, Indexer]:
+    """Read the indexed columns, and return the indexes by name."""
     row_groups = RowGroups(footers, read_schema(footers))
     built: dict[str, Indexer] = {}
     for indexer in indexers:
         if not isinstance(indexer, Indexer):
             raise ConfigError(
-                f"indexers must be SingleFieldIndexer or FieldNotNullIndexer, got {indexer!r:.80}; use a predicate"
+                f"indexers must be SingleFieldIndexer or FieldNotNullIndexer, got {indexer!r:.80}; "
+                "use a predicate"
             )
         if indexer.index_name in built:
             raise ConfigError(f"two indexes have the same name {indexer.index_name!r}")
         row_groups.schema[indexer.field]  # raises if the field does not exist
-        built[indexer.index_name] = indexer.build(_columns(row_groups, indexer.field))
-    kept: dict[str, Indexer] = {}
-    with contextlib.suppress(
-        ConfigError, DatasetFileCorruptError
-    ):  # of other row groups, or damaged
-        kept = read_indexes(footers)
-    kept.update(built)
-    stored = {
+        built[indexer.index_name] = indexer.build(_iterate_column(row_groups, indexer.field))
+    return built
+
+
+def _iterate_column(row_groups: RowGroups, name: str) -> Iterator[tuple[int, npt.NDArray[Any]]]:
+    """Iterate over the numbers of the row groups, with the values of a column in each."""
+    for row_group in range(len(row_groups.footers)):
+        columns = row_groups.read(row_group, [name])
+        positions = np.arange(row_groups.footers.n_rows[row_group], dtype=np.int64)
+        yield row_group, columns[name].take(positions)
+
+
+def _store_indexes(footers: Footers, indexes: Mapping[str, Indexer]) -> None:
+    """Store all indexes of a dataset in its metadata."""
+    content = {
         "version": _VERSION,
         "layout": _layout(footers),
-        "indexes": [index.to_json() for index in kept.values()],
+        "indexes": [index.to_json() for index in indexes.values()],
     }
-    metadata = {**footers.metadata, INDEXES_KEY: json.dumps(stored).encode()}
-    if UNISCHEMA_KEY in metadata:
-        metadata[PICKLED_INDEXES_KEY] = write_pickled_indexes(kept)
+    metadata = {**footers.metadata, INDEXES_KEY: json.dumps(content).encode()}
+    if UNISCHEMA_KEY in metadata:  # Petastorm can read the dataset
+        metadata[PICKLED_INDEXES_KEY] = write_pickled_indexes(indexes)
     write_metadata(
         footers.files.folder,
         footers.arrow_schema.with_metadata(metadata),
         footers.files.paths,
         footers.manifest,
     )
-
-
-def _columns(row_groups: RowGroups, name: str) -> Iterator[tuple[int, npt.NDArray[Any]]]:
-    for group in range(len(row_groups.footers)):
-        column = row_groups.read(group, [name])[name]
-        yield group, column.take(np.arange(row_groups.footers.n_rows[group], dtype=np.int64))
 
 
 def get_row_group_indexes(dataset: Any) -> dict[str, Indexer]:
@@ -109,44 +128,37 @@ def get_row_group_indexes(dataset: Any) -> dict[str, Indexer]:
     indexes = read_indexes(footers)
     if not indexes:
         raise ConfigError(
-            "the dataset has no row-group indexes; build them with build_rowgroup_index(url, None, indexers)"
+            "the dataset has no row-group indexes; build them with build_rowgroup_index(url, None, "
+            "indexers)"
         )
     return indexes
 
 
 def read_indexes(footers: Footers) -> dict[str, Indexer]:
-    """The indexes of a dataset, by name: those stored as JSON, or else Petastorm's.
+    """Return the indexes of a dataset by name: those stored as JSON, or else Petastorm's.
 
     Raises:
         ConfigError: the indexes are out of date: the row groups have changed.
         DatasetFileCorruptError: the indexes are damaged, or hostile.
     """
-    metadata: Mapping[bytes, bytes] = footers.beside.metadata if footers.beside is not None else {}
-    name = footers.files.folder.name
-    outdated = ConfigError(
-        f"the row-group indexes of {name} do not match its files and row groups. {_ADVICE}"
-    )
-    if INDEXES_KEY not in metadata:
-        found = (
-            read_pickled_indexes(metadata[PICKLED_INDEXES_KEY])
-            if PICKLED_INDEXES_KEY in metadata
-            else {}
-        )
-        # Petastorm's do not record their row groups; a number out of range shows that they are out of date.
-        numbers = (
-            number
-            for index in found.values()
-            for groups in index.row_groups.values()
-            for number in groups
-        )
-        if max(numbers, default=-1) >= len(footers):
-            raise outdated
-        return found
+    if footers.beside is None:
+        return {}
+    metadata: Mapping[bytes, bytes] = footers.beside.metadata
+    if INDEXES_KEY in metadata:
+        return _read_json_indexes(metadata[INDEXES_KEY], footers)
+    if PICKLED_INDEXES_KEY in metadata:
+        return _read_indexes_of_petastorm(metadata[PICKLED_INDEXES_KEY], footers)
+    return {}
+
+
+def _read_json_indexes(stored: bytes, footers: Footers) -> dict[str, Indexer]:
     try:
-        content = json.loads(metadata[INDEXES_KEY])
-        if content.get("version") != _VERSION:
-            raise ValueError(f"of version {content.get('version')!r:.20}, not {_VERSION}")
-        layout, indexes = content["layout"], [indexer_of_json(each) for each in content["indexes"]]
+        content = json.loads(stored)
+        version = content.get("version")
+        if version != _VERSION:
+            raise ValueError(f"of version {version!r:.20}, not {_VERSION}")
+        layout = content["layout"]
+        indexes = [indexer_of_json(index) for index in content["indexes"]]
     except (
         ValueError,
         KeyError,
@@ -156,17 +168,36 @@ def read_indexes(footers: Footers) -> dict[str, Indexer]:
         RecursionError,
     ) as error:
         raise DatasetFileCorruptError(
-            f"the row-group indexes of {name} are damaged: {error!s:.200}. {_ADVICE}"
+            f"the row-group indexes of {footers.files.folder.name} are damaged: {error!s:.200}. "
+            f"{_ADVICE}"
         ) from error
     if layout != _layout(footers):
-        raise outdated
+        raise _outdated(footers)
     return {index.index_name: index for index in indexes}
 
 
+def _read_indexes_of_petastorm(stored: bytes, footers: Footers) -> dict[str, Indexer]:
+    indexes = read_pickled_indexes(stored)
+    # Petastorm does not record of which row groups its indexes are. A number out of range shows
+    # that they are out of date.
+    for index in indexes.values():
+        for row_groups in index.row_groups.values():
+            if max(row_groups, default=-1) >= len(footers):
+                raise _outdated(footers)
+    return indexes
+
+
+def _outdated(footers: Footers) -> ConfigError:
+    return ConfigError(
+        f"the row-group indexes of {footers.files.folder.name} do not match its files and row "
+        f"groups. {_ADVICE}"
+    )
+
+
 def _layout(footers: Footers) -> str:
-    """A digest of the row groups of all files, with the statistics and offsets in their footers."""
+    """Return a digest of the row groups of all files, with the statistics in their footers."""
     digest = hashlib.sha256()
     for number, path in enumerate(footers.files.paths):
-        rows = footers.n_rows[footers.file_of == number].tolist()
-        digest.update(json.dumps([path, rows, footers.digest(number)]).encode())
+        n_rows = footers.n_rows[footers.file_of == number].tolist()
+        digest.update(json.dumps([path, n_rows, footers.digest(number)]).encode())
     return digest.hexdigest()
