@@ -11,7 +11,8 @@
         for image, label in zip(images, labels):
             writer.append({"image": image, "label": label})
 
-    with records.open("train") as reader:       # as any iterator of data_stack: it stacks, splits, loads
+    # As any iterator of data_stack, a reader can be stacked on, split and loaded.
+    with records.open("train") as reader:
         reader[17]["image"]                     # one sample, a dict
         reader.read_batch([3, 1, 4])["label"]   # columns, stacked
 

@@ -38,6 +38,21 @@ class FileRecord:
     sha256: str
     blocks: bytes
 
+    def check_size(self, name: str, size: int) -> None:
+        """Check that the file still has all bytes.
+
+        Args:
+            name: the full name of the file, for messages.
+            size: its size now, in bytes.
+
+        Raises:
+            DatasetFileCorruptError: it is shorter.
+        """
+        if size < self.size:
+            raise DatasetFileCorruptError(
+                f"{name} is cut short: {size:,} of {self.size:,} bytes. Restore it from a copy"
+            )
+
 
 @dataclass(frozen=True)
 class RecordsManifest:
@@ -45,9 +60,10 @@ class RecordsManifest:
 
     Attributes:
         count: number of samples.
-        columns: what each column holds, as declared or, where nothing was declared, as all its values were seen to be.
-        record_bytes: size of each record of a column whose records all have the layout that its codec derives for the column;
-            None for any other. Their index need not be read.
+        columns: what each column holds, as declared or, where nothing was declared, as all its
+            values were seen to be.
+        record_bytes: size of each record of a column whose records all have the layout that its
+            codec derives for the column; None for any other. Their index need not be read.
         files: by name, ``spec.json`` included.
     """
 
@@ -89,13 +105,15 @@ class RecordsManifest:
         """Parse the result of :meth:`to_json`.
 
         Raises:
-            DatasetFileCorruptError: it is damaged, or of another version; the message begins with ``what``.
+            DatasetFileCorruptError: it is damaged, or of another version; the message begins with
+                ``what``.
         """
         fields = JsonObject.unseal(data, what)
         fields.known_format(_FORMAT, advice="Remove it to read unchecked")
         if fields.size("block_bytes") != BLOCK_BYTES:
             raise DatasetFileCorruptError(
-                f"{what} has blocks of another length than {BLOCK_BYTES}; remove it to read unchecked"
+                f"{what} has blocks of another length than {BLOCK_BYTES}; "
+                "remove it to read unchecked"
             )
         count = fields.size("count")
         columns: dict[str, ColumnType] = {}

@@ -11,20 +11,18 @@ from data_stack.codecs.codec import Codec, Codecs, ColumnType
 from data_stack.codecs.registry import codec_of, with_provided_codecs
 from data_stack.dataset.iterator import Sample, SampleAccess
 from data_stack.dataset.positions import check_index
-from data_stack.exception import ConfigError, DatasetFileCorruptError, ResourceChangedError
+from data_stack.exception import ConfigError, ResourceChangedError
 from data_stack.formats.records.layout import (
-    MAX_RECORDS,
-    REFS,
     check_column_exists,
     list_column_names,
 )
 from data_stack.formats.records.manifest import MANIFEST, RecordsManifest
 from data_stack.formats.records.open_columns import OpenColumns
-from data_stack.formats.records.partial_reads import Mask, RecordsIterator
 from data_stack.formats.records.record_access import RecordAccess
 from data_stack.formats.records.record_files import RecordFiles
+from data_stack.formats.records.records_iterator import Mask, RecordsIterator
 from data_stack.formats.records.sample_columns import SampleColumns
-from data_stack.formats.records.sample_references import SampleReferences
+from data_stack.formats.records.sample_count import count_samples
 from data_stack.io.folder import Folder, folder_of
 
 
@@ -40,31 +38,37 @@ class RecordReader(RecordsIterator):
             reader[17, {"frames": range(32, 42)}]        # part of a sequence; one request
             reader.split({"train": 0.8, "val": 0.2})     # as any iterator
 
-    The reader reads datasets of :class:`RecordWriter` and of Granular 0.8 to 0.24. Values are copies; arrays of one request or
-    iteration may share memory.
+    The reader reads datasets of :class:`RecordWriter` and of Granular 0.8 to 0.24. Values are
+    copies; arrays of one request or iteration may share memory.
 
-    If there is a manifest, each process compares each block of 64 KiB with its checksum on the first read. Without a manifest
-    (Granular writes none), all columns must have the same number of samples, and the reader checks sizes, offsets and headers.
-    If Granular appended to a finished dataset, its own samples are read as without a manifest, and
-    the log says so once; :func:`~data_stack.formats.records.write_manifest` renews the manifest.
-    The length stays what it was on opening, also while a writer appends.
+    If there is a manifest, each process compares each block of 64 KiB with its checksum on the
+    first read. Without a manifest (Granular writes none), all columns must have the same number of
+    samples, and the reader checks sizes, offsets and headers. If Granular appended to a finished
+    dataset, its own samples are read as without a manifest, and the log says so once;
+    :func:`~data_stack.formats.records.write_manifest` renews the manifest. The length stays what it
+    was on opening, also while a writer appends.
 
-    If a codec releases the GIL, requests for several samples are decoded in one thread per processor; worker processes use one
-    thread. Local files are memory-mapped; pass ``mapped=False`` for files that another program may truncate, or on an unreliable
-    network file system.
+    If a codec releases the GIL, requests for several samples are decoded in one thread per
+    processor; worker processes use one thread. Local files are memory-mapped; pass ``mapped=False``
+    for files that another program may truncate, or on an unreliable network file system.
 
-    Threads may share a reader, forked children may use it, and it pickles as its folder and options.
+    Threads may share a reader, forked children may use it, and it pickles as its folder and
+    options.
 
     Args:
-        source: folder, storage connector, URL, or resources of a dataset; see :func:`~data_stack.io.folder.folder_of`.
+        source: folder, storage connector, URL, or resources of a dataset; see
+            :func:`~data_stack.io.folder.folder_of`.
         prefix: folder below ``source``.
-        codecs: custom codecs by type, which take precedence over built-in ones; None as a codec returns the raw bytes.
-        columns: names of the columns to read, in this order; None for all, sorted by name. Other columns are not opened.
+        codecs: custom codecs by type, which take precedence over built-in ones; None as a codec
+            returns the raw bytes.
+        columns: names of the columns to read, in this order; None for all, sorted by name. Other
+            columns are not opened.
         mapped: map files into memory.
 
     Raises:
         ResourceNotFoundError: there is no record dataset.
-        DatasetFileCorruptError: the dataset is damaged or incomplete, as far as that shows without reading records.
+        DatasetFileCorruptError: the dataset is damaged or incomplete, as far as that shows without
+            reading records.
         ConfigError: a column or codec does not exist.
     """
 
@@ -98,7 +102,7 @@ class RecordReader(RecordsIterator):
         self._folder = folder_of(source, prefix)
         chosen = None if columns is None else list_column_names(columns)
         self._files = RecordFiles(self._folder, mapped=mapped)
-        types = self._files.types
+        types = self._files.description.types
         keys = list(types) if chosen is None else chosen
 
         # A pickle keeps the codecs of plugins, which a spawned process may not know.
@@ -108,13 +112,13 @@ class RecordReader(RecordsIterator):
         codecs_by_name = _find_codecs(keys, types, codecs_to_read, self._folder.name)
 
         references = self._files.references()
-        self._length = _count_samples(self._files, references)
+        self._length = count_samples(self._files, references)
         if references is not None and not references.is_remote:
             # Of hundreds of shards, only those that are read have files open.
             references.release()
 
         # Columns keep the number of records that they have now, also if samples are appended.
-        n_records = None if self._files.has_references else self._length
+        n_records = None if self._files.description.has_references else self._length
         open_columns = OpenColumns(self._files, codecs_by_name, references, n_records)
         sequence_names = frozenset(name for name, kind in types.items() if kind.endswith("[]"))
         self._columns = SampleColumns(open_columns, codecs_by_name, sequence_names, references)
@@ -130,17 +134,20 @@ class RecordReader(RecordsIterator):
     @property
     def spec(self) -> dict[str, str]:
         """The types of the columns to read, by name, as in Granular's ``spec.json``."""
-        return {name: self._files.types[name] for name in self._columns.keys}
+        return {name: self._files.description.types[name] for name in self._columns.keys}
 
     @property
     def schema(self) -> dict[str, ColumnType]:
-        """Type, dtype and shape of each column to read; dtype and shape are None without a manifest."""
-        return {name: self._files.schema[name] for name in self._columns.keys}
+        """Type, dtype and shape of each column to read.
+
+        Dtype and shape are None without a manifest.
+        """
+        return {name: self._files.description.schema[name] for name in self._columns.keys}
 
     @property
     def manifest(self) -> RecordsManifest | None:
         """The manifest of the dataset; None if it has none, or does not cover all samples."""
-        return self._files.manifest
+        return self._files.description.manifest
 
     @property
     def size(self) -> int:
@@ -148,7 +155,10 @@ class RecordReader(RecordsIterator):
         return self._files.n_bytes
 
     def available(self, index: int) -> dict[str, bool | range]:
-        """What a sample has: True for a value, the range of positions for a sequence. No value is read.
+        """Return what a sample has. No value is read.
+
+        Returns:
+            By column: True for a value, the range of positions for a sequence.
 
         Raises:
             DatasetOutOfBoundsError: ``index`` is out of bounds.
@@ -168,23 +178,12 @@ class RecordReader(RecordsIterator):
     # ------------------------------------------------------------------ samples
 
     def __getitem__(self, index: Any) -> Any:
-        """A sample for an integer; a view for a slice, list or mask; part of a sample for ``index, columns_or_mask``."""
+        # As nearly always: the base class would first look for all other kinds of an index.
         if type(index) is int and 0 <= index < self._length:
             return self._columns.read_sample(index)
         return super().__getitem__(index)
 
     def read(self, index: int, columns: Iterable[str] | Mask | None = None) -> Sample:
-        """Read part of a sample.
-
-        Args:
-            index: position of the sample.
-            columns: names of columns; or a mapping from names to True, False (leave it out), or, for a column of sequences, a
-                range or slice, which may extend beyond the sequence. None for all.
-
-        Raises:
-            DatasetOutOfBoundsError: ``index`` is out of bounds.
-            ConfigError: a column does not exist, or has no such part.
-        """
         position = check_index(index, self._length)
         mask: Mask
         if columns is None:
@@ -223,13 +222,15 @@ class RecordReader(RecordsIterator):
     # ------------------------------------------------------------------ verification, end
 
     def verify(self) -> None:
-        """Compare all files with the manifest, also of columns that are not read; if it does not cover all, decode each record.
+        """Compare all files with the manifest, also those of columns that are not read.
+
+        If no manifest covers all samples, each record is decoded.
 
         Raises:
             DatasetFileCorruptError: a file is damaged; the error names the first damage.
         """
         self._files.verify()
-        if self._files.manifest is None:
+        if self._files.description.manifest is None:
             options_of_all_columns = {**self._options, "columns": None}
             with type(self)(self._folder, **options_of_all_columns) as reader:
                 for _ in reader:
@@ -244,7 +245,7 @@ class RecordReader(RecordsIterator):
         self._columns.open_columns.close()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        manifest_sha256 = self._files.manifest_sha256
+        manifest_sha256 = self._files.description.manifest_sha256
         arguments = (type(self), self._folder, self._options, self._length, manifest_sha256)
         return _reopen, arguments
 
@@ -262,9 +263,9 @@ def _reopen(
         ResourceChangedError: the dataset was replaced.
     """
     reader = reader_class(folder, **options)
-    if reader._files.manifest_sha256 != manifest_sha256 or len(reader) < length:
+    if reader._files.description.manifest_sha256 != manifest_sha256 or len(reader) < length:
         before = f"{length} samples, sha256 {manifest_sha256}"
-        now = f"{len(reader)}, sha256 {reader._files.manifest_sha256}"
+        now = f"{len(reader)}, sha256 {reader._files.description.manifest_sha256}"
         raise ResourceChangedError(folder.full_name(MANIFEST), before, now)
     reader._length = length
     return reader
@@ -286,23 +287,3 @@ def _find_codecs(
         except ConfigError as error:
             raise ConfigError(f"column {name!r} of {dataset_name}: {error}") from error
     return codecs_by_name
-
-
-def _count_samples(files: RecordFiles, references: SampleReferences | None) -> int:
-    """Return the number of samples, which the manifest says, or the files without one.
-
-    Raises:
-        DatasetFileCorruptError: the number is impossible, or there are fewer samples.
-    """
-    manifest = files.manifest
-    if manifest is None:
-        return files.count_samples(references)
-    if manifest.count > MAX_RECORDS:
-        raise DatasetFileCorruptError(
-            f"{files.folder.full_name(MANIFEST)} claims {manifest.count:,} samples"
-        )
-    if references is not None and len(references) < manifest.count:
-        raise DatasetFileCorruptError(
-            f"{files.folder.name}: {REFS}.bag misses samples of {MANIFEST}: {manifest.count:,}"
-        )
-    return manifest.count

@@ -17,9 +17,9 @@ from data_stack.dataset.positions import IndexArrayOfInts
 from data_stack.exception import DatasetFileCorruptError, RequestLimitError
 from data_stack.formats.records.decoded_column import DecodedColumn
 from data_stack.formats.records.layout import check_column_exists
-from data_stack.formats.records.partial_reads import RecordsIterator
 from data_stack.formats.records.record_files import RecordFiles
 from data_stack.formats.records.record_offsets import RecordNumbers
+from data_stack.formats.records.records_iterator import RecordsIterator
 from data_stack.formats.records.sample_columns import SampleColumns
 from data_stack.formats.records.samples import iterate_samples
 from data_stack.formats.remote import RemoteAccess
@@ -192,7 +192,7 @@ class RecordAccess(RemoteAccess):
         declared = {}
         for name in self._columns.keys:
             if name in self._columns.sequence_names:
-                declared[name] = DeclaredColumn(self._files.types[name])
+                declared[name] = DeclaredColumn(self._files.description.types[name])
             else:
                 # The first value says more than its type, such as the dtype of an array.
                 declared[name] = DeclaredColumn(None)

@@ -1,34 +1,32 @@
-"""Which files a record dataset has, and what its columns are read from."""
+"""The files of a record dataset, and the columns that are read from them."""
 
 from __future__ import annotations
 
 import contextlib
 import functools
-import hashlib
-import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any
 
-import numpy as np
-
-from data_stack.codecs.codec import Codec, ColumnType
+from data_stack.codecs.codec import Codec, ColumnType, FixedLayout
 from data_stack.exception import (
     DatasetFileCorruptError,
     ResourceChangedError,
     ResourceNotFoundError,
 )
 from data_stack.formats.records.bag import Bag
+from data_stack.formats.records.block_checks import BlockChecks, block_damage
 from data_stack.formats.records.decoded_column import DecodedColumn
+from data_stack.formats.records.description import missing_file, read_description
 from data_stack.formats.records.fixed_column import open_fixed_column
-from data_stack.formats.records.layout import REFS, SPEC, bag_name, idx_name, parse_spec
-from data_stack.formats.records.manifest import MANIFEST, UNFINISHED, FileRecord, RecordsManifest
+from data_stack.formats.records.layout import REFS, bag_name, idx_name
+from data_stack.formats.records.manifest import MANIFEST, FileRecord
 from data_stack.formats.records.record_offsets import (
     RecordOffsets,
     find_offsets_in_bag,
     find_offsets_in_index,
 )
 from data_stack.formats.records.sample_references import SampleReferences
-from data_stack.formats.records.stored_file import BlockChecks, StoredFile, block_damage, check_size
+from data_stack.formats.records.stored_file import StoredFile
 from data_stack.formats.records.value_column import ValueColumn
 from data_stack.io.content import contents_of_resources
 from data_stack.io.folder import Folder
@@ -37,377 +35,348 @@ from data_stack.io.local_files import map_file
 from data_stack.io.resources import StreamedResource
 from data_stack.io.versions import is_same_version, version_of
 from data_stack.util.executor import waiting
-from data_stack.util.logger import logger
 
-#: Indexes up to this size are read whole where they cannot be mapped: a request costs about as much.
-_LOADED_INDEX_BYTES = 1 << 20
+#: Indexes up to this size in bytes are read whole where they cannot be mapped: a request for a part
+#: takes about as long.
+_MAX_LOADED_INDEX_BYTES = 1 << 20
+
+#: A file is hashed in pieces of this size in bytes.
 _READ_BYTES = 1 << 20
-#: Of an array in numpy 1, one of which numbers the records.
+
+#: The size of an entry in an index in bytes.
+_ENTRY_BYTES = 8
+
+#: The maximum number of dimensions of an array in numpy 1, one of which numbers the records.
 _MAX_DIMENSIONS = 32
 
 
 class RecordFiles:
-    """The files of a record dataset, as its spec and manifest describe them; a column is opened on its first read.
+    """The files of a record dataset. A column is opened on its first read.
 
     Args:
         folder: the folder of the dataset.
         mapped: map files into memory if possible.
 
     Attributes:
-        manifest: the manifest; None if Granular wrote the dataset or appended to it, or if it is unfinished.
-        manifest_sha256: digest of the manifest's file, 64 hex digits; None without one.
-        types: types of the columns by name, sorted.
-        schema: type, dtype and shape of each column, as far as they are known.
-        has_references: whether ``refs.bag`` maps samples to records.
-        first: the files of the first shard, which lie in the same store; None for themselves.
+        folder: as given.
+        description: what the spec and the manifest say.
+        first: the files of the first shard, which lie in the same store; None for a dataset that is
+            not a shard, or is the first.
 
     Raises:
         ResourceNotFoundError: the folder has no record dataset.
         DatasetFileCorruptError: the dataset is damaged.
     """
 
-    manifest: RecordsManifest | None
-    manifest_sha256: str | None
-    types: dict[str, str]
-    schema: Mapping[str, ColumnType]
-    has_references: bool
+    first: RecordFiles | None
+
+    #: The checked blocks of each file. A file that is closed and opened again is not checked twice.
+    _checks: dict[str, BlockChecks]
+
+    #: The version of each file when it was opened first.
+    _versions: dict[str, Any]
+
+    #: Whether files are read by range; None if that is not known yet.
+    _is_remote: bool | None
+
+    #: The size of the records of columns whose files were opened to find it out, in bytes.
+    _n_bytes: dict[str, int]
 
     def __init__(self, folder: Folder, *, mapped: bool = True) -> None:
-        self.folder, self._mapped = folder, mapped
-        # A file that is closed and opened again is not checked twice.
-        self._checks: dict[str, BlockChecks] = {}
-        #: The version of each file when it was opened first.
-        self._versions: dict[str, Any] = {}
-        self.first: RecordFiles | None = None
-        self._is_remote: bool | None = None
-        self._n_bytes: dict[str, int] = {}
-        self._read_description()
-        if self._is_appended_to():
-            before = self.manifest_sha256
-            self._read_description()
-            if before == self.manifest_sha256:  # else a writer finished just now
-                _warn_once(
-                    f"{folder.full_name(MANIFEST)} does not cover all samples: another program, such as Granular, appended some. "
-                    "Those are read without checksums; renew them with "
-                    f"data_stack.formats.records.write_manifest({folder.name!r})"
-                )
-                self.manifest, self.schema = (
-                    None,
-                    {name: ColumnType(kind) for name, kind in self.types.items()},
-                )
-
-    # ------------------------------------------------------------------ spec and manifest
-
-    def _read_description(self) -> None:
-        """Read the manifest and the spec, and check the sizes of local files; others are checked when they are opened."""
-        folder, self.manifest, self.manifest_sha256 = self.folder, None, None
-        #: What the manifest covers is compared with it, also where other records follow.
-        self._covered: Mapping[str, FileRecord] | None = None
-        with contextlib.suppress(ResourceNotFoundError), folder.open(MANIFEST) as resource:
-            data = folder.read_small(resource)
-            self.manifest = RecordsManifest.from_json(data, folder.full_name(MANIFEST))
-            self._covered = self.manifest.files
-            self.manifest_sha256 = hashlib.sha256(data).hexdigest()
-            self._is_remote = resource.prefetches or None  # as the other files there
-        manifest, what = self.manifest, folder.full_name(SPEC)
-        record = None if manifest is None else manifest.files.get(SPEC)
-        if manifest is not None and folder.path is None:
-            # It has all that the spec says, which verify() compares: a request less for each shard.
-            self.types = {name: column.type for name, column in sorted(manifest.columns.items())}
-        else:
-            try:
-                data = folder.read(SPEC)
-            except ResourceNotFoundError as error:
-                if manifest is not None:
-                    raise DatasetFileCorruptError(
-                        f"{what} is missing, but {MANIFEST} lists it"
-                    ) from error
-                raise ResourceNotFoundError(
-                    f"no record dataset in {folder.name or 'the store'!r}: it has no {SPEC}"
-                ) from error
-            if record is not None and (len(data), hashlib.sha256(data).hexdigest()) != (
-                record.size,
-                record.sha256,
-            ):
-                raise DatasetFileCorruptError(
-                    f"{what} is damaged: its digest differs from the one in {MANIFEST}"
-                )
-            self.types = parse_spec(data, what)
-        if manifest is None:
-            self.schema = {name: ColumnType(kind) for name, kind in self.types.items()}
-            self.has_references = folder.has_file(bag_name(REFS))
-            return
-        self.schema, self.has_references = manifest.columns, bag_name(REFS) in manifest.files
-        if self.types != {name: column.type for name, column in self.schema.items()}:
-            raise DatasetFileCorruptError(f"{what} and {MANIFEST} name different columns or types")
-        for file in (SPEC, *(each for name in self.types for each in self._files_of(name))):
-            if file not in manifest.files:
-                raise DatasetFileCorruptError(
-                    f"{folder.full_name(MANIFEST)} has no digest of {file!r}"
-                )
-        for file, record in manifest.files.items() if folder.path is not None else ():
-            try:
-                size = os.path.getsize(f"{folder.path}/{file}")
-            except OSError as error:
-                raise self._missing(file) from error
-            check_size(folder.full_name(file), size, record)
-
-    def _is_appended_to(self) -> bool:
-        """Whether all indexes have more entries than the manifest covers, and no writer of ours is at work."""
-        path = self.folder.path
-        if path is None or self.has_references or self.manifest is None:
-            return False
-        indexes = {
-            name: record for name, record in self.manifest.files.items() if name.endswith(".idx")
-        }
-        longer = (
-            os.path.getsize(path / name) >= record.size + 8 for name, record in indexes.items()
-        )
-        return bool(indexes) and all(longer) and not self.folder.has_file(UNFINISHED)
-
-    def _files_of(self, name: str) -> tuple[str, ...]:
-        """The files of a column."""
-        return (bag_name(name),) if self.has_references else (bag_name(name), idx_name(name))
+        self.folder = folder
+        self.first = None
+        self.description = read_description(folder)
+        self._mapped = mapped
+        self._checks = {}
+        self._versions = {}
+        self._is_remote = True if self.description.is_prefetched else None
+        self._n_bytes = {}
 
     # ------------------------------------------------------------------ columns
 
     def bag(self, name: str, n_records: int | None = None) -> Bag:
-        """The records of a column, or of the references.
+        """Open the records of a column, or of the references.
 
         Args:
-            name: of the column.
-            n_records: number of records of the dataset; None for all complete records.
+            name: the name of the column.
+            n_records: the number of records of the dataset; None for all complete records.
 
         Raises:
             DatasetFileCorruptError: a file is missing, cut short, or has no index.
         """
-        bag, *indexes = self._files_of(name)
-        # Of a store, each takes a request.
-        beside = [
-            waiting.submit(self._open, each, _LOADED_INDEX_BYTES)
-            for each in indexes
-            if self._is_remote
-        ]
-        file = self._open(bag)
-        if not indexes:
+        if self.description.has_references:
+            file = self._open(bag_name(name))
             offsets, n_bytes = find_offsets_in_bag(name, file)
             return Bag(name, file, n_bytes, offsets)
-        index = beside[0].result() if beside else self._open(indexes[0], _LOADED_INDEX_BYTES)
+        file, index = self._open_with_index(name)
         if n_records is None:
-            return Bag(name, file, file.size, find_offsets_in_index(index, file.size))
-        if n_records * 8 > index.size:
+            offsets = find_offsets_in_index(index, file.size)
+        elif n_records * _ENTRY_BYTES > index.size:
             raise DatasetFileCorruptError(
                 f"{index.name} is cut short: {index.size:,} bytes for {n_records:,} records"
             )
-        return Bag(name, file, file.size, RecordOffsets(index, 0, n_records))
+        else:
+            offsets = RecordOffsets(index, 0, n_records)
+        return Bag(name, file, file.size, offsets)
+
+    def _open_with_index(self, name: str) -> tuple[StoredFile, StoredFile]:
+        """Open the file of a column's records, and its index."""
+        open_index = functools.partial(self._open, idx_name(name), _MAX_LOADED_INDEX_BYTES)
+        if not self._is_remote:
+            return self._open(bag_name(name)), open_index()
+        # Each of them takes a request: both are sent at once.
+        index = waiting.submit(open_index)
+        return self._open(bag_name(name)), index.result()
 
     def column(self, name: str, codec: Codec, n_records: int | None) -> ValueColumn:
-        """The values of a column; ``n_records`` as for :meth:`bag`."""
-        column = self.schema[name]
-        record_bytes = None if self.manifest is None else self.manifest.record_bytes[name]
-        if not record_bytes:  # a file may hold any number of empty records
+        """Open the values of a column.
+
+        Args:
+            name: the name of the column.
+            codec: the codec of its values.
+            n_records: the number of records of the dataset; None for all complete records.
+
+        Raises:
+            DatasetFileCorruptError: as for :meth:`bag`, or the manifest contradicts itself.
+        """
+        description = self.description
+        column = description.schema[name]
+        record_bytes = None
+        if description.manifest is not None:
+            record_bytes = description.manifest.record_bytes[name]
+        if not record_bytes:
+            # The size of a file does not tell how many empty records it holds.
             return DecodedColumn(self.bag(name, n_records), codec, column)
-        if self.has_references:
-            stored = self.bag(name)
-            file, n_bytes, n_records = stored.file, stored.n_bytes, len(stored)
+
+        bag = self._bag_of_equal_records(name, record_bytes, n_records)
+        layout = codec.derive_layout(ColumnType(column.codec_type, column.dtype, column.shape))
+        _check_dtype_fits(name, column, layout)
+        if layout is None or layout.record_bytes != record_bytes or not _is_stackable(layout):
+            return DecodedColumn(bag, codec, column)
+        return open_fixed_column(bag, layout, column.dtype)
+
+    def _bag_of_equal_records(self, name: str, record_bytes: int, n_records: int | None) -> Bag:
+        """Open records of one size, whose index need not be read.
+
+        Raises:
+            DatasetFileCorruptError: the file does not have the size of so many records.
+        """
+        if self.description.has_references:
+            bag_with_index = self.bag(name)
+            file = bag_with_index.file
+            n_bytes = bag_with_index.n_bytes
+            n_records = len(bag_with_index)
         else:
-            file, n_records = self._open(bag_name(name)), n_records or 0
+            file = self._open(bag_name(name))
             n_bytes = file.size
+            n_records = n_records or 0
         if n_records * record_bytes != n_bytes:
             raise DatasetFileCorruptError(
                 f"{file.name} has {n_bytes:,} bytes, not {n_records:,} records of {record_bytes:,}"
             )
-        bag = Bag(name, file, n_bytes, RecordOffsets(None, record_bytes, n_records))
-        layout = codec.derive_layout(ColumnType(column.codec_type, column.dtype, column.shape))
-        if (
-            layout is not None
-            and layout.dtype.kind in "iu"
-            and column.dtype is not None
-            and column.dtype.kind not in "iu"
-        ):
-            raise DatasetFileCorruptError(
-                f"column {name!r} of type {column.type!r} cannot hold {column.dtype}"
-            )
-        if layout is not None and layout.record_bytes == record_bytes:
-            has_rows = (
-                layout.dtype.itemsize > 0
-                and 0 not in layout.shape
-                and len(layout.shape) < _MAX_DIMENSIONS
-            )
-            if (
-                has_rows and layout.dtype.kind in "biufcSVmM"
-            ):  # what is in strings is for their codec to look at
-                return open_fixed_column(bag, layout, column.dtype)
-        return DecodedColumn(bag, codec, column)
-
-    def is_remote(self, names: Iterable[str]) -> bool:
-        """Whether the records of columns are read by range; of the first shard only, as that may take a request."""
-        if self._is_remote is None and self.first is not None:
-            self._is_remote = self.first.is_remote(names)
-        elif self._is_remote is None:
-            with self.folder.open(bag_name(max(names, key=self.n_bytes_of))) as resource:
-                self._is_remote = (
-                    resource.prefetches
-                    or not self._mapped
-                    or map_file(resource, resource.size) is None
-                )
-        return self._is_remote
-
-    def n_bytes_of(self, name: str) -> int:
-        """Size of a column's records."""
-        if self.manifest is not None and not self.has_references:
-            return self.manifest.files[bag_name(name)].size
-        if name not in self._n_bytes:
-            with contextlib.closing(self.bag(name)) as bag:
-                self._n_bytes[name] = bag.n_bytes
-        return self._n_bytes[name]
+        return Bag(name, file, n_bytes, RecordOffsets(None, record_bytes, n_records))
 
     def references(self) -> SampleReferences | None:
-        """The map from samples to records; None if sample i has record i of each column.
+        """Return the map from samples to records; None if sample i has record i of each column.
 
         Raises:
             DatasetFileCorruptError: there are sequences, but no map.
         """
-        if self.has_references:
-            return SampleReferences(lambda: self.bag(REFS), self.types)
-        if any(kind.endswith("[]") for kind in self.types.values()):
+        types = self.description.types
+        if self.description.has_references:
+            return SampleReferences(lambda: self.bag(REFS), types)
+        if any(column_type.endswith("[]") for column_type in types.values()):
             raise DatasetFileCorruptError(
                 f"{self.folder.name}: {REFS}.bag, the index of sequences, is missing; restore it"
             )
         return None
 
-    def count_samples(self, references: SampleReferences | None) -> int:
-        """Count the samples of a dataset without a manifest.
+    # ------------------------------------------------------------------ sizes
 
-        Args:
-            references: maps samples to records; None if sample i has record i of each column.
+    def is_remote(self, names: Iterable[str]) -> bool:
+        """Return whether the records of columns are read by range.
 
-        Raises:
-            DatasetFileCorruptError: the columns do not hold the same samples, or a file is missing, or has no index.
+        Finding out may take a request. Of shards, only the first is asked.
         """
-        lengths, is_torn = {}, False
-        for name in self.types:
-            bag = self.bag(name)
-            lengths[name] = len(bag)
-            end = int(bag.bounds(range(len(bag) - 1, len(bag)))[1][0]) if len(bag) else 0
-            index = bag.offsets.file
-            is_torn |= bag.n_bytes != end or (
-                index is not None and index is not bag.file and index.size != 8 * len(bag)
-            )
-            bag.close()
-        n_samples = min(lengths.values()) if references is None else len(references)
-        single = {
-            length
-            for name, length in lengths.items()
-            if references is None or not self.types[name].endswith("[]")
-        }
-        if references is not None and n_samples:
-            last = np.array([n_samples - 1])
-            for name, (firsts, counts) in references.many(last).items():
-                references.check(name, lengths[name], last, firsts, counts)
-        if is_torn or not single <= {n_samples}:
-            problem = f"the columns of {self.folder.name!r} differ in their numbers of complete records: {lengths}"
-            remedy = "Restore it from a copy, or open it with RecordWriter, which keeps its complete samples"
-            raise DatasetFileCorruptError(f"{problem}. {remedy}")
-        return n_samples
+        if self._is_remote is None:
+            if self.first is not None:
+                self._is_remote = self.first.is_remote(names)
+            else:
+                largest = max(names, key=self.n_bytes_of)
+                self._is_remote = self._is_read_by_range(bag_name(largest))
+        return self._is_remote
 
-    # ------------------------------------------------------------------ files
+    def _is_read_by_range(self, file: str) -> bool:
+        with self.folder.open(file) as resource:
+            if resource.prefetches or not self._mapped:
+                return True
+            return map_file(resource, resource.size) is None
+
+    def n_bytes_of(self, name: str) -> int:
+        """Return the size of a column's records in bytes."""
+        manifest = self.description.manifest
+        if manifest is not None and not self.description.has_references:
+            return manifest.files[bag_name(name)].size
+        if name not in self._n_bytes:
+            with contextlib.closing(self.bag(name)) as bag:
+                self._n_bytes[name] = bag.n_bytes
+        return self._n_bytes[name]
+
+    @property
+    def n_bytes(self) -> int:
+        """The size of all columns and their indexes in bytes."""
+        n_bytes = 0
+        manifest = self.description.manifest
+        if manifest is not None:
+            for file, record in manifest.files.items():
+                if file.endswith((".bag", ".idx")):
+                    n_bytes += record.size
+            return n_bytes
+        for name in self._with_references(self.description.types):
+            bag = self.bag(name)
+            n_bytes += bag.n_bytes + _ENTRY_BYTES * len(bag)
+        return n_bytes
+
+    def _with_references(self, names: Iterable[str]) -> list[str]:
+        """Return the names of columns, after that of the references if there are any."""
+        if self.description.has_references:
+            return [REFS, *names]
+        return list(names)
+
+    # ------------------------------------------------------------------ content
 
     def verify(self) -> None:
-        """Compare what the manifest covers of all files with it, if there is one.
+        """Compare all files with the manifest, as far as it covers them; do nothing without one.
 
         Raises:
             DatasetFileCorruptError: a file is damaged; the error names the first damage.
         """
-        for file, record in (self._covered or {}).items():
-            name, digest = self.folder.full_name(file), Digest()
-            with self.folder.open(file) as resource:
-                while digest.size < record.size and (
-                    data := resource.read(min(_READ_BYTES, record.size - digest.size))
-                ):
-                    digest.update(data)
-            for block in differing_blocks(digest.blocks, record.blocks):
-                raise block_damage(name, block)
-            if digest.sha256 != record.sha256:
-                raise DatasetFileCorruptError(
-                    f"{name} is damaged: its SHA-256 differs from {MANIFEST}. Restore it"
-                )
-        if self.manifest is not None and not self.has_references:
-            for name in self.schema:
-                self.bag(name, self.manifest.count)  # raises if the index is shorter
-
-    @property
-    def n_bytes(self) -> int:
-        """Size of all columns and their indexes."""
-        if self.manifest is not None:
-            return sum(
-                record.size
-                for file, record in self.manifest.files.items()
-                if file.endswith((".bag", ".idx"))
-            )
-        bags = [self.bag(name) for name in [REFS] * self.has_references + list(self.types)]
-        return sum(bag.n_bytes + 8 * len(bag) for bag in bags)
+        for file, record in self.description.covered.items():
+            verify_file(self.folder, file, record)
+        manifest = self.description.manifest
+        if manifest is not None and not self.description.has_references:
+            for name in self.description.schema:
+                # Raises if the index is shorter.
+                self.bag(name, manifest.count)
 
     def content(self, names: Iterable[str]) -> dict[str, Any]:
-        """What identifies the content of columns: types, dtypes and shapes, and the digests of their files.
+        """Return what identifies the content of columns.
 
-        The digests are those of the manifest, or without one those of the files.
+        Returns:
+            The types, dtypes and shapes of the columns, and the digests of their files: those of
+            the manifest, or without one those of the bytes.
         """
-        columns = {name: self.schema[name] for name in names}
-        held = {name: [each.type, str(each.dtype), each.shape] for name, each in columns.items()}
-        files = [
-            file
-            for name in [REFS] * self.has_references + list(columns)
-            for file in self._files_of(name)
-        ]
-        if self.manifest is not None:
-            return {
-                "columns": held,
-                "files": {file: self.manifest.files[file].sha256 for file in files},
-            }
-        digests = contents_of_resources(
-            [functools.partial(self._open_first, file) for file in files]
-        )
-        return {"columns": held, "files": dict(zip(files, digests, strict=True))}
+        columns = {}
+        for name in names:
+            column = self.description.schema[name]
+            columns[name] = [column.type, str(column.dtype), column.shape]
+        files = []
+        for name in self._with_references(columns):
+            files += self.description.files_of(name)
+
+        manifest = self.description.manifest
+        if manifest is not None:
+            digests = {file: manifest.files[file].sha256 for file in files}
+            return {"columns": columns, "files": digests}
+        opens = [functools.partial(self._open_first, file) for file in files]
+        digests_of_bytes = contents_of_resources(opens)
+        return {"columns": columns, "files": dict(zip(files, digests_of_bytes, strict=True))}
+
+    # ------------------------------------------------------------------ files
 
     def _open(self, file: str, load_bytes: int = 0) -> StoredFile:
-        options: dict[str, Any] = {
-            "mapped": self._mapped,
-            "load_bytes": load_bytes,
-            "checks": self._checks.get(file),
-        }
+        """Open a file.
+
+        Args:
+            file: the name of the file.
+            load_bytes: a file up to this size is read into memory if it is not mapped.
+
+        Raises:
+            DatasetFileCorruptError: the file is missing, or shorter than the manifest says.
+        """
+        description = self.description
         try:
-            record = None if self._covered is None else self._covered[file]
             stored = StoredFile(
-                self.folder, file, record, is_longer=self.manifest is None, **options
+                self.folder,
+                file,
+                description.covered.get(file),
+                is_longer=description.manifest is None,
+                mapped=self._mapped,
+                load_bytes=load_bytes,
+                checks=self._checks.get(file),
             )
         except ResourceNotFoundError as error:
-            raise self._missing(file) from error
+            raise missing_file(self.folder, file, description.types) from error
         self._checks[file] = stored.checks
         self._versions.setdefault(file, stored.version)
         return stored
 
     def _open_first(self, file: str) -> StreamedResource:
-        """Open a file that is the one that was read first; one that was not read is opened as it is.
+        """Open the bytes of a file, which must be the file that was read first.
 
         Raises:
-            ResourceChangedError: it was replaced, or written to.
+            ResourceChangedError: the file was replaced, or written to.
         """
         resource = self.folder.open(file)
-        before = self._versions.get(file)
-        now = version_of(resource)
-        if is_same_version(before, now) is False:
+        first_version = self._versions.get(file)
+        version = version_of(resource)
+        # None if one of them is unknown, as for a file that was not read.
+        if is_same_version(first_version, version) is False:
             resource.close()
-            raise ResourceChangedError(self.folder.full_name(file), str(before), str(now))
+            raise ResourceChangedError(
+                self.folder.full_name(file), str(first_version), str(version)
+            )
         return resource
 
-    def _missing(self, file: str) -> DatasetFileCorruptError:
-        what = f"{self.folder.full_name(file)} is missing; the dataset has the columns {', '.join(self.types)}"
-        return DatasetFileCorruptError(
-            f"{what}. Restore the file from a copy, or write the dataset again"
+
+def _check_dtype_fits(name: str, column: ColumnType, layout: FixedLayout | None) -> None:
+    """Check the dtype of a column in the manifest against the layout of its type.
+
+    Raises:
+        DatasetFileCorruptError: records of integers have another dtype than one of integers.
+    """
+    if layout is None or column.dtype is None:
+        return
+    stores_integers = layout.dtype.kind in "iu"
+    if stores_integers and column.dtype.kind not in "iu":
+        raise DatasetFileCorruptError(
+            f"column {name!r} of type {column.type!r} cannot hold {column.dtype}"
         )
 
 
-@functools.cache
-def _warn_once(message: str) -> None:
-    logger.warning("%s", message)
+def _is_stackable(layout: FixedLayout) -> bool:
+    """Whether the records of a layout are rows of one array, of numbers, bytes or times.
+
+    What is in strings is for their codec to look at.
+    """
+    has_bytes = layout.dtype.itemsize > 0 and 0 not in layout.shape
+    is_plain = layout.dtype.kind in "biufcSVmM"
+    return has_bytes and is_plain and len(layout.shape) < _MAX_DIMENSIONS
+
+
+def verify_file(folder: Folder, file: str, record: FileRecord) -> None:
+    """Compare the bytes of a file with the digests in the manifest.
+
+    Args:
+        folder: the folder of the dataset.
+        file: the name of the file.
+        record: what the manifest says of it. Bytes that follow its size are not compared.
+
+    Raises:
+        DatasetFileCorruptError: a byte differs; the error names the first damaged block.
+    """
+    full_name = folder.full_name(file)
+    digest = Digest()
+    with folder.open(file) as resource:
+        while digest.size < record.size:
+            data = resource.read(min(_READ_BYTES, record.size - digest.size))
+            if not data:
+                break
+            digest.update(data)
+    damaged_blocks = differing_blocks(digest.blocks, record.blocks)
+    if damaged_blocks:
+        raise block_damage(full_name, damaged_blocks[0])
+    if digest.sha256 != record.sha256:
+        raise DatasetFileCorruptError(
+            f"{full_name} is damaged: its SHA-256 differs from {MANIFEST}. Restore it"
+        )

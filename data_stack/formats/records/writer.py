@@ -13,6 +13,7 @@ from data_stack.codecs.codec import ColumnType
 from data_stack.exception import ConfigError
 from data_stack.formats.dataset_writer import DatasetWriter
 from data_stack.formats.records.column_writer import ColumnWriter
+from data_stack.formats.records.growing_target import GrowingTarget
 from data_stack.formats.records.layout import (
     MAX_RECORDS,
     REFS,
@@ -22,10 +23,11 @@ from data_stack.formats.records.layout import (
     parse_spec,
     shard_names,
 )
+from data_stack.formats.records.published_target import PublishedTarget
 from data_stack.formats.records.record_batch import RecordBatch
 from data_stack.formats.records.sample_references import pack_references
 from data_stack.formats.records.samples import iterate_samples
-from data_stack.formats.records.target import GrowingTarget, Target, WholeTarget
+from data_stack.formats.records.target import Target
 from data_stack.io.folder import folder_of
 from data_stack.util.forks import call_in_forks
 from data_stack.util.program_lines import warn_deprecated
@@ -52,7 +54,8 @@ _CHECKPOINT_SECONDS = 30.0
 class RecordWriter(DatasetWriter):
     """Writes samples as a record dataset in Granular's files, and a manifest beside them.
 
-    The files are byte for byte Granular's, but for columns of images and videos, which are encoded with other settings.
+    The files are byte for byte Granular's, but for columns of images and videos, which are encoded
+    with other settings.
 
     ::
 
@@ -61,28 +64,33 @@ class RecordWriter(DatasetWriter):
             for i in range(len(writer), n_samples):     # resumes an interrupted run
                 writer.append({"image": image(i), "x": vector(i), "label": label(i)})
 
-    In a folder, a writer resumes an interrupted dataset, also one of Granular: ``len(writer)`` samples are complete, and the
-    caller appends the rest. It appends to a finished dataset in the same way. In a store, and with sequences, the dataset is
-    published by :meth:`close`, and a writer starts at the first sample.
+    In a folder, a writer resumes an interrupted dataset, also one of Granular: ``len(writer)``
+    samples are complete, and the caller appends the rest. It appends to a finished dataset in the
+    same way. In a store, and with sequences, the dataset is published by :meth:`close`, and a
+    writer starts at the first sample.
 
-    A ``with`` block that ends cleanly completes the dataset. If it raises, the process dies or the power fails, the samples that
-    :meth:`flush` covered remain, and no others; the writer flushes every 30 seconds by itself.
+    A ``with`` block that ends cleanly completes the dataset. If it raises, the process dies or the
+    power fails, the samples that :meth:`flush` covered remain, and no others; the writer flushes
+    every 30 seconds by itself.
 
     A writer belongs to one thread of one process: a forked child cannot use it.
 
     Args:
-        target: folder, storage connector, or the PreparedResources that a dataset's ``preprocess()`` gets.
-        spec: type of each column, or a :class:`ColumnType` with its dtype and shape too, which is written faster and refuses what
-            does not fit. With a type such as ``"jpg[]"`` a column has any number of values a sample; the dataset is then written
-            in the layout of Granular 0.21, since later ones have no sequences.
+        target: folder, storage connector, or the PreparedResources that a dataset's
+            ``preprocess()`` gets.
+        spec: type of each column, or a :class:`ColumnType` with its dtype and shape too, which is
+            written faster and refuses what does not fit. With a type such as ``"jpg[]"`` a column
+            has any number of values a sample; the dataset is then written in the layout of Granular
+            0.21, since later ones have no sequences.
         prefix: folder below ``target``.
-        codecs: codecs of one's own, by type.
+        codecs: custom codecs by type, which take precedence over built-in ones.
 
     Raises:
-        ConfigError: the spec is invalid, or a dataset is there that has other columns or cannot be appended to.
+        ConfigError: the spec is invalid, or a dataset is there that has other columns or cannot be
+            appended to.
         StorageConflictError: another writer has the folder open.
-        DatasetFileCorruptError: what is there is damaged.
-        StorageError: it cannot be written there.
+        DatasetFileCorruptError: the dataset that is there is damaged.
+        StorageError: the dataset cannot be written there.
     """
 
     #: The writer of each column, in the order of their names.
@@ -131,7 +139,7 @@ class RecordWriter(DatasetWriter):
         if folder.path is not None and not self._sequences:
             self._target = GrowingTarget(folder, self._writers)
         else:
-            self._target = WholeTarget(folder, self._writers)
+            self._target = PublishedTarget(folder, self._writers)
         self._checkpointed_at = time.monotonic()
         self._state = ""
         # A writer that is forgotten gives its files and its lock back, and publishes nothing.
@@ -166,9 +174,10 @@ class RecordWriter(DatasetWriter):
             Its position.
 
         Raises:
-            ConfigError: a column is missing or unknown, a value is not what its column stores, or the writer is closed. Nothing
-                of the sample was appended.
-            StorageError: for instance the disk is full; ``len(writer)`` shows whether the sample was appended.
+            ConfigError: a column is missing or unknown, a value is not what its column stores, or
+                the writer is closed. Nothing of the sample was appended.
+            StorageError: for instance the disk is full; ``len(writer)`` shows whether the sample
+                was appended.
         """
         self._check_open()
         if self._row_bytes >= _APPENDED_BYTES_AT_ONCE:
@@ -194,10 +203,15 @@ class RecordWriter(DatasetWriter):
         return len(self) - 1
 
     def extend(self, columns: Mapping[str, Any]) -> None:
-        """Append many samples, given as columns: arrays of shape ``(n, ...)`` or sequences of n values.
+        """Append many samples, given as columns.
 
-        Arrays of numbers are written without touching their values one by one. All is checked before anything is appended that
-        dtypes and shapes show; if a codec refuses a value later, or the disk is full, ``len(writer)`` shows how far it got.
+        Arrays of numbers are written without touching their values one by one. What dtypes and
+        shapes show is checked before anything is appended. If a codec refuses a value later, or the
+        disk is full, ``len(writer)`` shows how many samples were appended.
+
+        Args:
+            columns: for each column an array of shape ``(n_samples, ...)``, or a sequence of
+                ``n_samples`` values.
 
         Raises:
             ConfigError: as for :meth:`append`, or the columns differ in their length.
@@ -226,12 +240,15 @@ class RecordWriter(DatasetWriter):
             start = stop
 
     def flush(self) -> None:
-        """Make all samples durable, and cover them by a manifest: they survive a power cut, and readers see and verify them.
+        """Make all samples durable, and cover them by a manifest.
 
-        In a store, and with sequences, this does not make samples durable: only the complete dataset is published.
+        They survive a power cut, and readers see and verify them.
+        In a store, and with sequences, this does not make samples durable: only the complete
+        dataset is published.
 
         Raises:
-            StorageError: they could not be written. Open the dataset again to resume after the flushed samples.
+            StorageError: they could not be written. Open the dataset again to resume after the
+                flushed samples.
             DatasetFileCorruptError: samples of an earlier writer are damaged.
         """
         self._check_open()
@@ -239,10 +256,13 @@ class RecordWriter(DatasetWriter):
         self._checkpoint()
 
     def close(self) -> None:
-        """Complete the dataset: make all files durable, and write the manifest last. Closing again does nothing.
+        """Complete the dataset: make all files durable, and write the manifest last.
+
+        Closing again does nothing.
 
         Raises:
-            StorageError, DatasetFileCorruptError: as for :meth:`flush`; the writer is then still open.
+            StorageError, DatasetFileCorruptError: as for :meth:`flush`; the writer is then still
+                open.
         """
         if self._release.alive:
             self._check_open()
@@ -252,7 +272,10 @@ class RecordWriter(DatasetWriter):
             self._release()
 
     def abandon(self) -> None:
-        """Flush, and leave the dataset so that a writer can resume it. In a store nothing is published."""
+        """Flush, and leave the dataset so that a writer can resume it.
+
+        In a store, nothing is published.
+        """
         if self._release.alive:
             try:
                 if not self._state:
@@ -285,7 +308,8 @@ class RecordWriter(DatasetWriter):
         """Write records of samples. After an error nothing can be appended any more."""
         if self._target.count + n_samples > MAX_RECORDS:
             raise ConfigError(
-                f"a record dataset has at most {MAX_RECORDS} samples; write shards (ShardedRecordWriter)"
+                f"a record dataset has at most {MAX_RECORDS} samples; "
+                "write shards (ShardedRecordWriter)"
             )
         try:
             self._target.put(batches, n_samples)
@@ -342,7 +366,8 @@ def write_manifest(source: Any, *, prefix: str = "") -> int:
         The number of samples.
 
     Raises:
-        ConfigError: the dataset is in a store, has the layout of Granular 0.21 and earlier, or does not exist.
+        ConfigError: the dataset is in a store, has the layout of Granular 0.21 and earlier, or does
+            not exist.
         DatasetFileCorruptError: samples that the earlier manifest covers are damaged.
         StorageConflictError: a writer has it open.
     """
@@ -394,7 +419,8 @@ def check_length(given: Mapping[str, Any], columns: Collection[str], name: str) 
     """Check columns to append to the dataset ``name``, and return their length.
 
     Raises:
-        ConfigError: a column is missing or unknown, is not an array or list, or their lengths differ.
+        ConfigError: a column is missing or unknown, is not an array or list, or their lengths
+            differ.
     """
     _check_names(given, columns, f"what is given to {name!r}")
     lengths = {}

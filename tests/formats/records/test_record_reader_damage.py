@@ -225,7 +225,7 @@ def test_rows_that_a_manifest_miscounts_are_refused(
     tmp_path: Path, monkeypatch: Any, kind: str, value: Any, counts: Any
 ) -> None:
     append_all(RecordWriter(tmp_path, {"id": kind}), [{"id": value}] * 4)
-    monkeypatch.setattr("data_stack.formats.records.reader.MAX_RECORDS", 4)
+    monkeypatch.setattr("data_stack.formats.records.sample_count.MAX_RECORDS", 4)
     assert RecordReader(tmp_path)[3] == {"id": value}  # as many as there may be
     manifest = records.RecordReader(tmp_path).manifest
     assert manifest is not None

@@ -1,0 +1,98 @@
+"""Access to the samples of a record dataset in shards."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from data_stack.dataset.iterator import Batch, ColumnKey, Sample, SampleAccess, access_to
+from data_stack.dataset.iterator.access import DeclaredColumn
+from data_stack.dataset.iterator.blocks import MAX_KEPT_REMOTE_BYTES
+from data_stack.dataset.iterator.layers.combined import CombinedAccess
+from data_stack.dataset.positions import IndexArrayOfInts
+from data_stack.formats.records.reader import RecordReader
+from data_stack.formats.records.record_access import RecordAccess
+from data_stack.formats.records.record_offsets import as_record_numbers
+from data_stack.util.executor import waiting
+
+#: The maximum number of requests that are sent at once.
+_REQUESTS_AT_ONCE = 32
+
+
+class ShardedAccess(CombinedAccess):
+    """Access to records in shards: a batch is one request to each shard.
+
+    Args:
+        readers: the readers of the shards.
+    """
+
+    #: The names of the columns to read.
+    _keys: list[str]
+
+    #: Access to the first shard, whose columns are declared as those of all shards.
+    _first: SampleAccess
+
+    #: Whether some shards are read from a store.
+    _is_remote: bool
+
+    def __init__(self, readers: Sequence[RecordReader]) -> None:
+        lengths = [len(reader) for reader in readers]
+        super().__init__([access_to(reader) for reader in readers], lengths)
+        self._keys = list(readers[0].spec)
+        self._first = access_to(readers[0])
+        n_bytes = 0.0
+        for part, _ in self.parts:
+            if isinstance(part, RecordAccess):
+                n_bytes += part.remote_bytes() * part.n_samples
+        self._is_remote = n_bytes > 0
+        self.prefers_blocks = n_bytes > MAX_KEPT_REMOTE_BYTES
+
+    def samples(self, positions: IndexArrayOfInts) -> list[Sample]:
+        self._fetch(positions, self._keys)
+        return super().samples(positions)
+
+    def columns(
+        self, keys: Sequence[ColumnKey], positions: IndexArrayOfInts | None = None
+    ) -> list[Any]:
+        if positions is not None:
+            self._fetch(positions, keys)
+        if self.n_samples == 0:
+            # The first shard knows dtypes and shapes without a sample.
+            return self._first.columns(keys, positions)
+        return super().columns(keys, positions)
+
+    def batch(self, positions: IndexArrayOfInts) -> Batch:
+        if len(positions) == 0:
+            columns = self.columns(self._keys, positions)
+            return dict(zip(self._keys, columns, strict=True))
+        self._fetch(positions, self._keys)
+        return super().batch(positions)
+
+    def _fetch(self, positions: IndexArrayOfInts, keys: Sequence[ColumnKey]) -> None:
+        """Fetch at once what several shards of a remote store have of samples."""
+        if not self._is_remote:
+            return
+        requests = self._requests(positions)
+        if len(requests) <= 1:
+            return
+        fetches: list[Callable[[], object]] = []
+        for request in requests:
+            part = request.source
+            if not isinstance(part, RecordAccess):
+                continue
+            if not part.await_prefetched(request.positions):
+                fetches += part.fetches(as_record_numbers(request.positions), keys)
+        for _ in waiting.map(_call, fetches, at_once=_REQUESTS_AT_ONCE):
+            pass
+
+    # ------------------------------------------------------------------ description
+
+    def declare_columns(self) -> Mapping[str, DeclaredColumn] | None:
+        return self._first.declare_columns()
+
+    def content_fingerprint(self) -> list[Any]:
+        return [part.content_fingerprint() for part, _ in self.parts]
+
+
+def _call(fetch: Callable[[], object]) -> object:
+    return fetch()
