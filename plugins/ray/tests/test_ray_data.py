@@ -19,7 +19,7 @@ from data_stack.exception import ConfigError, StorageConflictError
 from data_stack.formats import records
 from data_stack.formats.parquet import ParquetDataset, ParquetWriter
 from data_stack.io.storage_connectors import FileStorageConnector
-from data_stack.testing.iterators import assert_same
+from data_stack.testing.comparing import assert_same
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # of Ray, pandas and protobuf
 

@@ -27,7 +27,9 @@ from data_stack.loader import Loader
 from data_stack.repository.licenses import spdx_problem
 from data_stack.repository.named_dataset import NamedDataset
 from data_stack.reproduce.duplicates import find_duplicates
-from data_stack.testing.iterators import DatasetIteratorContract, assert_same, call_in_process
+from data_stack.testing.comparing import assert_same
+from data_stack.testing.dataset_iterator import DatasetIteratorContract
+from data_stack.testing.processes import call_in_process
 
 Splits: TypeAlias = dict[str, DatasetIteratorIF]
 Records: TypeAlias = tuple[ResourceRecord, ...]

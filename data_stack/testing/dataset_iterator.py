@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import multiprocessing
 import pickle
-from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -20,27 +18,9 @@ from data_stack.dataset.iterator import (
 from data_stack.exception import ConfigError
 from data_stack.loader import Loader
 from data_stack.loader.workers.base import WorkerKind
-from data_stack.processes.pickling import dump, load
+from data_stack.testing.comparing import assert_same
+from data_stack.testing.processes import call_in_process
 from data_stack.values.stacking import stack_samples
-
-#: Each process is a fork of a fresh interpreter that has imported data_stack, and nothing else of this one.
-_FORKS = multiprocessing.get_context("forkserver")
-_FORKS.set_forkserver_preload([__name__, "data_stack.loading", "data_stack.formats"])
-
-
-def call_in_process(function: Callable[..., Any], *arguments: Any) -> Any:
-    """The result of ``function(*arguments)`` in another process; code that the process cannot import is sent by value."""
-    with ProcessPoolExecutor(1, mp_context=_FORKS) as pool:
-        return load(pool.submit(_call, _packed((function, arguments))).result(60.0))
-
-
-def _call(pickled: bytes) -> bytes:
-    function, arguments = load(pickled)
-    return _packed(function(*arguments))
-
-
-def _packed(value: Any) -> bytes:
-    return bytes(dump(value, in_one_piece=True)[0])
 
 
 class DatasetIteratorContract:
@@ -204,29 +184,6 @@ def keys_of(sample: Any) -> list[Any]:
     if isinstance(sample, Mapping):
         return list(sample)
     return list(range(len(sample))) if isinstance(sample, (tuple, list)) else []
-
-
-def assert_same(actual: Any, expected: Any) -> None:
-    """Check that samples, batches or lists of them are equal, arrays and tensors by value and dtype."""
-    if isinstance(expected, Mapping):
-        assert isinstance(actual, Mapping)
-        assert list(actual) == list(expected)
-        for key in expected:
-            assert_same(actual[key], expected[key])
-    elif isinstance(expected, (tuple, list)):
-        assert isinstance(actual, (tuple, list))
-        assert len(actual) == len(expected)
-        for one, other in zip(actual, expected, strict=True):
-            assert_same(one, other)
-    elif hasattr(expected, "dtype") and hasattr(expected, "shape"):
-        assert tuple(np.shape(actual)) == tuple(expected.shape)
-        assert actual.dtype == expected.dtype
-        if expected.dtype == object:
-            assert_same(np.asarray(actual).tolist(), np.asarray(expected).tolist())
-        else:
-            np.testing.assert_array_equal(np.asarray(actual), np.asarray(expected))
-    else:
-        assert actual == expected or (actual != actual and expected != expected)  # NaN
 
 
 class LayerContract(DatasetIteratorContract):

@@ -27,7 +27,8 @@ from data_stack.io.resources import StreamedResource, SupportedStreamedResourceT
 from data_stack.io.storage_connectors.cached.connector import uncached
 from data_stack.io.storage_connectors.connector import StorageConnector
 from data_stack.io.storage_connectors.lease import Lease
-from data_stack.testing.iterators import call_in_process
+from data_stack.testing.comparing import assert_same_bytes
+from data_stack.testing.processes import call_in_process
 
 CONTENT: Final = hashlib.shake_128(b"content").digest(300_001)  # every offset has other bytes
 
@@ -521,19 +522,6 @@ def _hold_lease(connector: StorageConnector, pipe: Any) -> None:
     with connector.lease("a/lease") as lease:
         pipe.send(lease.acquire())
         time.sleep(600)
-
-
-def assert_same_bytes(actual: bytes, expected: bytes) -> None:
-    """Fail with the first difference. (pytest would compare byte by byte, in CI whole: minutes for a few 100 kB.)"""
-    if actual != expected:
-        at = next(
-            (i for i, (a, b) in enumerate(zip(actual, expected, strict=False)) if a != b),
-            min(len(actual), len(expected)),
-        )
-        pytest.fail(
-            f"{len(actual):,} bytes differ from the {len(expected):,} expected ones from offset {at:,} on: "
-            f"{actual[at : at + 20]!r} instead of {expected[at : at + 20]!r}"
-        )
 
 
 def content(connector: StorageConnector, identifier: str) -> bytes:
