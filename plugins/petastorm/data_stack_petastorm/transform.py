@@ -18,8 +18,9 @@ from data_stack.dataset.iterator.access import copy_value
 from data_stack.exception import ConfigError
 from data_stack.formats.parquet import Field, Schema
 from data_stack.formats.parquet.types import dtype_name
+from data_stack.util.functions import has_parameter
 from data_stack.values.stacked_values import objects
-from data_stack_petastorm.columns import has_parameter, nested_names
+from data_stack_petastorm.nested_columns import nested_names
 from data_stack_petastorm.plain_times import as_numpy_time
 from data_stack_petastorm.schemas import as_unischema
 from data_stack_petastorm.unischema import Unischema, UnischemaField
