@@ -16,7 +16,8 @@ import numpy.typing as npt
 
 from data_stack.exception import ConfigError
 from data_stack.formats.parquet import Field, Schema
-from data_stack_petastorm.columns import has_parameter, nested_names
+from data_stack.util.functions import has_parameter
+from data_stack_petastorm.nested_columns import nested_names
 from data_stack_petastorm.schemas import as_unischema
 from data_stack_petastorm.transform_calls import Columns, Form, call_transform, missing_field
 from data_stack_petastorm.transform_inference import changed_fields
