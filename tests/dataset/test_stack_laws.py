@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import pickle
 from collections.abc import Callable, Iterator
-from itertools import pairwise
 from operator import itemgetter
 from typing import Any
 
@@ -200,12 +200,16 @@ def _check_balanced(positions: list[int], labels: list[int]) -> None:
 
 _NEW_LABELS = {0: 2, 1: 0, 2: 7}
 
-#: Where stored caches lie. Caches of equal stacks share their records, as in a program.
+#: Where stored caches lie.
 _STORE = InMemoryStorageConnector()
+
+#: Only its version tells a cache of one client's samples from that of others.
+_cache_versions = itertools.count()
 
 
 def _cache_in_store(iterator: Any, label: Any) -> DatasetIteratorIF:
-    return iterator.cache(storage=_STORE, version="1")  # type: ignore[no-any-return]
+    version = str(next(_cache_versions))
+    return iterator.cache(storage=_STORE, version=version)  # type: ignore[no-any-return]
 
 
 #: Each is given the column of the labels, too.
@@ -342,7 +346,7 @@ def _make_windows_without_gaps(samples: Samples, label: Any) -> Samples:
     """Pairs of neighbours by label whose labels differ by at most one."""
     ordered = sorted(samples, key=itemgetter(label))
     windows: Samples = []
-    for first, second in pairwise(ordered):
+    for first, second in itertools.pairwise(ordered):
         if int(second[label]) - int(first[label]) <= 1:
             windows.append(_stack_samples([first, second]))
     return windows
