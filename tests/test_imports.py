@@ -66,7 +66,7 @@ HEAVY = {
     "fsspec": {"data_stack.io.storage_connectors.object_store"},
     "msgpack": {"data_stack.codecs.arrays", "data_stack.formats.records.sample_references"},
     "mlcroissant": {
-        f"data_stack.repository.croissant.{name}"
+        f"data_stack_croissant.{name}"
         for name in ("column", "document", "file_rows", "plans", "reading", "rows", "sources")
     },
     "paramiko": {"data_stack.io.storage_connectors.object_store"},

@@ -15,7 +15,7 @@ from archives import zip_of
 from PIL import Image
 from writing import bytes_of, image_bytes
 
-from data_stack.repository.croissant.vocabulary import CONFORMS_TO, CONTEXT
+from data_stack_croissant.vocabulary import CONFORMS_TO, CONTEXT
 
 CSV = b"id,weight,code,day\n1,0.5,007,2024-01-02\n2,1.25,x8,2024-03-04\n"
 
