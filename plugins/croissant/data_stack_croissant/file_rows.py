@@ -7,7 +7,7 @@ import posixpath
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from data_stack import from_csv, from_jsonl
+import data_stack
 from data_stack.exception import DatasetFileCorruptError
 from data_stack.formats.parquet import ParquetDataset
 from data_stack.io.archives import read_within_limit
@@ -75,7 +75,7 @@ def _rows_of_table(
     if "parquet" in formats:
         rows = ParquetDataset(stream)
     elif "json" in formats:
-        rows = from_jsonl(stream)
+        rows = data_stack.from_jsonl(stream)
     else:
         # A column that is declared as text has no numbers, even if all its values look so.
         dtypes = {column.key: column.dtype for column in columns}
@@ -85,7 +85,7 @@ def _rows_of_table(
             if dtype.kind == "U" and not key.startswith(FILE_PREFIX)
         }
         delimiter = "\t" if "tab-separated" in formats else ","
-        rows = from_csv(stream, delimiter=delimiter, dtypes=text_columns)
+        rows = data_stack.from_csv(stream, delimiter=delimiter, dtypes=text_columns)
     yield from rows
 
 
