@@ -11,6 +11,7 @@ from process_harness import run_python
 #: Publishes a dataset by Python and by the command line, and prints what they say.
 PUBLISH = """
 import contextlib, io, json, sys, warnings
+import data_stack
 from data_stack.cli.main import main
 
 class Letters(data_stack.DatasetFactory):
