@@ -28,3 +28,8 @@ def _globs_of(node: Any, attribute: str) -> list[str]:
 def matches(path: str, globs: Iterable[str]) -> bool:
     """Return whether a path matches one of the globs, whose ``*`` also stands for ``/``."""
     return any(fnmatch.fnmatchcase(path, glob) for glob in globs)
+
+
+def is_selected(path: str, includes: Iterable[str], excludes: Iterable[str]) -> bool:
+    """Return whether a path matches a glob that includes, and none that excludes."""
+    return matches(path, includes) and not matches(path, excludes)

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import io
 import json
-import os
 import re
 from collections.abc import Iterable, Iterator
-from functools import partial
 from typing import Any, Final
 
 from data_stack.exception import DatasetFileCorruptError
-from data_stack.processes.isolation import ISOLATION, run_apart
+from data_stack.processes.isolation import run_on_bytes
 
 #: Limit of processor time for the texts of one run.
 MAX_SECONDS: Final = 10.0
@@ -48,7 +45,7 @@ def rewrite_texts(
                 f"{run[0]!r:.80} or a text after it: it is malformed, or takes more than "
                 f"{MAX_SECONDS:g} s of processor time or too much memory. Ask the document's "
                 f"publisher to correct it; if you trust it, set the environment variable "
-                f"{ISOLATION}=off ({error!s:.300})"
+                f"DATA_STACK_ISOLATION=off ({error!s:.300})"
             ) from error
         rewritten.update(zip(run, new_texts, strict=True))
     return rewritten
@@ -80,22 +77,14 @@ def _split_into_runs(texts: Iterable[str], where: str) -> Iterator[list[str]]:
 
 def _rewrite_run(run: list[str], pattern: str, replacement: str | None) -> list[str]:
     """Rewrite texts in a process with limits; in this one if that is switched off."""
-    data = json.dumps(run).encode()
-    if os.environ.get(ISOLATION, "").strip().lower() in ("off", "0"):
-        return rewrite(io.BytesIO(data), pattern, replacement)
-    rewritten: list[str] = run_apart(
+    rewritten: list[str] = run_on_bytes(
         f"{__name__}:rewrite",
         [pattern, replacement],
+        json.dumps(run).encode(),
         name="texts",
-        size=len(data),
         seconds=MAX_SECONDS,
-        read_at=partial(_read_part, data),
     )
     return rewritten
-
-
-def _read_part(data: bytes, start: int, size: int) -> bytes:
-    return data[start : start + size]
 
 
 def rewrite(file: Any, pattern: str, replacement: str | None) -> list[str]:

@@ -11,11 +11,9 @@ from collections.abc import Container, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from data_stack.exception import (
-    DatasetFileCorruptError,
-    MissingDependencyError,
-    MissingFileError,
-)
+import mlcroissant
+
+from data_stack.exception import DatasetFileCorruptError, MissingFileError
 from data_stack.io.redaction import shorten
 from data_stack.io.resource_definition import ResourceDefinition
 from data_stack.io.retriever import Limits, retrieve
@@ -23,11 +21,6 @@ from data_stack.io.storage_connectors import InMemoryStorageConnector
 from data_stack.io.url import StorageURL
 from data_stack.io.web import is_web
 from data_stack.util.untrusted_text import distinct_fields, parse_json
-
-try:
-    import mlcroissant
-except ImportError as error:
-    raise MissingDependencyError("from_croissant()", "mlcroissant", "croissant") from error
 
 MAX_BYTES: Final = 32 << 20
 #: Objects and lists inside of each other.

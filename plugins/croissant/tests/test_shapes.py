@@ -25,6 +25,7 @@ from croissant_documents import (
     table,
     zipped,
 )
+from data_stack_croissant import row_reader, sources
 
 import data_stack
 from data_stack.exception import (
@@ -33,7 +34,6 @@ from data_stack.exception import (
     MaliciousFilePathError,
     PreparationError,
 )
-from data_stack.repository.croissant import rows, sources
 
 
 def column(file: str, name: str, **more: Any) -> dict[str, Any]:
@@ -73,8 +73,8 @@ def test_a_record_set_in_the_document_is_joined_as_mlcroissant_joins_it(
 def test_a_join_that_multiplies_its_rows_is_an_error(
     tmp_path: Path, store: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(rows, "_MAX_JOINED", 10)
-    monkeypatch.setattr(rows, "_MAX_JOINED_PER_ROW", 2)
+    monkeypatch.setattr(row_reader, "_MAX_JOINED", 10)
+    monkeypatch.setattr(row_reader, "_MAX_JOINED_PER_ROW", 2)
     many = b"k\n" + b"1\n" * 100
     key = {
         "dataType": "sc:Integer",

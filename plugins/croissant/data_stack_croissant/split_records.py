@@ -17,11 +17,10 @@ from urllib.parse import quote
 
 import numpy as np
 
-from data_stack.dataset.iterator import DatasetIteratorIF, column_names
-from data_stack.dataset.iterator.access import DeclaredColumn, access_to
+from data_stack.dataset.iterator import DatasetIteratorIF, access_to, column_names
+from data_stack.dataset.iterator.access import DeclaredColumn
 from data_stack.factories.prepared import Resources
-from data_stack.formats.column_source import name_of_position
-from data_stack.repository.croissant.vocabulary import (
+from data_stack_croissant.vocabulary import (
     file_id,
     make_inline_records,
     make_node,
@@ -228,6 +227,16 @@ def _types_of_columns(iterator: DatasetIteratorIF) -> dict[str, dict[str, Any]]:
     return {
         str(column): describe_type(value, declared.get(column)) for column, value in sample.items()
     }
+
+
+def name_of_position(iterator: Any, position: int) -> str:
+    """Return the name of a column of tuples: its role in the meta, or ``column_0`` and so on."""
+    meta = getattr(iterator, "dataset_meta", None)
+    if meta is not None:
+        for role in ("sample", "target", "tag"):
+            if getattr(meta, f"{role}_pos") == position:
+                return role
+    return f"column_{position}"
 
 
 def describe_type(value: Any, declared: DeclaredColumn | None) -> dict[str, Any]:

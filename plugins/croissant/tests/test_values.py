@@ -9,10 +9,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from data_stack_croissant.values import UNFIT, cast_value
 from hypothesis import given
 from hypothesis import strategies as st
-
-from data_stack.repository.croissant.values import UNFIT, cast_value
 
 ZONE = datetime.timezone(datetime.timedelta(hours=2))
 NUMBERS = st.integers(-(2**70), 2**70) | st.floats() | st.integers(-300, 300).map(float)

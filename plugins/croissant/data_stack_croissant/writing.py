@@ -8,23 +8,20 @@ from collections.abc import Sequence
 from typing import Any
 from urllib.parse import quote
 
+from data_stack import DatasetDescription, DatasetFactory, ResourceDefinition, default_repository
 from data_stack.exception import ConfigError
-from data_stack.factories.declarative import DatasetFactory
 from data_stack.factories.definition import DatasetDefinition
 from data_stack.factories.manifest import Manifest, SourceRecord
 from data_stack.factories.prepared import Resources
-from data_stack.io.resource_definition import ResourceDefinition
-from data_stack.repository.croissant.split_records import SPLIT_NAME_ID, describe_split
-from data_stack.repository.croissant.vocabulary import (
+from data_stack.repository.default_storage import Storage
+from data_stack.repository.licenses import spdx_problem
+from data_stack_croissant.split_records import SPLIT_NAME_ID, describe_split
+from data_stack_croissant.vocabulary import (
     CONFORMS_TO,
     CONTEXT,
     make_file,
     make_inline_records,
 )
-from data_stack.repository.default_storage import Storage
-from data_stack.repository.description import DatasetDescription
-from data_stack.repository.licenses import spdx_problem
-from data_stack.repository.repository import default_repository
 
 
 def to_croissant(name: str, storage: Storage | None = None, **config: Any) -> dict[str, Any]:

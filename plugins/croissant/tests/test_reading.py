@@ -28,6 +28,9 @@ from croissant_documents import (
     table,
     zipped,
 )
+from data_stack_croissant import patterns
+from data_stack_croissant.globs import matches
+from data_stack_croissant.patterns import rewrite_texts
 from web_server import ScriptedServer
 
 import data_stack
@@ -39,9 +42,6 @@ from data_stack.exception import (
     PreparationError,
     RetrievalError,
 )
-from data_stack.repository.croissant import patterns
-from data_stack.repository.croissant.globs import matches
-from data_stack.repository.croissant.patterns import rewrite_texts
 
 
 def test_a_table_of_a_web_server_is_read_once_and_kept(server: ScriptedServer, store: Path) -> None:

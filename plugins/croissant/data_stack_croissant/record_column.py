@@ -1,8 +1,8 @@
-"""One field of a record set: where its values are, and how they become values of a column."""
+"""A field of a record set as a column: how its values are converted to what it declares."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
@@ -11,8 +11,8 @@ import numpy as np
 
 from data_stack.exception import DatasetFileCorruptError
 from data_stack.formats.parquet import Field
-from data_stack.repository.croissant.patterns import rewrite_texts
-from data_stack.repository.croissant.values import (
+from data_stack_croissant.patterns import rewrite_texts
+from data_stack_croissant.values import (
     UNFIT,
     bounding_box,
     cast_value,
@@ -29,17 +29,30 @@ JSON_PREFIX: Final = "json:"
 
 
 @dataclass(frozen=True)
-class Column:
+class ValueSource:
+    """Where the values of a field are.
+
+    Attributes:
+        table: the identifier of the FileObject, FileSet or record set with the values; None: all
+            rows have one value.
+        key: of the values in a row of the table: a column, ``"file:…"`` with a property of the
+            file, ``"json:…"`` with a path, or the identifier of a field of the record set.
+        transforms: mlcroissant's, in their order.
+    """
+
+    table: str | None = None
+    key: str = ""
+    transforms: tuple[Any, ...] = ()
+
+
+@dataclass(frozen=True)
+class RecordColumn:
     """A field of a record set.
 
     Attributes:
-        uuid: of the field.
-        table: the identifier of the FileObject, FileSet or record set with its values; None: all
-            values are ``value``.
-        key: of the values in a row of the table: a column, ``"file:…"`` with a property of the
-            file, ``"json:…"`` with a path, or a field of the other record set.
-        value: of all rows, if there is no table.
-        transforms: mlcroissant's, in their order.
+        identifier: of the field.
+        source: where its values are.
+        value: of all rows, if the source has no table.
         field: of the Parquet file that it becomes; media are bytes there.
         dtype: of the values, or of the elements of arrays and lists.
         depth: of nested lists, if fields around this one are repeated.
@@ -47,11 +60,9 @@ class Column:
         where: record set and field, for messages.
     """
 
-    uuid: str
-    table: str | None
-    key: str
+    identifier: str
+    source: ValueSource
     value: Any
-    transforms: tuple[Any, ...]
     field: Field
     dtype: np.dtype[Any]
     depth: int
@@ -59,9 +70,24 @@ class Column:
     where: str
 
     @property
+    def table(self) -> str | None:
+        """The table of the source."""
+        return self.source.table
+
+    @property
+    def key(self) -> str:
+        """The key of the source."""
+        return self.source.key
+
+    @property
+    def transforms(self) -> tuple[Any, ...]:
+        """The transforms of the source."""
+        return self.source.transforms
+
+    @property
     def reads_files(self) -> bool:
         """Whether the values are bytes, such as whole files."""
-        return self.key == "file:content" or self.dtype.kind == "S"
+        return self.key == f"{FILE_PREFIX}content" or self.dtype.kind == "S"
 
     def convert(
         self, values: Sequence[Any], paths: Sequence[str], first_record: int | None = None
@@ -82,10 +108,8 @@ class Column:
             if transform.regex is not None or transform.replace is not None:
                 values = self._rewrite(transform, values)
             else:
-                transform_one = partial(transform_value, transform)
-                values = self._apply(
-                    partial(_map_nested, transform_one), values, paths, first_record
-                )
+                transform_nested = partial(_map_nested, partial(transform_value, transform))
+                values = self._apply(transform_nested, values, paths, first_record)
         cast = partial(self._cast, depth=self.depth)
         return self._apply(cast, values, paths, first_record)
 
@@ -106,7 +130,9 @@ class Column:
             try:
                 converted.append(function(value))
             except UNFIT as error:
-                record = "" if first_record is None else f" in record {first_record + number}"
+                record = ""
+                if first_record is not None:
+                    record = f" in record {first_record + number}"
                 raise DatasetFileCorruptError(
                     f"{paths[number]!r} holds {value!r:.80}{record}, but {self.where} needs "
                     f"{self.dtype}: {error!s:.200}"
@@ -121,9 +147,14 @@ class Column:
             pattern, _, replacement = transform.replace.partition("/")
         texts: dict[str, None] = {}  # a set that keeps the order
         for value in values:
-            _map_nested(lambda element: texts.setdefault(text_of(element)), value)
-        rewritten = rewrite_texts(texts, pattern, replacement, self.where)
-        return [_map_nested(lambda element: rewritten[text_of(element)], value) for value in values]
+            for element in _list_nested(value):
+                texts[text_of(element)] = None
+        new_texts = rewrite_texts(texts, pattern, replacement, self.where)
+
+        def rewrite(element: Any) -> str:
+            return new_texts[text_of(element)]
+
+        return [_map_nested(rewrite, value) for value in values]
 
     def _cast(self, value: Any, depth: int) -> Any:
         """Return a value, or a list of values nested so deeply, in the column's dtype."""
@@ -155,3 +186,12 @@ def _map_nested(function: Callable[[Any], Any], value: Any) -> Any:
     if isinstance(value, (list, np.ndarray)):
         return [_map_nested(function, element) for element in value]
     return value if is_missing(value) else function(value)
+
+
+def _list_nested(value: Any) -> Iterator[Any]:
+    """Yield a value, or those in nested lists, without missing ones."""
+    if isinstance(value, (list, np.ndarray)):
+        for element in value:
+            yield from _list_nested(element)
+    elif not is_missing(value):
+        yield value

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from data_stack_croissant.json_path import Step, find_in_json, parse_path
 
 from data_stack.exception import ConfigError
-from data_stack.repository.croissant.json_path import Step, find_in_json, parse_path
 
 DOCUMENT: Any = {"a": [{"b": 1}, {"b": 2, "c": {"b": 3}}], "b": 4, "odd name": [5]}
 

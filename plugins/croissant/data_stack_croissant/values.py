@@ -11,8 +11,8 @@ from typing import Any, Final
 import numpy as np
 
 from data_stack.codecs.fitting import as_dtype
-from data_stack.repository.croissant.json_path import find_in_json, parse_path
 from data_stack.values.times import as_time
+from data_stack_croissant.json_path import find_in_json, parse_path
 
 #: The errors of a value that has another form than its field declares.
 UNFIT: Final = (TypeError, ValueError, OverflowError, LookupError, AttributeError, RecursionError)
@@ -34,7 +34,7 @@ def transform_value(transform: Any, value: Any) -> Any:
     """Return a value after a transform of mlcroissant.
 
     Those with a ``regex`` or ``replace`` are applied to many values at a time, see
-    :func:`~data_stack.repository.croissant.patterns.rewrite_texts`.
+    :func:`~data_stack_croissant.patterns.rewrite_texts`.
     """
     if transform.json_path is not None:
         parsed = json.loads(value) if isinstance(value, (str, bytes)) else value
