@@ -27,7 +27,7 @@ _PIECE_BYTES: Final = 1 << 20
 
 
 def content_of_resource(resource: StreamedResource) -> str:
-    """Return an identifier of the content of a resource, which is equal for equal content.
+    """Return an identifier of the content of a resource: equal contents, equal identifiers.
 
     As a rule it is the SHA-256, 64 hex digits, that the store has recorded. For a file that
     somebody else put into an object store it is the tag of the store (the ETag of S3). Otherwise
