@@ -18,14 +18,8 @@ from data_stack.codecs.plain_data import shorten
 from data_stack.exception import ConfigError, DatasetFileCorruptError
 from data_stack.formats.column_reader import ArrayReader, ColumnReader
 from data_stack.formats.columns import ColumnsDatasetIterator, of_files_only
-from data_stack.formats.csv_quotes import (
-    QUOTING_ADVICE,
-    all_are_rows,
-    check_delimiter,
-    check_quoting,
-    header_warning,
-    swallowed_warning,
-)
+from data_stack.formats.csv_dialect import QUOTING_ADVICE, check_delimiter, check_quoting
+from data_stack.formats.csv_warnings import all_are_rows, header_warning, swallowed_warning
 from data_stack.io.parsing import lend_or_open, name_of, reading
 from data_stack.io.positional import PositionalFile
 from data_stack.io.resources import StreamedTextResource
