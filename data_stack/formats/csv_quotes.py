@@ -122,7 +122,10 @@ def _last_row_end(block: bytes, bounds: _Bounds) -> int:
 
 
 def _end_of_last_line(block: bytes, bounds: _Bounds, line_break: bytes, limit: int) -> int:
-    """Return where the last line before ``limit`` ends; 0 without a line break outside of quotes."""
+    """Return where the last line before ``limit`` ends.
+
+    It is 0 without a line break outside of quotes.
+    """
     position = block.rfind(line_break, 0, max(0, limit))
     while position >= 0:
         n_bounds_before = int(np.searchsorted(bounds, position))

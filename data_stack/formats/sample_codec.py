@@ -38,7 +38,7 @@ def _import_torch() -> ModuleType:
 
 
 class SampleCodec(PythonCodec):
-    """Any values of Python's, numpy's and torch's that :class:`StoredCacheDatasetIterator` keeps."""
+    """Encodes the values of Python, numpy and torch that a stored cache keeps."""
 
     name = "sample"
 
