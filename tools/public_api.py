@@ -28,7 +28,7 @@ from typing import Any
 
 import click
 
-from data_stack.cli.common import cli
+from data_stack.cli.group import cli
 
 ROOT = Path(__file__).parent.parent
 FILE = ROOT / "tests" / "public_api.txt"

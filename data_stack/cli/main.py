@@ -10,13 +10,30 @@ import os
 import sys
 import traceback
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import click
 
-from data_stack.cli import authors, commands, datasets, files, stores  # noqa: F401  # each adds its commands
-from data_stack.cli.common import OFFLINE, Settings, cli, echo
+# Each of these files adds its commands.
+from data_stack.cli import (  # noqa: F401
+    checking,
+    converting,
+    doctor,
+    finding,
+    new_package,
+    parquet,
+    preparing,
+    publishing,
+    reproducing,
+    showing,
+    stores,
+    verifying,
+)
+from data_stack.cli.group import cli, name_of_option
+from data_stack.cli.output import echo
+from data_stack.cli.settings import OFFLINE, Settings
 from data_stack.exception import (
+    ArgumentError,
     ConfigError,
     DatasetNotFoundError,
     DataStackError,
@@ -24,57 +41,62 @@ from data_stack.exception import (
 )
 from data_stack.show.markup import printable
 
-_OK, _FAILED, _USAGE, _INTERRUPTED = 0, 1, 2, 130
+_EXIT_OK = 0
+_EXIT_FAILED = 1
+_EXIT_USAGE = 2
+_EXIT_INTERRUPTED = 130
 
 #: Wrong usage; other errors of data_stack are failures of the data or the operation.
 _USAGE_ERRORS = (DatasetNotFoundError, ConfigError, MalformedIdentifierError)
 
+#: Stdout takes nothing more: its reader left, its disk is full, or its disk failed.
+_BROKEN_OUTPUT = (errno.EPIPE, errno.ENOSPC, errno.EIO)
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command with ``arguments`` (None: the arguments of the process) and return its exit code."""
+    """Run the command.
+
+    Args:
+        arguments: the words after ``data-stack``; None: the arguments of the process.
+
+    Returns:
+        The exit code.
+    """
     _prepare_streams()
     settings = Settings()
-    handler = logging.StreamHandler()  # stderr
-    handler.setFormatter(PrintableFormatter("%(levelname)s: %(message)s"))
-    logger = logging.getLogger("data_stack")
-    level, offline = logger.level, os.environ.get(OFFLINE)
-    logger.addHandler(handler)
     try:
-        with warnings.catch_warnings():
-            warnings.showwarning = lambda message, *_, **__: logger.warning(
-                "%s", message
-            )  # without our line of code
+        with _logging_to_stderr(), _restoring_offline():
             code = cli.main(
                 args=arguments, prog_name="data-stack", standalone_mode=False, obj=settings
             )
-        sys.stdout.flush()  # raises here, not after main, if the disk is full or the pipe is closed
-        return code if isinstance(code, int) else _OK
+            # It raises here, not after main(), if the disk is full or the pipe is closed.
+            sys.stdout.flush()
     except click.Abort:
-        return _fail("interrupted", _INTERRUPTED)
+        return _fail("interrupted", _EXIT_INTERRUPTED)
     except click.ClickException as error:
         error.show()
-        return error.exit_code if isinstance(error, click.UsageError) else _FAILED
+        return error.exit_code if isinstance(error, click.UsageError) else _EXIT_FAILED
     except (DataStackError, OSError) as error:
-        if settings.debug:
-            echo(traceback.format_exc().rstrip("\n"), err=True)
-        if not isinstance(error, DataStackError) and error.errno in (
-            errno.EPIPE,
-            errno.ENOSPC,
-            errno.EIO,
-        ):
-            with open(os.devnull, "wb") as nothing:
-                os.dup2(
-                    nothing.fileno(), 1
-                )  # flushing the buffer when Python exits must not fail again
-        if isinstance(error, BrokenPipeError):
-            return _FAILED
-        return _fail(str(error), _USAGE if isinstance(error, _USAGE_ERRORS) else _FAILED)
-    finally:
-        logger.removeHandler(handler)
-        logger.setLevel(level)
-        os.environ.pop(OFFLINE, None)
-        if offline is not None:
-            os.environ[OFFLINE] = offline
+        return _fail_with(error, settings)
+    return code if isinstance(code, int) else _EXIT_OK
+
+
+# ---------------------------------------------------------------------- before and after
+
+
+def _prepare_streams() -> None:
+    """Let streams print any text in any locale, and replace closed streams.
+
+    Otherwise the next file that is opened would get the descriptor of a closed stream, and what is
+    printed would be written into that file.
+    """
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            # It stays open until the process ends.
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
 
 
 class PrintableFormatter(logging.Formatter):
@@ -84,16 +106,63 @@ class PrintableFormatter(logging.Formatter):
         return printable(super().format(record), keep="\n\t")
 
 
-def _prepare_streams() -> None:
-    """Let streams print any text in any locale, and replace closed streams, so that no file reuses their descriptors."""
-    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
-        if getattr(sys, name) is None:
-            setattr(
-                sys, name, open(os.devnull, mode, encoding="utf-8")
-            )  # open until the process ends
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")
+@contextlib.contextmanager
+def _logging_to_stderr() -> Iterator[None]:
+    """Write log messages and warnings to stderr, one line each, during the block."""
+    logger = logging.getLogger("data_stack")
+    level = logger.level
+    handler = logging.StreamHandler()
+    handler.setFormatter(PrintableFormatter("%(levelname)s: %(message)s"))
+
+    def log_warning(message: Warning | str, *_: object, **__: object) -> None:
+        # Without the line of code, which is ours.
+        logger.warning("%s", message)
+
+    logger.addHandler(handler)
+    try:
+        with warnings.catch_warnings():
+            warnings.showwarning = log_warning
+            yield
+    finally:
+        logger.removeHandler(handler)
+        logger.setLevel(level)
+
+
+@contextlib.contextmanager
+def _restoring_offline() -> Iterator[None]:
+    """Restore the variable that ``--offline`` sets, for programs that call :func:`main`."""
+    offline = os.environ.get(OFFLINE)
+    try:
+        yield
+    finally:
+        os.environ.pop(OFFLINE, None)
+        if offline is not None:
+            os.environ[OFFLINE] = offline
+
+
+# ---------------------------------------------------------------------- errors
+
+
+def _fail_with(error: DataStackError | OSError, settings: Settings) -> int:
+    """Print an error, and return its exit code."""
+    if settings.debug:
+        echo(traceback.format_exc().rstrip("\n"), err=True)
+    if not isinstance(error, DataStackError) and error.errno in _BROKEN_OUTPUT:
+        _discard_output()
+    if isinstance(error, BrokenPipeError):
+        return _EXIT_FAILED
+
+    message = str(error)
+    if isinstance(error, ArgumentError) and settings.command is not None:
+        message = error.message_naming(name_of_option(settings.command, error.argument))
+    code = _EXIT_USAGE if isinstance(error, _USAGE_ERRORS) else _EXIT_FAILED
+    return _fail(message, code)
+
+
+def _discard_output() -> None:
+    """Let stdout discard the rest: flushing its buffer when Python exits must not fail again."""
+    with open(os.devnull, "wb") as nothing:
+        os.dup2(nothing.fileno(), 1)
 
 
 def _fail(message: str, code: int) -> int:

@@ -1,2 +1,2 @@
+from data_stack.reproduce.dataset_report import DatasetReport as DatasetReport
 from data_stack.reproduce.difference import DatasetDiff as DatasetDiff
-from data_stack.reproduce.planning import DatasetReport as DatasetReport

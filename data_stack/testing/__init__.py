@@ -25,15 +25,22 @@ except ImportError as error:
 pytest.register_assert_rewrite(
     *(
         f"{__name__}.{module}"
-        for module in ("datasets", "engines", "iterators", "plugins", "storage")
+        for module in (
+            "comparing",
+            "dataset",
+            "dataset_iterator",
+            "engine",
+            "plugins",
+            "storage_connector",
+        )
     )
 )
 
-from data_stack.testing.datasets import DatasetContract  # noqa: E402
-from data_stack.testing.engines import EngineContract  # noqa: E402
-from data_stack.testing.iterators import DatasetIteratorContract, LayerContract  # noqa: E402
+from data_stack.testing.dataset import DatasetContract  # noqa: E402
+from data_stack.testing.dataset_iterator import DatasetIteratorContract, LayerContract  # noqa: E402
+from data_stack.testing.engine import EngineContract  # noqa: E402
 from data_stack.testing.plugins import CodecContract, EncoderContract, RetrieverContract  # noqa: E402
-from data_stack.testing.storage import StorageConnectorContract  # noqa: E402
+from data_stack.testing.storage_connector import StorageConnectorContract  # noqa: E402
 
 __all__ = [
     "CodecContract",

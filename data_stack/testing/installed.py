@@ -14,7 +14,7 @@ from data_stack.io.resource_definition import ResourceDefinition
 from data_stack.io.retriever import is_offline, retrieve
 from data_stack.io.storage_connectors.memory import InMemoryStorageConnector
 from data_stack.repository.repository import default_repository
-from data_stack.testing.datasets import DatasetContract
+from data_stack.testing.dataset import DatasetContract
 
 _IS_OFFLINE = is_offline()
 

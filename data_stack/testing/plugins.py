@@ -29,8 +29,9 @@ from data_stack.formats.records import RecordReader, RecordWriter
 from data_stack.io.resource_definition import ResourceDefinition
 from data_stack.io.retriever import Limits, RetrievedResource, Transfer, retrieve
 from data_stack.io.storage_connectors.memory import InMemoryStorageConnector
-from data_stack.testing.datasets import watch_for_pickles
-from data_stack.testing.iterators import assert_same, call_in_process
+from data_stack.testing.comparing import assert_same, assert_same_bits
+from data_stack.testing.dataset import watch_for_pickles
+from data_stack.testing.processes import call_in_process
 
 
 class CodecContract:
@@ -198,17 +199,6 @@ class EncoderContract:
 def rebuild(state: Any, encoder: Encoder) -> Encoder:
     """The encoder of a state, of the class of ``encoder`` or a built-in one."""
     return encoder_from_state(state, {encoder.kind: type(encoder)})
-
-
-def assert_same_bits(actual: Any, expected: Any) -> None:
-    """Check that two columns are equal to the last bit."""
-    assert (actual.dtype, actual.shape) == (expected.dtype, expected.shape)
-    same = (
-        actual.tolist() == expected.tolist()
-        if expected.dtype == object
-        else actual.tobytes() == expected.tobytes()
-    )
-    assert same, f"{actual!r} is not {expected!r}"
 
 
 def _transform(encoder: Encoder, column: Any) -> Any:

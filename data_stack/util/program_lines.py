@@ -10,16 +10,23 @@ from types import FrameType
 _HIDDEN_PACKAGES = {"data_stack", *sys.stdlib_module_names}
 
 
-def warn_program(text: str, category: type[Warning] = UserWarning) -> None:
+def warn_program(
+    text: str, category: type[Warning] = UserWarning, *, package: str | None = None
+) -> None:
     """Warn at the line of the program that led here.
 
     Args:
         text: the message.
         category: the class of the warning.
+        package: a package of a plugin, such as "data_stack_petastorm", or one below it. Its lines
+            are not the program's either.
     """
+    hidden_packages = set(_HIDDEN_PACKAGES)
+    if package is not None:
+        hidden_packages.add(_top_package(package))
     frame = sys._getframe()
     stack_level = 1
-    while _is_hidden(frame) and frame.f_back is not None:
+    while _package_of(frame) in hidden_packages and frame.f_back is not None:
         frame = frame.f_back
         stack_level += 1
     warnings.warn(text, category, stacklevel=stack_level)
@@ -44,7 +51,10 @@ def warn_deprecated(name: str, *, instead: str, since: str, removed_in: str) -> 
     warn_program(text, DeprecationWarning)
 
 
-def _is_hidden(frame: FrameType) -> bool:
-    module_name = str(frame.f_globals.get("__name__"))
-    package = module_name.partition(".")[0]
-    return package in _HIDDEN_PACKAGES
+def _package_of(frame: FrameType) -> str:
+    """Return the name of the top package whose code a frame runs."""
+    return _top_package(str(frame.f_globals.get("__name__")))
+
+
+def _top_package(module_name: str) -> str:
+    return module_name.partition(".")[0]

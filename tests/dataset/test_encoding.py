@@ -30,7 +30,7 @@ from data_stack.dataset.iterator.layers.encoded import EncodedDatasetIterator
 from data_stack.dataset.meta import DatasetMeta, IteratorMeta
 from data_stack.exception import ModelNotTrainedError
 from data_stack.testing import DatasetIteratorContract
-from data_stack.testing.iterators import assert_same
+from data_stack.testing.comparing import assert_same
 
 N = 12
 RNG = np.random.default_rng(2)

@@ -42,7 +42,7 @@ from data_stack.factories.definition import DatasetDefinition
 from data_stack.io.resource_definition import ResourceDefinition
 from data_stack.io.resources import ResourceFactory
 from data_stack.io.storage_connectors import FileStorageConnector
-from data_stack.testing.storage import content
+from data_stack.testing.storage_connector import content
 
 WORDS = b"a\nb\nc\nd\n"
 

@@ -16,7 +16,7 @@ from faulty_tcp_proxy import FaultyTCPProxy
 from sizes import FULL, SEED, sized
 
 from data_stack.exception import DataStackError, StorageUnavailableError
-from data_stack.testing.storage import content
+from data_stack.testing.storage_connector import content
 
 TIMEOUT_SECONDS = 2.0 if FULL else 1.0
 #: What may be added to a timeout: the driver's bookkeeping, on a machine that stands still for seconds now and then.

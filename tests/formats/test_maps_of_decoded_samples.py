@@ -17,7 +17,7 @@ from data_stack.formats.image_folder import ImageFolderIterator
 from data_stack.formats.records import ColumnType, RecordReader, RecordWriter
 from data_stack.io.folder import folder_of
 from data_stack.loader import Loader
-from data_stack.testing.iterators import assert_same
+from data_stack.testing.comparing import assert_same
 from data_stack.util.executor import n_threads_here, set_thread_share
 from data_stack.values.stacking import stack_samples
 

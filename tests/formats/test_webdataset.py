@@ -29,7 +29,7 @@ from data_stack.formats.webdataset_shards import SHARD_INDEX, shard_names
 from data_stack.formats.webdataset_writer import WebDatasetWriter
 from data_stack.io.folder import folder_of
 from data_stack.io.storage_connectors import InMemoryStorageConnector
-from data_stack.testing.iterators import assert_same
+from data_stack.testing.comparing import assert_same
 
 PIXELS = np.random.default_rng(0).integers(0, 255, (9, 5, 6, 3), dtype=np.uint8)
 

@@ -141,7 +141,7 @@ def parse(
 def test_every_command_of_a_page_exists_with_its_options(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("WARNING", "data_stack")  # --debug changes it, until the test ends
     import_module("data_stack.cli.main")  # puts all of them together
-    from data_stack.cli.common import cli as command
+    from data_stack.cli.group import cli as command
 
     lines = [line for text in TEXTS.values() for line in commands(text)]
     with mock.patch.dict(os.environ):  # --offline sets a variable

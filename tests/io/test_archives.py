@@ -29,7 +29,7 @@ from data_stack.exception import ArchiveError, ArchiveLimitError, DataStackError
 from data_stack.io.archives import ArchiveLimits, open_archive, open_decompressed
 from data_stack.io.storage_connectors.file import FileStorageConnector
 from data_stack.io.storage_connectors.memory import InMemoryStorageConnector
-from data_stack.testing.storage import content as content_of
+from data_stack.testing.storage_connector import content as content_of
 
 Format = Literal[0, 1, 2]
 FILES = {

@@ -32,7 +32,7 @@ from data_stack.io.copying import CopyGroup, CopyItem, copy_groups
 from data_stack.io.resources import Storable, StreamedResource, SupportedStreamedResourceTypes
 from data_stack.io.storage_connectors.connector import BINARY
 from data_stack.repository.repository import default_repository
-from data_stack.testing.storage import content
+from data_stack.testing.storage_connector import content
 
 MiB = 1 << 20
 

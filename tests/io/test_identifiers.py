@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from data_stack.exception import MalformedIdentifierError
 from data_stack.io.identifiers import check_identifier, check_prefix
-from data_stack.testing.storage import HOSTILE_IDENTIFIERS
+from data_stack.testing.storage_connector import HOSTILE_IDENTIFIERS
 
 
 class LyingStr(str):

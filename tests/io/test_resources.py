@@ -32,7 +32,7 @@ from data_stack.io.storage_connectors import (
     StorageConnector,
 )
 from data_stack.io.storage_connectors.blocks import BlockedSource, Blocks
-from data_stack.testing.storage import assert_same_bytes
+from data_stack.testing.comparing import assert_same_bytes
 
 CONTENT = bytes(range(256)) * 400  # 100 KiB, every position tells where it is
 

@@ -25,7 +25,7 @@ from data_stack.formats.hdf5 import HDF5DatasetIterator
 from data_stack.formats.numpy_arrays import NumpyDatasetIterator
 from data_stack.formats.records import RecordReader, RecordWriter
 from data_stack.loader import Loader
-from data_stack.testing.iterators import assert_same
+from data_stack.testing.comparing import assert_same
 
 
 def loader(samples: Any, batch_size: int = 8, **options: Any) -> Loader:

@@ -25,7 +25,7 @@ from data_stack.exception import ConfigError, LoadingError, WorkerError
 from data_stack.loader import Loader
 from data_stack.loader.workers.processes import ProcessWorkers
 from data_stack.loader.workers.threads import ThreadWorkers
-from data_stack.testing.iterators import assert_same
+from data_stack.testing.comparing import assert_same
 
 pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="what a process has is counted in /proc"),

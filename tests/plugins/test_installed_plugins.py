@@ -17,7 +17,7 @@ from process_harness import run_python
 from writing import append_all
 
 import data_stack
-from data_stack.cli.datasets import engine_of
+from data_stack.cli.preparing import engine_of_options
 from data_stack.codecs import IntCodec, codec_of
 from data_stack.dataset.encoders import encoder_from_state
 from data_stack.exception import (
@@ -498,7 +498,7 @@ def test_an_engine_is_asked_for_by_its_name(site: Site, monkeypatch: pytest.Monk
     monkeypatch.setenv("DATA_STACK_DISABLE_PLUGINS", "lazy-data-stack-ray")
     factory = Threaded(InMemoryStorageConnector())
 
-    engine: Any = engine_of("threads", None, "3")
+    engine: Any = engine_of_options("threads", master="3")
     factory.prepare(engine="threads")
 
     assert (engine.n_threads, engine.attempts) == (3, 3)

@@ -12,7 +12,7 @@ from build_packages import PROJECTS, ROOT, contents, copy_projects, find_faults
 from package_version import versions
 from process_harness import run_python
 
-from data_stack.cli.authors import write_package
+from data_stack.cli.new_package import write_package
 
 (VERSION,) = set(versions().values())
 

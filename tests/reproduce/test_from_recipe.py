@@ -29,7 +29,8 @@ from data_stack.exception import ConfigError, RecipeError
 from data_stack.factories.declarative import DatasetCard, Resources
 from data_stack.io.storage_connectors import InMemoryStorageConnector
 from data_stack.repository.repository import DatasetRepository
-from data_stack.reproduce.recipes import from_recipe, import_layers
+from data_stack.reproduce.recipe_layers import import_layers
+from data_stack.reproduce.recipes import from_recipe
 from data_stack.values.digests import sample_digest
 
 META = MetaFactory.get_dataset_meta("numbers/train", "numbers", "train", IteratorMeta(0, 1, 1))

@@ -27,7 +27,7 @@ from data_stack.io.storage_connectors import (
 )
 from data_stack.stores.removal import remove_dataset
 from data_stack.stores.verification import StorageVerification, verify_storage
-from data_stack.testing.storage import content
+from data_stack.testing.storage_connector import content
 
 
 class Letters(Written):

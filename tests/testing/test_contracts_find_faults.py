@@ -18,7 +18,8 @@ from data_stack.dataset.iterator import DatasetIteratorIF, SequenceDatasetIterat
 from data_stack.engines import PreparationEngine
 from data_stack.io.storage_connectors.storable import binary_chunks
 from data_stack.testing import DatasetIteratorContract, EngineContract, StorageConnectorContract
-from data_stack.testing.iterators import PlainIterator, assert_same
+from data_stack.testing.comparing import assert_same
+from data_stack.testing.dataset_iterator import PlainIterator
 
 
 class NaiveConnector(FilesConnector):

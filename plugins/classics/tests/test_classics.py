@@ -35,7 +35,7 @@ from writing import bytes_of
 from data_stack import FileStorageConnector
 from data_stack.exception import DatasetFileCorruptError, DataStackError, PreparationError
 from data_stack.repository.licenses import spdx_problem
-from data_stack.testing.iterators import assert_same
+from data_stack.testing.comparing import assert_same
 
 README = Path(__file__).parents[1] / "README.md"
 FACTORIES: dict[str, type[ClassicFactory]] = {

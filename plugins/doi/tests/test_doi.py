@@ -28,7 +28,7 @@ from data_stack.formats import write_npy
 from data_stack.io.resource_definition import ResourceDefinition
 from data_stack.io.retriever import retrieve
 from data_stack.io.storage_connectors import FileStorageConnector, InMemoryStorageConnector
-from data_stack.testing.storage import content
+from data_stack.testing.storage_connector import content
 
 CSV = b"x,y\n1,a\n2,b\n"
 

@@ -1,4 +1,4 @@
-"""What all readers of Petastorm's programs have besides rows."""
+"""The base of readers: what they have besides rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""File systems of URLs, for programs that ask for them; readers and writers take the URLs themselves."""
+"""File systems of URLs, for programs that ask for them.
+
+Readers and writers take the URLs themselves.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,9 @@ from typing import Any
 from urllib.parse import ParseResult, unquote, urlparse
 
 from data_stack.exception import ConfigError, MissingDependencyError
+
+#: Schemes whose file systems take a path; others take the bucket before it.
+_SCHEMES_OF_PATHS = ("file", "hdfs")
 
 
 class FilesystemResolver:
@@ -28,6 +34,11 @@ class FilesystemResolver:
         OSError: HDFS cannot be reached.
     """
 
+    _url: ParseResult
+    #: Makes the file system; it pickles.
+    _factory: Callable[[], Any]
+    _filesystem: Any
+
     def __init__(
         self,
         dataset_url: str | ParseResult,
@@ -38,23 +49,22 @@ class FilesystemResolver:
         storage_options: Mapping[str, Any] | None = None,
     ) -> None:
         self._url = urlparse(dataset_url) if isinstance(dataset_url, str) else dataset_url
-        scheme, options = self._url.scheme.lower(), dict(storage_options or {})
-        if not scheme:
+        if not self._scheme:
             raise ConfigError(
-                f"expected a URL with a scheme, such as file:///data, got {self._url.geturl()!r:.80}"
+                "expected a URL with a scheme, such as file:///data, "
+                f"got {self._url.geturl()!r:.80}"
             )
-        if scheme == "hdfs":
-            options = {
-                "host": self._url.hostname or "default",
-                "port": self._url.port or 0,
-                "user": user,
-                **options,
-            }
+        options: dict[str, Any] = {}
+        if self._scheme == "hdfs":
+            options["host"] = self._url.hostname or "default"
+            options["port"] = self._url.port or 0
+            options["user"] = user
+        options.update(storage_options or {})
         try:
             import fsspec
         except ImportError as error:
             raise MissingDependencyError("FilesystemResolver", "fsspec", "cloud") from error
-        self._factory = functools.partial(fsspec.filesystem, scheme, **options)
+        self._factory = functools.partial(fsspec.filesystem, self._scheme, **options)
         self._filesystem = self._factory()
 
     def parsed_dataset_url(self) -> ParseResult:
@@ -64,7 +74,9 @@ class FilesystemResolver:
     def get_dataset_path(self) -> str:
         """Return the path in the file system; that of an object store begins with the bucket."""
         path = unquote(self._url.path)
-        return path if self._url.scheme.lower() in ("file", "hdfs") else self._url.netloc + path
+        if self._scheme in _SCHEMES_OF_PATHS:
+            return path
+        return self._url.netloc + path
 
     def filesystem(self) -> Any:
         """Return the file system."""
@@ -73,3 +85,7 @@ class FilesystemResolver:
     def filesystem_factory(self) -> Callable[[], Any]:
         """Return a function that pickles and makes the file system, for Spark's executors."""
         return self._factory
+
+    @property
+    def _scheme(self) -> str:
+        return self._url.scheme.lower()

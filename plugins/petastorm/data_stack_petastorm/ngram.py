@@ -1,10 +1,12 @@
-"""Petastorm's n-grams: sequences of rows."""
+"""Petastorm's description of n-grams, which are sequences of rows."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
+
+import numpy as np
 
 from data_stack.dataset.iterator import InMemoryDatasetIterator
 from data_stack.dataset.iterator.layers.windowed import check_gap
@@ -20,25 +22,45 @@ class NGram:
 
     ::
 
-        NGram({-1: [Frames.speed], 0: ["speed", "image"], 1: ["angle.*"]}, delta_threshold=0.1, timestamp_field=Frames.time)
+        NGram(
+            {-1: [Frames.speed], 0: ["speed", "image"], 1: ["angle.*"]},
+            delta_threshold=0.1,
+            timestamp_field=Frames.time,
+        )
 
-    The rows of a sequence are consecutive, and no timestamp exceeds the previous one by more than ``delta_threshold``. The lowest
-    offset is the first row. An offset in between that is not listed is a row without fields.
+    The rows of a sequence are consecutive, and no timestamp exceeds the previous one by more than
+    ``delta_threshold``. The lowest offset is the first row. An offset in between that is not listed
+    is a row without fields.
 
     Args:
-        fields: for each offset, a list of fields, names, and regular expressions of whole names. A reader replaces them by
-            fields.
-        delta_threshold: maximum difference of the timestamps of consecutive rows; a number, or a timedelta.
-        timestamp_field: the field by which rows are sorted: a field, a name, or a regular expression that matches one field. It
-            need not be among ``fields``.
-        timestamp_overlap: whether sequences may share rows. Otherwise each sequence begins after the last timestamp of the
-            previous one; the first possible sequence is chosen, then the next.
-        within_row_groups: whether sequences end at row groups, as in Petastorm. If False, they may span row groups, files and
-            partitions, in the order of the files.
+        fields: for each offset, a list of fields, names, and regular expressions of whole names. A
+            reader replaces them by fields.
+        delta_threshold: maximum difference of the timestamps of consecutive rows; a number, or a
+            timedelta.
+        timestamp_field: the field by which rows are sorted: a field, a name, or a regular
+            expression that matches one field. It need not be among ``fields``.
+        timestamp_overlap: whether sequences may share rows. Otherwise each sequence begins after
+            the last timestamp of the previous one; the first possible sequence is chosen, then the
+            next.
+        within_row_groups: whether sequences end at row groups, as in Petastorm. If False, they may
+            span row groups, files and partitions, in the order of the files.
 
     Raises:
         ConfigError: an argument is invalid.
+
+    Attributes:
+        delta_threshold: as given; a timedelta of Python as NumPy's.
+        timestamp_overlap: as given.
+        within_row_groups: as given.
     """
+
+    delta_threshold: int | float | np.timedelta64
+    timestamp_overlap: bool
+    within_row_groups: bool
+    #: The fields of each offset, as given until they are resolved.
+    _fields: dict[int, list[Any]]
+    #: As given until it is resolved. Programs that were written for Petastorm read this name.
+    _timestamp_field: Any
 
     def __init__(
         self,
@@ -51,49 +73,54 @@ class NGram:
     ) -> None:
         if not isinstance(timestamp_overlap, bool):
             raise ConfigError(
-                f"timestamp_overlap must be set and must be of type bool, got {timestamp_overlap!r:.40}"
+                "timestamp_overlap must be set and must be of type bool, "
+                f"got {timestamp_overlap!r:.40}"
             )
-        given: Any = fields
-        if not isinstance(given, Mapping) or len(given) == 0:
-            raise ConfigError(
-                f"the fields of an n-gram must be a mapping such as {{0: ['id'], 1: ['id']}}, got {given!r:.80}"
-            )
-        for offset, choices in given.items():
-            check_integer("an offset of an n-gram", offset)
-            if isinstance(choices, (str, re.Pattern)) or not isinstance(choices, Sequence):
-                raise ConfigError(
-                    f"the fields at offset {offset} must be a list of names, got {choices!r:.80}"
-                )
-        self._fields: dict[int, Any] = {offset: list(choices) for offset, choices in fields.items()}
-        for field in (timestamp_field, *self.get_field_names_at_all_timesteps()):
-            if not isinstance(field, (str, re.Pattern)) and not hasattr(field, "name"):
-                raise ConfigError(
-                    f"fields of an n-gram must be UnischemaFields, names or regular expressions, got {field!r:.80}"
-                )
-        self.delta_threshold = check_gap(delta_threshold, "delta_threshold")
+        self._fields = _check_fields(fields)
+        _check_choice(timestamp_field)
         self._timestamp_field = timestamp_field
-        self.timestamp_overlap, self.within_row_groups = timestamp_overlap, within_row_groups
+        self.delta_threshold = check_gap(delta_threshold, "delta_threshold")
+        self.timestamp_overlap = timestamp_overlap
+        self.within_row_groups = within_row_groups
 
     @property
     def fields(self) -> dict[int, list[Any]]:
-        """The fields of each offset; names and expressions until a reader or :meth:`resolve_regex_field_names` resolves them."""
+        """The fields of each offset.
+
+        They are names and expressions until a reader or :meth:`resolve_regex_field_names` resolves
+        them.
+        """
         return self._fields
+
+    @property
+    def timestamp_field(self) -> Any:
+        """The field by which rows are sorted, as given, or the field that it was resolved to."""
+        return self._timestamp_field
+
+    @property
+    def offsets(self) -> range:
+        """The offsets of all rows, from the lowest to the highest."""
+        return range(min(self._fields), max(self._fields) + 1)
 
     @property
     def length(self) -> int:
         """Number of rows from the lowest to the highest offset."""
-        return max(self._fields) - min(self._fields) + 1
+        return len(self.offsets)
 
     def __eq__(self, other: object) -> bool:
-        if not isinstance(other, NGram) or set(self._fields) != set(other._fields):
+        """Return whether the other n-gram has the same fields at each offset, in any order."""
+        if not isinstance(other, NGram):
             return False
-        return all(
-            set(self._fields[offset]) == set(other._fields[offset]) for offset in self._fields
-        )
+        if self._fields.keys() != other._fields.keys():
+            return False
+        for offset, choices in self._fields.items():
+            if set(choices) != set(other._fields[offset]):
+                return False
+        return True
 
     __hash__ = None  # type: ignore[assignment]  # resolving changes it
 
-    # ------------------------------------------------------------------ of a schema
+    # ------------------------------------------------------------------ fields of a schema
 
     def resolve_regex_field_names(
         self, schema: Unischema | Schema, stored: Unischema | Schema | None = None
@@ -108,60 +135,67 @@ class NGram:
             ConfigError: a field does not exist, or the timestamp matches several.
         """
         fields = {
-            offset: self.convert_fields(schema, wanted) for offset, wanted in self._fields.items()
+            offset: self.convert_fields(schema, choices) for offset, choices in self._fields.items()
         }
-        timestamps = self.convert_fields(
-            schema if stored is None else stored, [self._timestamp_field]
-        )
+        schema_of_timestamp = schema if stored is None else stored
+        timestamps = self.convert_fields(schema_of_timestamp, [self._timestamp_field])
         if len(timestamps) != 1:
-            found = ", ".join(each.name for each in timestamps) or "none"
+            matched = ", ".join(field.name for field in timestamps) or "none"
             raise ConfigError(
-                f"timestamp_field was matched to more than one unischema field, or to none: {found}"
+                "timestamp_field was matched to more than one unischema field, or to none: "
+                f"{matched}"
             )
-        self._fields, self._timestamp_field = fields, timestamps[0]
+        self._fields = fields
+        self._timestamp_field = timestamps[0]
 
     def convert_fields(
         self, unischema: Unischema | Schema, field_list: Iterable[Any]
     ) -> list[UnischemaField]:
-        """Return the fields of a schema that the fields, names and regular expressions match; fields first, as in a view.
+        """Return the fields of a schema that fields, names and regular expressions match.
+
+        Those that are fields or names come first, then those that expressions match, as in a view.
 
         Raises:
             ConfigError: an element has another type, or the schema lacks the field.
         """
-        known = as_unischema(unischema) if isinstance(unischema, Schema) else unischema
-        found: list[UnischemaField] = []
+        if isinstance(unischema, Schema):
+            unischema = as_unischema(unischema)
+        fields: list[UnischemaField] = []
         patterns: list[str] = []
-        for each in field_list:
-            name: Any = each if isinstance(each, str) else getattr(each, "name", None)
-            if name in known.fields:
-                found.append(known.fields[name])
-            elif isinstance(each, (str, re.Pattern)):
-                patterns.append(each if isinstance(each, str) else each.pattern)
+        for choice in field_list:
+            name: Any = choice if isinstance(choice, str) else getattr(choice, "name", None)
+            if name in unischema.fields:
+                fields.append(unischema.fields[name])
+            elif isinstance(choice, str):
+                patterns.append(choice)
+            elif isinstance(choice, re.Pattern):
+                patterns.append(choice.pattern)
             else:
                 raise ConfigError(
-                    f"unknown field {name or each!r:.80}; the schema has {', '.join(known.fields)}"
+                    f"unknown field {name or choice!r:.80}; "
+                    f"the schema has {', '.join(unischema.fields)}"
                 )
-        return list(dict.fromkeys([*found, *match_unischema_fields(known, patterns)]))
+        fields.extend(match_unischema_fields(unischema, patterns))
+        return list(dict.fromkeys(fields))
 
     def get_field_names_at_timestep(self, timestep: int) -> list[str]:
-        """Return the names of the fields at an offset, and regular expressions that are not resolved."""
+        """Return the names of the fields at an offset, and unresolved regular expressions."""
         return [getattr(field, "name", field) for field in self._fields.get(timestep, ())]
-
-    @property
-    def timestamp_field(self) -> Any:
-        """As given, or the field that it was resolved to."""
-        return self._timestamp_field
 
     def get_field_names_at_all_timesteps(self) -> list[Any]:
         """Return the fields of all offsets, each once."""
-        return list(dict.fromkeys(field for wanted in self._fields.values() for field in wanted))
+        fields: dict[Any, None] = {}
+        for fields_of_offset in self._fields.values():
+            fields.update(dict.fromkeys(fields_of_offset))
+        return list(fields)
 
     def get_schema_at_timestep(self, schema: Unischema, timestep: int) -> Unischema:
         """Return the schema of the rows at an offset, with fields in the order of ``schema``."""
         names = self.get_field_names_at_timestep(timestep)
-        return schema.create_schema_view(
-            [field for name, field in schema.fields.items() if name in names]
-        )
+        fields = [field for name, field in schema.fields.items() if name in names]
+        return schema.create_schema_view(fields)
+
+    # ------------------------------------------------------------------ sequences of rows
 
     def make_namedtuple(
         self, schema: Unischema, ngram_as_dicts: Mapping[int, Mapping[str, Any]]
@@ -184,14 +218,54 @@ class NGram:
         Raises:
             ConfigError: the rows are not sorted by their timestamps, or lack a field.
         """
+        # That module imports this one.
         from data_stack_petastorm.ngram_iterator import NGramIterator
 
         if len(data) < self.length:
             return []
-        sequences: Any = NGramIterator(
-            InMemoryDatasetIterator([dict(row) for row in data]), self, one_row_group=True
+        rows = InMemoryDatasetIterator([dict(row) for row in data])
+        sequences: Any = NGramIterator(rows, self, one_row_group=True)
+        ngrams = []
+        for sequence in sequences:
+            # Petastorm's sequences also have the offsets without fields.
+            ngrams.append({offset: dict(sequence.get(offset) or {}) for offset in self.offsets})
+        return ngrams
+
+
+def _check_fields(fields: Any) -> dict[int, list[Any]]:
+    """Return a copy of the fields of each offset.
+
+    Raises:
+        ConfigError: they are not a mapping of integers to lists of fields.
+    """
+    if not isinstance(fields, Mapping) or len(fields) == 0:
+        raise ConfigError(
+            "the fields of an n-gram must be a mapping such as {0: ['id'], 1: ['id']}, "
+            f"got {fields!r:.80}"
         )
-        offsets = range(min(self._fields), max(self._fields) + 1)
-        return [
-            {offset: dict(found.get(offset) or {}) for offset in offsets} for found in sequences
-        ]
+    checked: dict[int, list[Any]] = {}
+    for offset, choices in fields.items():
+        check_integer("an offset of an n-gram", offset)
+        is_list = isinstance(choices, Sequence) and not isinstance(choices, str)
+        if not is_list:
+            raise ConfigError(
+                f"the fields at offset {offset} must be a list of names, got {choices!r:.80}"
+            )
+        for choice in choices:
+            _check_choice(choice)
+        checked[offset] = list(choices)
+    return checked
+
+
+def _check_choice(choice: Any) -> None:
+    """Refuse what is not a field, a name or a regular expression.
+
+    Raises:
+        ConfigError: it is something else.
+    """
+    is_text = isinstance(choice, (str, re.Pattern))
+    if not is_text and not hasattr(choice, "name"):
+        raise ConfigError(
+            "fields of an n-gram must be UnischemaFields, names or regular expressions, "
+            f"got {choice!r:.80}"
+        )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -33,6 +34,12 @@ from data_stack.formats.parquet.selecting import as_times
 from data_stack.values.stacked_values import objects
 from data_stack_petastorm.ngram import NGram
 
+#: Number of sequences that an iteration reads together.
+_SEQUENCES_AT_ONCE = 64
+
+#: A number of units that no difference of timestamps exceeds.
+_MAX_UNITS = 1 << 62
+
 
 @layer("ngrams")
 class NGramIterator(AccessedDatasetIterator):
@@ -46,35 +53,51 @@ class NGramIterator(AccessedDatasetIterator):
         pairs.read_batch([0, 5, 2])[0]["image"]        # {offset: {field: array of shape (3, ...)}}
         Loader(pairs, 64, shuffle=BlockShuffled(window=8))
 
-    The constructor reads only timestamps. It keeps 4 bytes per sequence; a pickle includes them. A batch makes one request for
-    each set of fields with the same offsets. Images and other slow cells of overlapping sequences are decoded once.
+    The constructor reads only timestamps. It keeps 4 bytes per sequence; a pickle includes them. A
+    batch makes one request for each set of fields with the same offsets. Images and other slow
+    cells of overlapping sequences are decoded once.
 
-    The key of a column is ``(offset, field)``, shape ``(n, ...)``, or an offset: a dict for each sequence, shape ``(n,)``, dtype
-    object.
+    The key of a column is ``(offset, field)``, shape ``(n, ...)``, or an offset: a dict for each
+    sequence, shape ``(n,)``, dtype object.
 
-    Samples are in the order of their first rows. Timestamps must not decrease within a row group; where they decrease between two
-    row groups, no sequence spans these: each file must be sorted, but files may be in any order.
+    Samples are in the order of their first rows. Timestamps must not decrease within a row group;
+    where they decrease between two row groups, no sequence spans these: each file must be sorted,
+    but files may be in any order.
 
-    ``iterator.windows(…, order_by=…, max_gap=…, offsets=…)`` of the core returns the same sequences of any samples. It sorts
-    samples where this class raises, has strides and groups, and its batches are stacked windows, or tuples for each offset.
+    ``iterator.windows(…, order_by=…, max_gap=…, offsets=…)`` of the core returns the same sequences
+    of any samples. It sorts samples where this class raises, has strides and groups, and its
+    batches are stacked windows, or tuples for each offset.
 
     Args:
-        dataset_iterator: samples that are dicts, usually a :class:`~data_stack.formats.parquet.dataset.ParquetDataset`; it stays
-            the caller's.
+        dataset_iterator: samples that are dicts, usually a
+            :class:`~data_stack.formats.parquet.dataset.ParquetDataset`; it is not closed.
         ngram: describes the sequences.
-        schema: the fields of the samples; None for those of ``dataset_iterator.schema``, or of the first sample.
+        schema: the fields of the samples; None for those of ``dataset_iterator.schema``, or of the
+            first sample.
         timestamps: the rows with timestamps, if those of ``dataset_iterator`` are transformed.
         one_row_group: whether rows without row groups count as one.
 
     Attributes:
-        fields: the names of the fields at each offset.
+        fields: the names of the fields at each offset, offsets from the lowest on.
         is_stored: whether the rows are not transformed.
-        block_lengths: number of sequences that begin in each row group that has any, shape ``(n_row_groups,)``.
+        starts: the first row of each sequence, shape ``(n_sequences,)``.
+        block_lengths: number of sequences that begin in each row group that has any, shape
+            ``(n_row_groups,)``.
 
     Raises:
-        ConfigError: a field does not exist; a timestamp is missing, or smaller than the previous one (the message names the row);
-            or ``within_row_groups`` is set for samples without row groups.
+        ConfigError: a field does not exist; a timestamp is missing, or smaller than the previous
+            one (the message names the row); or ``within_row_groups`` is set for samples without row
+            groups.
     """
+
+    fields: dict[int, list[str]]
+    is_stored: bool
+    starts: IndexArrayOfInts
+    block_lengths: npt.NDArray[np.int64]
+    _dataset_iterator: DatasetIteratorIF
+    _ngram: NGram
+    #: The name of the field with timestamps.
+    _timestamp_name: str
 
     def __init__(
         self,
@@ -88,24 +111,42 @@ class NGramIterator(AccessedDatasetIterator):
         if not isinstance(ngram, NGram):
             raise ConfigError(f"ngram must be an NGram, got {ngram!r:.80}")
         stored = dataset_iterator if timestamps is None else timestamps
-        self._dataset_iterator, self._stored, self._ngram = dataset_iterator, stored, ngram
+        self._dataset_iterator = dataset_iterator
+        self._ngram = ngram
         self.is_stored = stored is dataset_iterator
-        stored_names = _field_names(stored)
+
+        stored_names = _names_of_fields(stored)
         names = stored_names if schema is None else list(schema.fields)
-        matched = {
-            offset: {found for choice in choices for found in match_names(choice, names)}
-            for offset, choices in ngram.fields.items()
-        }
-        self.fields = {
-            offset: [name for name in names if name in matched[offset]]
-            for offset in sorted(matched)
-        }
-        self._key, *others = match_names(ngram.timestamp_field, stored_names)
-        if others:
+        self.fields = _match_fields(ngram, names)
+        matched = match_names(ngram.timestamp_field, stored_names)
+        if len(matched) > 1:
             raise ConfigError(
-                f"timestamp_field must match one field; it matches {self._key}, {', '.join(others)}"
+                f"timestamp_field must match one field; it matches {', '.join(matched)}"
             )
-        self._find_sequences(access_to(stored), one_row_group)
+        self._timestamp_name = matched[0]
+
+        rows = access_to(stored)
+        blocks = rows.blocks()
+        if blocks is None:
+            if ngram.within_row_groups and not one_row_group:
+                raise ConfigError(
+                    "within_row_groups=True needs samples with row groups, such as a "
+                    f"ParquetDataset; got {stored!r:.80}"
+                )
+            blocks = np.array([rows.n_samples])
+        self.starts = np.empty(0, np.int32)
+        self.block_lengths = np.empty(0, np.int64)
+        if rows.n_samples < ngram.length:
+            return
+
+        (times,) = rows.columns([self._timestamp_name])
+        block_of_row = np.repeat(np.arange(len(blocks), dtype=np.int32), blocks)
+        timeline = _Timeline(self._timestamp_name, times, block_of_row)
+        timeline.check_complete()
+        starts = timeline.find_starts(ngram)
+        n_starts_of_blocks = np.bincount(block_of_row[starts], minlength=len(blocks))
+        self.starts = narrow(starts, rows.n_samples)
+        self.block_lengths = n_starts_of_blocks[n_starts_of_blocks > 0].astype(np.int64)
 
     if TYPE_CHECKING:  # batches are dicts of dicts, and their columns have keys of their own
 
@@ -122,13 +163,12 @@ class NGramIterator(AccessedDatasetIterator):
         return [self._dataset_iterator]
 
     def _arguments(self) -> dict[str, Any]:
-        ngram = self._ngram
         return {
             "fields": self.fields,
-            "delta_threshold": ngram.delta_threshold,
-            "timestamp_field": self._key,
-            "timestamp_overlap": ngram.timestamp_overlap,
-            "within_row_groups": ngram.within_row_groups,
+            "delta_threshold": self._ngram.delta_threshold,
+            "timestamp_field": self._timestamp_name,
+            "timestamp_overlap": self._ngram.timestamp_overlap,
+            "within_row_groups": self._ngram.within_row_groups,
         }
 
     @classmethod
@@ -136,68 +176,6 @@ class NGramIterator(AccessedDatasetIterator):
         cls, underlying: list[Any], arguments: Mapping[str, Any]
     ) -> DatasetIteratorIF:
         return cls(underlying[0], NGram(**arguments))
-
-    # ------------------------------------------------------------------ finding sequences
-
-    def _find_sequences(self, stored: SampleAccess, one_row_group: bool) -> None:
-        """Set the starts of sequences in the order of the rows, this order, and the number of sequences of each row group."""
-        ngram, key, n_rows, blocks = self._ngram, self._key, stored.n_samples, stored.blocks()
-        if blocks is None and ngram.within_row_groups and not one_row_group:
-            raise ConfigError(
-                f"within_row_groups=True needs samples with row groups, such as a ParquetDataset; got {self._stored!r:.80}"
-            )
-        self.starts: IndexArrayOfInts = np.empty(0, np.int32)
-        self.block_lengths: npt.NDArray[np.int64] = np.empty(0, np.int64)
-        if n_rows < ngram.length:
-            return
-        (times,) = stored.columns([key])
-        if (missing := np.flatnonzero(missing_values(times, key))).size:
-            raise ConfigError(
-                f"the timestamp {key!r} of row {missing[0]} is {times[missing[0]]!s:.40}: every row needs a timestamp. "
-                f"Exclude such rows by a filter: col({key!r}).is_valid()"
-            )
-        lengths = np.array([n_rows]) if blocks is None else blocks
-        starts_run = np.zeros(n_rows, dtype=bool)
-        starts_run[0] = True
-        block_of = np.repeat(np.arange(len(lengths), dtype=np.int32), lengths)
-        self._mark_borders(starts_run, times, block_of[1:] == block_of[:-1])
-        starts = self._starts_in(starts_run, times)
-        counts = np.bincount(block_of[starts], minlength=len(lengths)).astype(np.int64)
-        self.starts, self.block_lengths = narrow(starts, n_rows), counts[counts > 0]
-
-    def _mark_borders(
-        self, starts_run: npt.NDArray[np.bool_], times: Any, same_block: npt.NDArray[np.bool_]
-    ) -> None:
-        """Mark in ``starts_run`` the rows that do not continue the previous one."""
-        ngram, key = self._ngram, self._key
-        if ngram.length > 1 or not ngram.timestamp_overlap:
-            falls = np.asarray(times[1:] < times[:-1], dtype=bool) & ~starts_run[1:]
-            if (places := np.flatnonzero(falls & same_block)).size:
-                place = int(places[0])
-                raise ConfigError(
-                    f"the timestamp {key!r} of row {place + 1} is {times[place + 1]!s:.60}, smaller than {times[place]!s:.60} of "
-                    f"row {place}: rows of n-grams must be sorted by timestamp. windows(…, order_by={key!r}) sorts them"
-                )
-            starts_run[1:] |= falls
-        if ngram.within_row_groups:
-            starts_run[1:] |= ~same_block
-        if ngram.length > 1:
-            threshold = _with_unit(ngram.delta_threshold, times)
-            starts_run[1:] |= exceeds_gap(
-                times, threshold, ~starts_run[1:], key, np.arange(len(times))
-            )
-
-    def _starts_in(self, starts_run: npt.NDArray[np.bool_], times: Any) -> npt.NDArray[np.intp]:
-        ngram, n_rows, runs = self._ngram, len(times), np.flatnonzero(starts_run)
-        step = 1 if ngram.timestamp_overlap else ngram.length
-        if not ngram.timestamp_overlap:
-            follows_equal = ~starts_run
-            follows_equal[1:] &= equals_last(times)
-            if bool(follows_equal.any()):
-                return starts_after_larger(
-                    np.append(runs, n_rows), ngram.length, step, np.flatnonzero(~follows_equal)
-                )
-        return starts_in_runs(runs, np.diff(runs, append=n_rows), ngram.length, step)
 
 
 class NGramAccess(OffsetsAccess):
@@ -208,12 +186,20 @@ class NGramAccess(OffsetsAccess):
         rows: access to the rows.
     """
 
+    #: The names of the fields at each offset.
+    _fields: dict[int, list[str]]
+    _block_lengths: npt.NDArray[np.int64]
+    #: The columns to prefetch; None for all, as a transform may need others than those returned.
+    _names_to_prefetch: list[str] | None
+
     def __init__(self, sequences: NGramIterator, rows: SampleAccess) -> None:
         length = max(sequences.fields) - min(sequences.fields) + 1
         super().__init__(rows, sequences.starts, length, None, sequences.fields)  # type: ignore[arg-type]  # lists of names
-        self._fields, self._block_lengths = sequences.fields, sequences.block_lengths
-        names = list(dict.fromkeys(name for names in sequences.fields.values() for name in names))
-        self._names = names if sequences.is_stored else None  # a transform may need others
+        self._fields = sequences.fields
+        self._block_lengths = sequences.block_lengths
+        self._names_to_prefetch = None
+        if sequences.is_stored:
+            self._names_to_prefetch = names_at_all_offsets(sequences.fields)
 
     @property
     def fixed_columns(self) -> bool:  # type: ignore[override]  # read-only here
@@ -223,8 +209,10 @@ class NGramAccess(OffsetsAccess):
         return self._block_lengths
 
     def prefetch(self, positions: IndexArrayOfInts, keys: Sequence[Any] | None = None) -> None:
-        if any(self._fields.values()):
-            self.below.prefetch(self.positions_of(self.starts_at(positions)), self._names)
+        has_fields = any(self._fields.values())
+        if has_fields:
+            first_rows = self.positions_of(self.starts_at(positions))
+            self.below.prefetch(first_rows, self._names_to_prefetch)
 
     def batch(self, positions: IndexArrayOfInts) -> Any:
         columns = self.columns_of_offsets(positions, self._fields)  # type: ignore[arg-type]  # lists of names
@@ -238,63 +226,184 @@ class NGramAccess(OffsetsAccess):
     ) -> list[npt.NDArray[Any]]:
         if positions is None:
             positions = np.arange(self.n_samples, dtype=np.intp)
-        found = []
-        for key in keys:
-            offset, name = key if isinstance(key, tuple) and len(key) == 2 else (key, None)
-            names = self._fields.get(offset)
-            if names is None or not (name is None or name in names):
-                wanted = ", ".join(
-                    repr((each, name)) for each, names in self._fields.items() for name in names
-                )
-                raise ConfigError(
-                    f"n-grams have no column {key!r:.60}; they have {wanted}, and whole offsets"
-                )
-            if name is not None:
-                found.append(self.columns_of_offsets(positions, {offset: [name]})[offset, name])
-            else:
-                found.append(
-                    objects(
-                        [
-                            sample[offset]
-                            for sample in self.samples_at(positions, {offset: list(names)})
-                        ]
-                    )
-                )
-        return found
+        return [self._read_column(key, positions) for key in keys]
 
     def iterate(self, start: int, stop: int) -> Iterator[Sample]:
         for first in range(start, stop, _SEQUENCES_AT_ONCE):
-            yield from self.samples(
-                np.arange(first, min(stop, first + _SEQUENCES_AT_ONCE), dtype=np.intp)
+            end = min(stop, first + _SEQUENCES_AT_ONCE)
+            yield from self.samples(np.arange(first, end, dtype=np.intp))
+
+    def _read_column(self, key: Any, positions: IndexArrayOfInts) -> npt.NDArray[Any]:
+        """Return the column of a field at an offset, or of the whole rows at an offset."""
+        is_pair = isinstance(key, tuple) and len(key) == 2
+        offset = key[0] if is_pair else key
+        names = self._fields.get(offset)
+        if names is None:
+            raise self._unknown_column(key)
+        if not is_pair:
+            samples = self.samples_at(positions, {offset: list(names)})
+            return objects([sample[offset] for sample in samples])
+        name = key[1]
+        if name not in names:
+            raise self._unknown_column(key)
+        return self.columns_of_offsets(positions, {offset: [name]})[offset, name]
+
+    def _unknown_column(self, key: Any) -> ConfigError:
+        known_keys: list[str] = []
+        for offset, names in self._fields.items():
+            known_keys.extend(repr((offset, name)) for name in names)
+        return ConfigError(
+            f"n-grams have no column {key!r:.60}; "
+            f"they have {', '.join(known_keys)}, and whole offsets"
+        )
+
+
+def names_at_all_offsets(fields: Mapping[int, Sequence[str]]) -> list[str]:
+    """Return the names of the fields of all offsets, each once."""
+    names: dict[str, None] = {}
+    for names_of_offset in fields.values():
+        names.update(dict.fromkeys(names_of_offset))
+    return list(names)
+
+
+@dataclass(frozen=True)
+class _Timeline:
+    """The timestamps of rows, in which sequences are found.
+
+    Attributes:
+        name: the name of their field, for errors.
+        times: the timestamps, shape ``(n_rows,)``, at least one.
+        block_of_row: the number of the row group of each row, shape ``(n_rows,)``.
+    """
+
+    name: str
+    times: npt.NDArray[Any]
+    block_of_row: npt.NDArray[np.int32]
+
+    def check_complete(self) -> None:
+        """Refuse rows without a timestamp.
+
+        Raises:
+            ConfigError: a timestamp is None, NaN or NaT; the message names the row.
+        """
+        missing = np.flatnonzero(missing_values(self.times, self.name))
+        if missing.size:
+            row = missing[0]
+            raise ConfigError(
+                f"the timestamp {self.name!r} of row {row} is {self.times[row]!s:.40}: every row "
+                f"needs a timestamp. Exclude such rows by a filter: col({self.name!r}).is_valid()"
+            )
+
+    def find_starts(self, ngram: NGram) -> npt.NDArray[np.intp]:
+        """Return the first rows of all sequences, in the order of the rows.
+
+        Raises:
+            ConfigError: the rows of a row group are not sorted, or the threshold cannot be
+                compared with their differences.
+        """
+        begins_run = self._find_runs(ngram)
+        first_rows = np.flatnonzero(begins_run)
+        n_rows = len(self.times)
+        if ngram.timestamp_overlap:
+            lengths = np.diff(first_rows, append=n_rows)
+            return starts_in_runs(first_rows, lengths, ngram.length, 1)
+
+        # A sequence begins after the last timestamp of the previous one, so not at a row with an
+        # equal timestamp.
+        equals_previous = ~begins_run
+        equals_previous[1:] &= equals_last(self.times)
+        if not equals_previous.any():
+            lengths = np.diff(first_rows, append=n_rows)
+            return starts_in_runs(first_rows, lengths, ngram.length, ngram.length)
+        borders = np.append(first_rows, n_rows)
+        possible_starts = np.flatnonzero(~equals_previous)
+        return starts_after_larger(borders, ngram.length, ngram.length, possible_starts)
+
+    def _find_runs(self, ngram: NGram) -> npt.NDArray[np.bool_]:
+        """Return which rows do not continue the row before, shape ``(n_rows,)``.
+
+        Such a row begins a run, and no sequence spans two runs.
+        """
+        begins_run = np.zeros(len(self.times), dtype=bool)
+        begins_run[0] = True
+        is_same_block = self.block_of_row[1:] == self.block_of_row[:-1]
+        if ngram.length > 1 or not ngram.timestamp_overlap:
+            decreases = np.asarray(self.times[1:] < self.times[:-1], dtype=bool)
+            self._check_sorted(decreases & is_same_block)
+            begins_run[1:] |= decreases
+        if ngram.within_row_groups:
+            begins_run[1:] |= ~is_same_block
+        if ngram.length > 1:
+            threshold = _threshold_with_unit(ngram.delta_threshold, self.times)
+            rows = np.arange(len(self.times))
+            begins_run[1:] |= exceeds_gap(self.times, threshold, ~begins_run[1:], self.name, rows)
+        return begins_run
+
+    def _check_sorted(self, decreases: npt.NDArray[np.bool_]) -> None:
+        """Refuse timestamps that decrease within a row group.
+
+        Args:
+            decreases: whether they decrease from each row to the next, shape ``(n_rows - 1,)``.
+
+        Raises:
+            ConfigError: one does; the message names the row.
+        """
+        places = np.flatnonzero(decreases)
+        if places.size:
+            row = int(places[0])
+            raise ConfigError(
+                f"the timestamp {self.name!r} of row {row + 1} is {self.times[row + 1]!s:.60}, "
+                f"smaller than {self.times[row]!s:.60} of row {row}: rows of n-grams must be "
+                f"sorted by timestamp. windows(…, order_by={self.name!r}) sorts them"
             )
 
 
-_SEQUENCES_AT_ONCE = 64
-#: A threshold that no difference of timestamps exceeds.
-_MOST_UNITS = 1 << 62
+def _threshold_with_unit(threshold: Any, times: npt.NDArray[Any]) -> Any:
+    """Return the threshold of an n-gram, in units of its timestamps.
 
-
-def _with_unit(threshold: Any, times: Any) -> Any:
-    """The threshold of an n-gram; a number counts the units of the timestamps, as in Petastorm: microseconds, or days."""
+    A number counts the units of the timestamps, as in Petastorm: microseconds, or days.
+    """
     if isinstance(threshold, np.timedelta64):
         return threshold
     times = as_times(times)
     if times.dtype.kind not in "mM":
         return threshold
-    unit, step = np.datetime_data(times.dtype)
-    # also for an endless threshold
-    n_units = _MOST_UNITS if threshold >= _MOST_UNITS else math.floor(threshold) * step
+    unit, units_per_step = np.datetime_data(times.dtype)
+    if threshold >= _MAX_UNITS:  # also infinity, which has no floor
+        n_units = _MAX_UNITS
+    else:
+        n_units = math.floor(threshold) * units_per_step
     return np.array(n_units, np.dtype(f"m8[{unit}]"))[()]
 
 
-def _field_names(iterator: DatasetIteratorIF) -> list[str]:
-    """The fields of the samples, in their order."""
+def _match_fields(ngram: NGram, names: Sequence[str]) -> dict[int, list[str]]:
+    """Return the names of the fields at each offset, in the order of ``names``.
+
+    Raises:
+        ConfigError: a choice of the n-gram matches none of them.
+    """
+    fields: dict[int, list[str]] = {}
+    for offset in sorted(ngram.fields):
+        matched: set[str] = set()
+        for choice in ngram.fields[offset]:
+            matched.update(match_names(choice, names))
+        fields[offset] = [name for name in names if name in matched]
+    return fields
+
+
+def _names_of_fields(iterator: DatasetIteratorIF) -> list[str]:
+    """Return the names of the fields of the samples, in their order.
+
+    Raises:
+        ConfigError: the samples are not dicts.
+    """
     fields = getattr(getattr(iterator, "schema", None), "fields", None)
     if isinstance(fields, Mapping):
         return list(fields)
     sample: Any = iterator[0] if len(iterator) else None
     if not isinstance(sample, Mapping):
         raise ConfigError(
-            f"n-grams need rows that are dicts, got {type(sample).__name__}: name the columns by as_dict(…)"
+            f"n-grams need rows that are dicts, got {type(sample).__name__}: "
+            "name the columns by as_dict(…)"
         )
     return list(sample)

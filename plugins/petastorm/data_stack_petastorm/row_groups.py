@@ -9,34 +9,45 @@ import numpy as np
 import numpy.typing as npt
 
 from data_stack.dataset.iterator import DatasetIterator, DatasetIteratorIF, sample_or_view
+from data_stack_petastorm.batches import count_rows, map_columns
 
 
 class RowGroups(DatasetIterator):
     """Sample ``i`` is the columns of block ``i``: ``read_batch`` of its rows.
 
     Args:
-        rows: any dataset; it stays the caller's.
+        rows: any dataset; it is not closed.
         lengths: number of rows of each block, shape ``(n_blocks,)``; the sum is the number of rows.
-        make: transforms the columns of a block; None: no transform.
+        transform: transforms the columns of a block; None: no transform.
     """
+
+    _rows: DatasetIteratorIF
+    #: The first row of each block, and the number of rows, shape ``(n_blocks + 1,)``.
+    _borders: npt.NDArray[np.int64]
+    _transform: Callable[..., Any] | None
 
     def __init__(
         self,
         rows: DatasetIteratorIF,
         lengths: npt.NDArray[np.int64],
-        make: Callable[..., Any] | None = None,
+        transform: Callable[..., Any] | None = None,
     ) -> None:
-        self._rows, self._ends, self._make = rows, np.concatenate([[0], np.cumsum(lengths)]), make
+        self._rows = rows
+        self._borders = np.concatenate([[0], np.cumsum(lengths)])
+        self._transform = transform
 
     def __len__(self) -> int:
-        return len(self._ends) - 1
+        return len(self._borders) - 1
 
     def __getitem__(self, index: Any) -> Any:
-        """The columns of a block for an int; a view for a slice or an index array."""
-        if type(index) is not int or not 0 <= index < len(self):
+        """Return the columns of a block for an int; a view for a slice or an index array."""
+        is_block = type(index) is int and 0 <= index < len(self)
+        if not is_block:
             return sample_or_view(self, index)
-        columns = self._rows.read_batch(np.arange(self._ends[index], self._ends[index + 1]))
-        return columns if self._make is None else self._make(columns)
+        columns = self._rows.read_batch(np.arange(self._borders[index], self._borders[index + 1]))
+        if self._transform is None:
+            return columns
+        return self._transform(columns)
 
     @property
     def underlying_iterators(self) -> list[DatasetIteratorIF]:
@@ -49,34 +60,35 @@ def parts_of_row_groups(
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
     """Split row groups into parts whose lengths differ by at most one row.
 
+    A row group of fewer than ``n_parts`` rows has a part for each row; an empty one has one part.
+
+    Args:
+        lengths: number of rows of each row group, shape ``(n_row_groups,)``.
+        n_parts: maximum number of parts of a row group, at least 1.
+
     Returns:
-        The lengths of all parts that have rows, in order; and the number of parts of each row group.
+        The lengths of all parts, in order, shape ``(n_all_parts,)``; and the number of parts of
+        each row group, shape ``(n_row_groups,)``.
     """
-    n_of_each = np.minimum(np.maximum(lengths, 1), n_parts)
-    each, n_over = np.divmod(np.repeat(lengths, n_of_each), np.repeat(n_of_each, n_of_each))
-    place = np.arange(len(each)) - np.repeat(np.cumsum(n_of_each) - n_of_each, n_of_each)
-    return each + (place < n_over), n_of_each
+    n_parts_of = np.minimum(np.maximum(lengths, 1), n_parts)
+    lengths_of_whole = np.repeat(lengths, n_parts_of)
+    part_lengths, n_remaining = np.divmod(lengths_of_whole, np.repeat(n_parts_of, n_parts_of))
+    # The first parts of a row group take the remaining rows, one each.
+    first_parts = np.cumsum(n_parts_of) - n_parts_of
+    numbers_in_group = np.arange(len(part_lengths)) - np.repeat(first_parts, n_parts_of)
+    return part_lengths + (numbers_in_group < n_remaining), n_parts_of
 
 
-def the_one(batches: list[Any]) -> Any:
-    """Return the columns of a batch of one row group."""
+def take_only_batch(batches: list[Any]) -> Any:
+    """Return the columns of the row group of a batch of one row group."""
     return batches[0]
 
 
 def permute_rows(batch: dict[Any, Any], rng: np.random.Generator) -> dict[Any, Any]:
-    """Shuffle the rows of the columns of a row group; for n-grams, of the columns at each offset."""
-    column = next(
-        (
-            each
-            for part in batch.values()
-            for each in (part.values() if isinstance(part, dict) else [part])
-        ),
-        (),
-    )
-    order = rng.permutation(len(column))
-    return {
-        key: {name: values[order] for name, values in part.items()}
-        if isinstance(part, dict)
-        else part[order]
-        for key, part in batch.items()
-    }
+    """Shuffle the rows of a batch; all columns, also those of all offsets, in the same way."""
+    order = rng.permutation(count_rows(batch))
+
+    def permute(name: str, column: Any) -> Any:
+        return column[order]
+
+    return map_columns(batch, permute)

@@ -4,19 +4,31 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
 from data_stack.values.named_rows import row_type as named_row_type
+from data_stack_petastorm.batches import count_rows
 from data_stack_petastorm.ngram import NGram
 from data_stack_petastorm.unischema import Unischema
 
-#: Bytes of a row of an array that is a view of its chunk; a larger one is copied, as a view keeps the whole chunk in memory.
-_MAX_VIEW = 1024
-#: Text of a row group is an array of fixed width up to this many bytes, or this many times the number of characters.
-_MAX_TEXT, _MAX_PADDING = 64 << 20, 16
+#: A row of an array of up to this many bytes is a view of its chunk. A larger row is copied, as a
+#: view would keep the whole chunk in memory.
+_MAX_VIEW_BYTES = 1024
+
+#: Text of a row group is an array of fixed width up to this many bytes …
+_MAX_TEXT_BYTES = 64 << 20
+
+#: … or up to this many times the bytes of its characters. A single long text among short ones
+#: would otherwise take the memory of the whole machine.
+_MAX_PADDING_FACTOR = 16
+
+_BYTES_PER_CHARACTER = 4
+
+#: The types of NumPy that have values of text or bytes in rows.
+_TEXT_TYPES: Final = frozenset({np.str_, np.bytes_})
 
 
 def row_type(schema_name: str, names: tuple[str, ...]) -> Any:
@@ -25,85 +37,118 @@ def row_type(schema_name: str, names: tuple[str, ...]) -> Any:
 
 
 class RowMaker:
-    """Makes named tuples from batches: columns of shape ``(n, ...)`` by name; for n-grams such columns by offset.
+    """Makes named tuples from batches.
 
     Args:
         schema: schema of the rows, for the order of their fields and for NumPy's types of text.
         ngram: the fields of each offset; None for rows.
     """
 
+    #: Makes rows; without n-grams.
+    _maker: _TupleMaker
+    #: Makes the row at each offset of n-grams; None for rows.
+    _maker_of_offset: dict[int, _TupleMaker] | None
+
     def __init__(self, schema: Unischema, ngram: NGram | None) -> None:
-        self._steps: dict[int, _Maker] | None = None
-        self._maker = _Maker(schema)
+        self._maker = _TupleMaker(schema)
+        self._maker_of_offset = None
         if ngram is not None:
-            steps = range(min(ngram.fields), max(ngram.fields) + 1)
-            self._steps = {
-                step: _Maker(ngram.get_schema_at_timestep(schema, step)) for step in steps
-            }
+            self._maker_of_offset = {}
+            for offset in ngram.offsets:
+                schema_of_offset = ngram.get_schema_at_timestep(schema, offset)
+                self._maker_of_offset[offset] = _TupleMaker(schema_of_offset)
 
-    def rows(self, batch: Mapping[Any, Any]) -> Iterator[Any]:
-        """Iterate over the rows of a batch; for n-grams, dicts of rows by offset."""
-        if self._steps is None:
-            return self._maker.rows(batch, 0)
-        n_rows = next((len(column) for columns in batch.values() for column in columns.values()), 0)
-        by_step = [maker.rows(batch.get(step, {}), n_rows) for step, maker in self._steps.items()]
-        return (dict(zip(self._steps, rows, strict=True)) for rows in zip(*by_step, strict=True))
+    def make_rows(self, batch: Mapping[Any, Any]) -> Iterator[Any]:
+        """Iterate over the rows of a batch; for n-grams, over dicts of rows by offset."""
+        if self._maker_of_offset is None:
+            return self._maker.make_rows(batch, count_rows(batch))
+        n_rows = count_rows(batch)
+        rows_of_offsets = [
+            maker.make_rows(batch.get(offset, {}), n_rows)
+            for offset, maker in self._maker_of_offset.items()
+        ]
+        offsets = list(self._maker_of_offset)
+        return (
+            dict(zip(offsets, rows, strict=True)) for rows in zip(*rows_of_offsets, strict=True)
+        )
 
-    def batch(self, batch: Mapping[Any, Any]) -> Any:
+    def make_batch(self, batch: Mapping[Any, Any]) -> Any:
         """Return a batch as one named tuple of columns; for n-grams, a dict of them by offset."""
-        if self._steps is None:
-            return self._maker.batch(batch)
-        return {step: maker.batch(batch.get(step, {})) for step, maker in self._steps.items()}
+        if self._maker_of_offset is None:
+            return self._maker.make_batch(batch)
+        return {
+            offset: maker.make_batch(batch.get(offset, {}))
+            for offset, maker in self._maker_of_offset.items()
+        }
 
 
-class _Maker:
-    """Makes the rows of one schema."""
+class _TupleMaker:
+    """Makes the named tuples of one schema."""
+
+    _names: tuple[str, ...]
+    #: The class of the tuples.
+    _type: Any
+    #: NumPy's type of the values of each field of text or bytes.
+    _text_types: dict[str, Callable[[Any], Any]]
 
     def __init__(self, schema: Unischema) -> None:
         self._names = tuple(schema.fields)
         self._type = row_type(vars(schema)["_name"], self._names)
-        kinds = {np.str_: np.str_, np.bytes_: np.bytes_}
-        self._texts = {
-            name: kinds.get(field.numpy_dtype)
-            for name, field in schema.fields.items()
-            if field.shape == ()
-        }
+        self._text_types = {}
+        for name, field in schema.fields.items():
+            if field.shape == () and field.numpy_dtype in _TEXT_TYPES:
+                self._text_types[name] = field.numpy_dtype
 
-    def rows(self, columns: Mapping[str, npt.NDArray[Any]], n_rows: int) -> Iterator[Any]:
+    def make_rows(self, columns: Mapping[str, npt.NDArray[Any]], n_rows: int) -> Iterator[Any]:
+        """Iterate over rows; ``n_rows`` of them where there are no fields."""
         if not self._names:
             return iter([self._type()] * n_rows)
-        new_row = functools.partial(tuple.__new__, self._type)  # ``_make`` without a call of Python
-        values = [_values(columns[name], self._texts.get(name)) for name in self._names]
-        return map(new_row, zip(*values, strict=True))
+        values = [_values_of(columns[name], self._text_types.get(name)) for name in self._names]
+        # As the ``_make`` of a named tuple, but without a call of Python for each row.
+        make_row = functools.partial(tuple.__new__, self._type)
+        return map(make_row, zip(*values, strict=True))
 
-    def batch(self, columns: Mapping[str, npt.NDArray[Any]]) -> Any:
-        texts = {name for name, text in self._texts.items() if text is np.str_}
-        return self._type._make(
-            _text(columns[name]) if name in texts else columns[name] for name in self._names
-        )
-
-
-def _values(column: npt.NDArray[Any], text: Callable[[Any], Any] | None) -> Iterable[Any]:
-    """Return the values of a column: NumPy's scalars, objects, arrays."""
-    if column.ndim > 1 and column.nbytes > _MAX_VIEW * len(column):
-        return map(np.ndarray.copy, column)  # on access, to reuse the memory of the previous row
-    if text is not None and column.dtype == object:
-        nul: Any = (
-            "\0" if text is np.str_ else b"\0"
-        )  # NumPy's pickles lose it at the end of a text
-        return [value if value is None or value.endswith(nul) else text(value) for value in column]
-    return list(column)
+    def make_batch(self, columns: Mapping[str, npt.NDArray[Any]]) -> Any:
+        """Return a tuple of columns."""
+        values = []
+        for name in self._names:
+            column = columns[name]
+            if self._text_types.get(name) is np.str_:
+                column = _as_fixed_width(column)
+            values.append(column)
+        return self._type._make(values)
 
 
-def _text(column: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Return text as an array of fixed width, unless it has nulls, NULs at an end, or a few far longer texts."""
-    if column.dtype != object or not all(
-        isinstance(value, str) and not value.endswith("\0") for value in column
-    ):
+def _values_of(column: npt.NDArray[Any], text_type: Callable[[Any], Any] | None) -> Iterable[Any]:
+    """Return the values of a column: NumPy's scalars, objects, arrays.
+
+    Args:
+        column: shape ``(n, ...)``.
+        text_type: ``np.str_`` or ``np.bytes_`` for text or bytes; None for others.
+    """
+    if column.ndim > 1 and column.nbytes > _MAX_VIEW_BYTES * len(column):
+        # Copied one by one, when a row is made, to reuse the memory of the row before.
+        return map(np.ndarray.copy, column)
+    if text_type is None or column.dtype != object:
+        return list(column)
+    # NumPy's pickles lose a NUL at the end of a text, so such a text stays Python's.
+    nul: Any = "\0" if text_type is np.str_ else b"\0"
+    return [value if value is None or value.endswith(nul) else text_type(value) for value in column]
+
+
+def _as_fixed_width(column: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Return text as an array of fixed width, where that loses nothing and needs little memory.
+
+    A column with nulls, with NULs at an end, or with a few far longer texts stays as it is.
+    """
+    if column.dtype != object:
         return column
+    for value in column:
+        if not isinstance(value, str) or value.endswith("\0"):
+            return column
     lengths = np.fromiter(map(len, column), np.int64, len(column))
-    if 4 * len(column) * int(lengths.max(initial=1)) > max(
-        _MAX_TEXT, 4 * _MAX_PADDING * int(lengths.sum())
-    ):
+    n_bytes = _BYTES_PER_CHARACTER * len(column) * int(lengths.max(initial=1))
+    n_bytes_of_texts = _BYTES_PER_CHARACTER * int(lengths.sum())
+    if n_bytes > max(_MAX_TEXT_BYTES, _MAX_PADDING_FACTOR * n_bytes_of_texts):
         return column
     return column.astype(np.str_)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import functools
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -17,6 +16,23 @@ from data_stack.exception import ConfigError
 from data_stack.loader import Order
 from data_stack.loader.plan import Plan, Uneven
 from data_stack.util.intervals import Intervals
+
+OrderMaker = Callable[[npt.NDArray[np.int64]], Order]
+"""Makes the order of samples from the lengths of their blocks, shape ``(n_blocks,)``."""
+
+
+@dataclass(frozen=True)
+class ShardSizes:
+    """The number of samples of each shard in an epoch.
+
+    Attributes:
+        in_full_steps: number of samples of every shard in the steps with whole batches.
+        in_last_step: number of samples of each shard in the shorter last step, shape
+            ``(n_shards,)``.
+    """
+
+    in_full_steps: int
+    in_last_step: npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -33,166 +49,260 @@ class Sharding:
     batch_size: int
     uneven: Uneven
 
-    def lengths(self, n_samples: int) -> tuple[int, npt.NDArray[np.int64]]:
-        """Return each shard's number of samples in whole steps, and those in the last step, shape ``(n_shards,)``."""
+    @staticmethod
+    def of_state(state: Any) -> Sharding:
+        """Return the sharding that a loader's state describes; one shard if it describes none."""
+        order = state.get("order") if isinstance(state, Mapping) else None
+        if not isinstance(order, Mapping) or order.get("order") != "shards":
+            return Sharding(1, 1, "pad")
+        return Sharding(order["n_shards"], order["batch_size"], order["uneven"])
+
+    def sizes(self, n_samples: int) -> ShardSizes:
+        """Return the number of samples of each shard.
+
+        Samples that "pad" repeats count once, and samples that "drop" skips not at all.
+        """
         plan = Plan(n_samples, self.batch_size, world=self.n_shards, uneven=self.uneven)
-        n_steps, n_rest = divmod(n_samples, plan.samples_per_step)
-        ends = [replace(plan, rank=rank).part(n_steps).stop for rank in range(self.n_shards)]
-        in_last_step = np.minimum(
-            np.array(ends, dtype=np.int64) - n_steps * plan.samples_per_step, n_rest
-        )
-        return n_steps * self.batch_size, np.diff(in_last_step, prepend=0)
+        n_full_steps, n_remaining = divmod(n_samples, plan.samples_per_step)
+        start_of_last_step = n_full_steps * plan.samples_per_step
+        ends = np.zeros(self.n_shards, dtype=np.int64)
+        for rank in range(self.n_shards):
+            part_of_last_step = replace(plan, rank=rank).part(n_full_steps)
+            ends[rank] = part_of_last_step.stop - start_of_last_step
+        # With "pad", the last parts end after the last sample.
+        ends = np.minimum(ends, n_remaining)
+        return ShardSizes(n_full_steps * self.batch_size, np.diff(ends, prepend=0))
 
 
 class Shards(Order):
     """Assigns blocks to shards without a seed, then shuffles within each shard by the seed.
 
-    So shards with different seeds together have each sample once. Each shard has consecutive blocks of the epoch's sequence of
-    blocks, which depends only on the epoch, and shares at most two blocks with its neighbours.
+    So shards with different seeds together have each sample once. Each shard has consecutive blocks
+    of the epoch's sequence of blocks, which depends only on the epoch, and shares at most two
+    blocks with its neighbours.
 
     Args:
         lengths: number of samples of each block, shape ``(n_blocks,)``.
         sharding: how to divide the samples.
-        reshuffles: whether each epoch assigns other blocks; False: always in the order of the dataset.
-        order_of: makes the order of a shard's samples from the lengths of its blocks.
+        make_order: makes the order of a shard's samples from the lengths of its blocks.
+        reshuffles: whether each epoch assigns other blocks; False: always in the order of the
+            dataset.
     """
 
     shares_seed = False
+
+    _lengths: npt.NDArray[np.int64]
+    _sharding: Sharding
+    _make_order: OrderMaker
+    _reshuffles: bool
+    #: The shards of the last epoch that was asked for. Threads need no lock for one attribute.
+    _last_epoch: _ShardedEpoch | None
 
     def __init__(
         self,
         lengths: npt.NDArray[np.int64],
         sharding: Sharding,
-        order_of: Callable[[npt.NDArray[np.int64]], Order],
+        make_order: OrderMaker,
         *,
         reshuffles: bool,
     ) -> None:
-        self._lengths, self._sharding, self._order_of, self._reshuffles = (
-            lengths,
-            sharding,
-            order_of,
-            reshuffles,
-        )
-        self._dealt: _Dealt | None = None  # that of the last epoch
+        self._lengths = lengths
+        self._sharding = sharding
+        self._make_order = make_order
+        self._reshuffles = reshuffles
+        self._last_epoch = None
 
     def indices(
         self, positions: IndexArrayOfInts, n_samples: int, seed: int, epoch: int
     ) -> IndexArrayOfInts:
-        dealt = self._deal(n_samples, epoch)
-        shards, places = dealt.locate(positions)
-        found = np.empty(len(positions), dtype=np.int64)
+        sharded_epoch = self._shard_epoch(n_samples, epoch)
+        shards, places = sharded_epoch.locate(positions)
+        indices = np.empty(len(positions), dtype=np.int64)
         for shard in np.unique(shards).tolist():
-            which = shards == shard
-            found[which] = dealt.samples(shard, places[which], seed)
-        return found
+            is_of_shard = shards == shard
+            indices[is_of_shard] = sharded_epoch.samples(shard, places[is_of_shard], seed)
+        return indices
 
     def upcoming(
         self, position: int, n_samples: int, seed: int, epoch: int
     ) -> tuple[IndexArrayOfInts | None, int]:
         if position >= n_samples:
             return None, sys.maxsize
-        dealt = self._deal(n_samples, epoch)
-        (shard,), (place,) = (each.tolist() for each in dealt.locate(np.array([position])))
-        ahead, until = dealt.upcoming(shard, place, seed)
-        before = place - self._sharding.batch_size
-        if before >= 0 and dealt.upcoming(shard, before, seed)[1] == until:
-            ahead = None  # prefetched for the batch before
-        return ahead, position + 1
+        sharded_epoch = self._shard_epoch(n_samples, epoch)
+        shards, places = sharded_epoch.locate(np.array([position]))
+        shard = int(shards[0])
+        place = int(places[0])
+        samples, needed_until = sharded_epoch.upcoming(shard, place, seed)
+        place_of_last_batch = place - self._sharding.batch_size
+        if place_of_last_batch >= 0:
+            _, last_needed_until = sharded_epoch.upcoming(shard, place_of_last_batch, seed)
+            if last_needed_until == needed_until:
+                samples = None  # they were prefetched for the shard's last batch
+        # The next position may be another shard's, which needs blocks of its own.
+        return samples, position + 1
 
     def content(self) -> dict[str, Any]:
-        sharding = self._sharding
         return {
             "order": "shards",
-            "of": self._order_of(self._lengths).content(),
-            "n_shards": sharding.n_shards,
-            "batch_size": sharding.batch_size,
-            "uneven": sharding.uneven,
+            "of": self._make_order(self._lengths).content(),
+            "n_shards": self._sharding.n_shards,
+            "batch_size": self._sharding.batch_size,
+            "uneven": self._sharding.uneven,
         }
 
-    def _deal(self, n_samples: int, epoch: int) -> _Dealt:
-        if int(self._lengths.sum()) != n_samples:
+    def _shard_epoch(self, n_samples: int, epoch: int) -> _ShardedEpoch:
+        n_samples_of_blocks = int(self._lengths.sum())
+        if n_samples_of_blocks != n_samples:
             raise ConfigError(
-                f"the row groups have {int(self._lengths.sum())} samples in total, expected {n_samples}"
+                f"the row groups have {n_samples_of_blocks} samples in total, expected {n_samples}"
             )
-        dealt = self._dealt  # one attribute: threads need no lock
-        if dealt is None or dealt.epoch != epoch:
-            blocks: npt.NDArray[Any] = np.arange(len(self._lengths))
-            if self._reshuffles:
-                blocks = KeyedPermutation(len(blocks), derive_seed("shards", epoch)).take(blocks)
-            dealt = self._dealt = _Dealt(
-                self._lengths, blocks, self._sharding, self._order_of, epoch
-            )
-        return dealt
+        sharded_epoch = self._last_epoch
+        if sharded_epoch is not None and sharded_epoch.epoch == epoch:
+            return sharded_epoch
+        blocks: npt.NDArray[Any] = np.arange(len(self._lengths))
+        if self._reshuffles:
+            permutation = KeyedPermutation(len(blocks), derive_seed("shards", epoch))
+            blocks = permutation.take(blocks)
+        sharded_epoch = _ShardedEpoch(
+            self._lengths, blocks, self._sharding, self._make_order, epoch
+        )
+        self._last_epoch = sharded_epoch
+        return sharded_epoch
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_dealt": None}
+        state = dict(self.__dict__)
+        state["_last_epoch"] = None
+        return state
 
 
-class _Dealt:
-    """The shards of one epoch: stretches of its sequence of blocks; the last stretch belongs to no shard."""
+class _ShardedEpoch:
+    """The samples of each shard in one epoch.
+
+    The blocks of the epoch stand in a sequence. Each shard has an interval of the samples of this
+    sequence, in the order of the shards. A last interval has the samples of no shard, which
+    ``uneven="drop"`` skips; it is treated as one more shard.
+
+    Args:
+        lengths: number of samples of each block, shape ``(n_blocks,)``.
+        blocks: the numbers of the blocks, in the epoch's sequence.
+        sharding: how to divide the samples.
+        make_order: makes the order of a shard's samples from the lengths of its blocks.
+        epoch: the epoch.
+    """
+
+    epoch: int
+    _batch_size: int
+    _n_shards: int
+    _make_order: OrderMaker
+    #: The blocks in the epoch's sequence, as intervals of places in that sequence.
+    _blocks: Intervals
+    #: What leads from a place in a block of the sequence to the sample of the dataset.
+    _shifts: npt.NDArray[np.int64]
+    #: The samples of every shard in full steps; and those of all shards together.
+    _n_in_full_steps: int
+    _n_in_all_full_steps: int
+    #: The samples of the last step, as an interval for each shard and one for no shard.
+    _last_step: Intervals
+    #: All samples, as an interval of the sequence for each shard and one for no shard.
+    _shards: Intervals
+    #: The orders of the shards that were asked for.
+    _order_of_shard: dict[int, Order]
 
     def __init__(
         self,
         lengths: npt.NDArray[np.int64],
         blocks: npt.NDArray[Any],
         sharding: Sharding,
-        order_of: Callable[[npt.NDArray[np.int64]], Order],
+        make_order: OrderMaker,
         epoch: int,
     ) -> None:
         self.epoch = epoch
-        self._blocks, self._order_of = Intervals(lengths[blocks]), order_of
-        self._shifts = (np.cumsum(lengths) - lengths)[blocks] - self._blocks.starts
-        n_samples, self._batch_size = int(lengths.sum()), sharding.batch_size
-        self._n_in_steps, in_last_step = sharding.lengths(n_samples)
-        self._n_in_all_steps, self._n_shards = (
-            self._n_in_steps * sharding.n_shards,
-            sharding.n_shards,
-        )
-        self._last_step = Intervals(
-            np.append(in_last_step, n_samples - self._n_in_all_steps - in_last_step.sum())
-        )
-        self._shards = Intervals(
-            np.append(
-                self._n_in_steps + in_last_step, self._last_step.ends[-1] - in_last_step.sum()
-            )
-        )
-        self._order_of_shard = functools.lru_cache(maxsize=None)(self._make_order)
+        self._batch_size = sharding.batch_size
+        self._n_shards = sharding.n_shards
+        self._make_order = make_order
+
+        self._blocks = Intervals(lengths[blocks])
+        starts_in_dataset = np.cumsum(lengths) - lengths
+        self._shifts = starts_in_dataset[blocks] - self._blocks.starts
+
+        n_samples = int(lengths.sum())
+        sizes = sharding.sizes(n_samples)
+        self._n_in_full_steps = sizes.in_full_steps
+        self._n_in_all_full_steps = sizes.in_full_steps * sharding.n_shards
+        n_of_no_shard = n_samples - self._n_in_all_full_steps - sizes.in_last_step.sum()
+        self._last_step = Intervals(np.append(sizes.in_last_step, n_of_no_shard))
+        n_of_shards = sizes.in_full_steps + sizes.in_last_step
+        self._shards = Intervals(np.append(n_of_shards, n_of_no_shard))
+        self._order_of_shard = {}
 
     def locate(self, positions: IndexArrayOfInts) -> tuple[IndexArrayOfInts, IndexArrayOfInts]:
-        """Return the shard of each position of the loaders' common order, and its place in that shard."""
-        batches, places = np.divmod(positions, self._batch_size)
-        turns, shards = np.divmod(batches, self._n_shards)
-        places = places + turns * self._batch_size
-        late = positions - self._n_in_all_steps
-        if (is_late := late >= 0).any():
-            of_late = self._last_step.find(np.maximum(late, 0))
-            shards = np.where(is_late, of_late, shards)
-            in_steps = np.where(of_late < self._n_shards, self._n_in_steps, 0)
-            places = np.where(is_late, in_steps + late - self._last_step.starts[of_late], places)
+        """Return the shard of each position of the loaders' common order, and its place there.
+
+        Args:
+            positions: shape ``(n,)``.
+
+        Returns:
+            The shards, and the places in the shards, each of shape ``(n,)``.
+        """
+        # In full steps, the shards take turns: a batch each.
+        batches, places_in_batch = np.divmod(positions, self._batch_size)
+        steps, shards = np.divmod(batches, self._n_shards)
+        places = places_in_batch + steps * self._batch_size
+
+        positions_in_last_step = positions - self._n_in_all_full_steps
+        is_in_last_step = positions_in_last_step >= 0
+        if not is_in_last_step.any():
+            return shards, places
+
+        # In the last step, each shard has an interval. The samples of no shard are only there.
+        last_shards = self._last_step.find(np.maximum(positions_in_last_step, 0))
+        n_before = np.where(last_shards < self._n_shards, self._n_in_full_steps, 0)
+        last_places = n_before + positions_in_last_step - self._last_step.starts[last_shards]
+        shards = np.where(is_in_last_step, last_shards, shards)
+        places = np.where(is_in_last_step, last_places, places)
         return shards, places
 
     def samples(self, shard: int, places: IndexArrayOfInts, seed: int) -> IndexArrayOfInts:
         """Return the samples at these places of a shard."""
-        length = int(self._shards.ends[shard] - self._shards.starts[shard])
-        return self._of_dataset(
-            shard, self._order_of_shard(shard).indices(places, length, *self._key(shard, seed))
-        )
+        order = self._order_of(shard)
+        shard_seed = derive_seed("shard", seed, shard)
+        places_in_shard = order.indices(places, self._length_of(shard), shard_seed, self.epoch)
+        return self._samples_of_dataset(shard, places_in_shard)
 
     def upcoming(self, shard: int, place: int, seed: int) -> tuple[IndexArrayOfInts | None, int]:
-        """As :meth:`Order.upcoming`, for the places of a shard."""
-        length = int(self._shards.ends[shard] - self._shards.starts[shard])
-        ahead, until = self._order_of_shard(shard).upcoming(place, length, *self._key(shard, seed))
-        return None if ahead is None else self._of_dataset(shard, ahead), until
+        """Return what :meth:`Order.upcoming` does, for a place of a shard."""
+        order = self._order_of(shard)
+        shard_seed = derive_seed("shard", seed, shard)
+        places_in_shard, needed_until = order.upcoming(
+            place, self._length_of(shard), shard_seed, self.epoch
+        )
+        if places_in_shard is None:
+            return None, needed_until
+        return self._samples_of_dataset(shard, places_in_shard), needed_until
 
-    def _key(self, shard: int, seed: int) -> tuple[int, int]:
-        return derive_seed("shard", seed, shard), self.epoch
+    def _length_of(self, shard: int) -> int:
+        return int(self._shards.ends[shard] - self._shards.starts[shard])
 
-    def _of_dataset(self, shard: int, places: IndexArrayOfInts) -> IndexArrayOfInts:
-        positions = places + self._shards.starts[shard]
-        samples: IndexArrayOfInts = positions + self._shifts[self._blocks.find(positions)]
+    def _samples_of_dataset(self, shard: int, places: IndexArrayOfInts) -> IndexArrayOfInts:
+        """Return the samples at places of a shard, before its order."""
+        places_in_sequence = places + self._shards.starts[shard]
+        blocks = self._blocks.find(places_in_sequence)
+        samples: IndexArrayOfInts = places_in_sequence + self._shifts[blocks]
         return samples
 
-    def _make_order(self, shard: int) -> Order:
-        start, end = self._shards.starts[shard], self._shards.ends[shard]
-        borders = self._blocks.ends[(self._blocks.ends > start) & (self._blocks.ends < end)]
-        return self._order_of(np.diff(borders, prepend=start, append=end))
+    def _order_of(self, shard: int) -> Order:
+        if shard not in self._order_of_shard:
+            self._order_of_shard[shard] = self._make_order(self._block_lengths_of(shard))
+        return self._order_of_shard[shard]
+
+    def _block_lengths_of(self, shard: int) -> npt.NDArray[np.int64]:
+        """Return the number of samples of a shard in each of its blocks.
+
+        The first block and the last may belong to its neighbours, too.
+        """
+        start = self._shards.starts[shard]
+        end = self._shards.ends[shard]
+        is_inside = (self._blocks.ends > start) & (self._blocks.ends < end)
+        borders = self._blocks.ends[is_inside]
+        lengths: npt.NDArray[np.int64] = np.diff(borders, prepend=start, append=end)
+        return lengths

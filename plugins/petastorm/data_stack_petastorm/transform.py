@@ -1,41 +1,39 @@
-"""Petastorm's transforms of rows: a function, and the fields that it edits, removes and selects."""
+"""Petastorm's transforms of rows: a function, and the fields that it edits, removes and selects.
+
+A program declares a :class:`TransformSpec`. A reader completes it by :func:`resolve`, and makes a
+:class:`BatchTransform` of it. Fingerprints of transformed datasets name both classes by this
+module.
+"""
 
 from __future__ import annotations
 
-import contextlib
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import date
-from decimal import Decimal
-from types import MappingProxyType
-from typing import Any, Final, Literal
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
-from data_stack.codecs.fitting import as_dtype, check_shape, fits_shape
-from data_stack.dataset.iterator.access import copy_value
 from data_stack.exception import ConfigError
 from data_stack.formats.parquet import Field, Schema
-from data_stack.formats.parquet.types import dtype_name
-from data_stack.values.stacked_values import objects
-from data_stack_petastorm.columns import has_parameter, nested_names
-from data_stack_petastorm.plain_times import as_numpy_time
+from data_stack.util.functions import has_parameter
+from data_stack_petastorm.nested_columns import nested_names
 from data_stack_petastorm.schemas import as_unischema
-from data_stack_petastorm.unischema import Unischema, UnischemaField
+from data_stack_petastorm.transform_calls import Columns, Form, call_transform, missing_field
+from data_stack_petastorm.transform_inference import changed_fields
+from data_stack_petastorm.transform_values import check_column, with_nulls
+from data_stack_petastorm.unischema import Unischema, UnischemaField, schema_name
 
 __all__ = ["TransformSpec", "edit_field", "transform_schema"]
 
-Columns = Mapping[str, npt.NDArray[Any]]
-#: Number of rows on which a function of batches is tried.
-_ROWS_TRIED: Final = 16
-_KINDS: Final[dict[str, type]] = {"U": str, "S": bytes, "O": object}
+#: The number of rows on which a function of batches is tried; a function of rows is tried on one.
+_MAX_ROWS_TRIED = 16
 
 
 def edit_field(
     name: str, numpy_dtype: Any, shape: Sequence[int | None], nullable: bool = False
 ) -> tuple[Any, ...]:
-    """One of the ``edit_fields`` of a :class:`TransformSpec`."""
+    """Return one of the ``edit_fields`` of a :class:`TransformSpec`."""
     return name, numpy_dtype, shape, nullable
 
 
@@ -44,26 +42,48 @@ class TransformSpec:
 
     ::
 
-        TransformSpec(lambda row: {**row, "mean": row["image"].mean(dtype="f4")}, [("mean", "float32", (), False)], ["image"])
-        TransformSpec(normalise, [("speed", "float32", (), False)], on="numpy")      # a function of {"speed": array, …}
+        def add_mean(row):
+            return {**row, "mean": row["image"].mean(dtype="f4")}
+
+        TransformSpec(add_mean, [("mean", "float32", (), False)], removed_fields=["image"])
+
+        # a function of {"speed": array, …}
+        TransformSpec(normalise, [("speed", "float32", (), False)], on="numpy")
 
     Args:
-        func: takes a row or a batch, see ``on``, and returns the same kind with all fields of the result. Fields that it
-            received and that are not in the result are dropped; a new field that is not in ``edit_fields`` is an error. It may
-            change its argument. A parameter ``rng`` receives a ``numpy.random.Generator`` that depends on the seed, the epoch and
+        func: takes a row or a batch, see ``on``, and returns the same kind with all fields of the
+            result. Fields that it received and that are not in the result are dropped; a new field
+            that is not in ``edit_fields`` is an error. It may change its argument. A parameter
+            ``rng`` receives a ``numpy.random.Generator`` that depends on the seed, the epoch and
             the position of the (first) row. None: fields are only removed and reordered.
-        edit_fields: fields that ``func`` adds: ``(name, dtype, shape, nullable)``, UnischemaFields or
-            :class:`~data_stack.formats.parquet.schema.Field`. They come after the others. Fields whose dtype or shape the
-            function changes need not be named: a reader tries it on the first row, and checks the others against the result.
+        edit_fields: fields that ``func`` adds: ``(name, dtype, shape, nullable)``, UnischemaFields
+            or :class:`~data_stack.formats.parquet.schema.Field`. They come after the others. Fields
+            whose dtype or shape the function changes need not be named: a reader tries it on the
+            first row, and checks the others against the result.
         removed_fields: names of fields to remove; unknown names cause a warning.
-        selected_fields: names of the fields of the result, in this order; not together with ``removed_fields``.
-        on: the argument of ``func``: "rows" (a dict), "numpy" (a dict of arrays of shape ``(n, …)``) or "pandas" (a DataFrame,
-            arrays as objects). A batch has at least one row, and ``func`` returns as many rows; a function of DataFrames may drop
-            rows of ``make_batch_reader``. None: "rows", or "pandas" for ``make_batch_reader``.
+        selected_fields: names of the fields of the result, in this order; not together with
+            ``removed_fields``.
+        on: the argument of ``func``: "rows" (a dict), "numpy" (a dict of arrays of shape
+            ``(n, …)``) or "pandas" (a DataFrame, arrays as objects). A batch has at least one row,
+            and ``func`` returns as many rows; a function of DataFrames may drop rows of
+            ``make_batch_reader``. None: "rows", or "pandas" for ``make_batch_reader``.
 
     Raises:
         ConfigError: an argument is invalid.
+
+    Attributes:
+        func: as given.
+        on: as given.
+        edit_fields: as fields of data_stack.
+        removed_fields: as a list.
+        selected_fields: as a list; None if not given.
     """
+
+    func: Callable[..., Any] | None
+    on: Form | None
+    edit_fields: list[Field]
+    removed_fields: list[str]
+    selected_fields: list[str] | None
 
     def __init__(
         self,
@@ -80,12 +100,13 @@ class TransformSpec:
             raise ConfigError("pass removed_fields or selected_fields, not both")
         if on not in (None, "rows", "numpy", "pandas"):
             raise ConfigError(f"on must be 'rows', 'numpy' or 'pandas', got {on!r:.40}")
-        self.func, self.on = func, on
-        self.edit_fields = [_edited(each) for each in edit_fields or ()]
-        self.removed_fields = _names("removed_fields", removed_fields or ())
-        self.selected_fields = (
-            None if selected_fields is None else _names("selected_fields", selected_fields)
-        )
+        self.func = func
+        self.on = on
+        self.edit_fields = [_edited_field(field) for field in edit_fields or ()]
+        self.removed_fields = _field_names("removed_fields", removed_fields or ())
+        self.selected_fields = None
+        if selected_fields is not None:
+            self.selected_fields = _field_names("selected_fields", selected_fields)
 
     @property
     def draws(self) -> bool:
@@ -93,55 +114,72 @@ class TransformSpec:
         return self.func is not None and has_parameter(self.func, "rng")
 
     def known(self, names: Iterable[str], on: Any = None) -> TransformSpec:
-        """Return the spec without removed and selected fields that do not exist; ``on`` is the default argument of ``func``."""
-        known = {*names, *(field.name for field in self.edit_fields)}
-        unknown = [
-            name
-            for name in (*self.removed_fields, *(self.selected_fields or ()))
-            if name not in known
-        ]
+        """Return the spec without removed and selected fields that do not exist.
+
+        Args:
+            names: the names of the fields of the rows.
+            on: the argument of ``func``, if the spec does not say it.
+
+        Warns:
+            UserWarning: a removed or selected field does not exist.
+        """
+        edited_names = {field.name for field in self.edit_fields}
+        known_names = edited_names.union(names)
+        removed = [name for name in self.removed_fields if name in known_names]
+        selected = None
+        if self.selected_fields is not None:
+            selected = [name for name in self.selected_fields if name in known_names]
+
+        mentioned = self.removed_fields + (self.selected_fields or [])
+        unknown = [name for name in mentioned if name not in known_names]
         if unknown:
             argument = "removed_fields" if self.removed_fields else "selected_fields"
             warnings.warn(
-                f"{argument} specified some field names that are not part of the schema. These field names will be ignored "
-                f'"{", ".join(unknown)}".',
+                f"{argument} specified some field names that are not part of the schema. These "
+                f'field names will be ignored "{", ".join(unknown)}".',
                 stacklevel=4,
             )
-        removed = [name for name in self.removed_fields if name in known]
-        selected = (
-            None
-            if self.selected_fields is None
-            else [name for name in self.selected_fields if name in known]
-        )
         return TransformSpec(
             self.func, self.edit_fields, removed or None, selected, on=self.on or on
         )
 
     def schema_of(self, schema: Schema) -> Schema:
-        """The fields of the result for rows with the fields of ``schema``.
+        """Return the fields of the result for rows with the fields of ``schema``.
 
         Raises:
-            ConfigError: a field is removed or selected that does not exist, or a new one has no function that makes it.
+            ConfigError: a selected field does not exist, or a new one has no function that makes
+                it.
         """
         edited = {field.name: field for field in self.edit_fields}
         if self.func is None:
             for name in edited:
                 schema[name]  # raises if the field does not exist
-        fields = {field.name: field for field in schema if field.name not in edited} | edited
-        names = self.selected_fields
-        if names is None:
-            names = [name for name in fields if name not in self.removed_fields]
-        found = Schema(f"{schema.name}_transformed", fields.values())
-        return Schema(found.name, [found[name] for name in names])
+        unedited = {field.name: field for field in schema if field.name not in edited}
+        all_fields = Schema(f"{schema.name}_transformed", [*unedited.values(), *edited.values()])
+        names = self._result_names(all_fields.fields)
+        return Schema(all_fields.name, [all_fields[name] for name in names])
+
+    def _result_names(self, names: Iterable[str]) -> list[str]:
+        """Return the names of the fields of the result, in their order.
+
+        Args:
+            names: the names of all fields, the edited ones last.
+        """
+        if self.selected_fields is not None:
+            return self.selected_fields
+        return [name for name in names if name not in self.removed_fields]
 
 
-def _edited(given: Any) -> Field:
+def _edited_field(given: Any) -> Field:
+    """Return one of ``edit_fields`` as a field of data_stack."""
     if isinstance(given, Field):
         return given
-    if isinstance(given, tuple) and len(given) == 5:
-        given = (*given[:3], given[4])
+    is_unischema_field = isinstance(given, tuple) and len(given) == 5
     try:
-        name, dtype, shape, nullable = given
+        if is_unischema_field:
+            name, dtype, shape, _, nullable = given
+        else:
+            name, dtype, shape, nullable = given
     except (TypeError, ValueError):
         raise ConfigError(
             f"edit_fields must be (name, dtype, shape, nullable) or Fields, got {given!r:.80}"
@@ -149,7 +187,13 @@ def _edited(given: Any) -> Field:
     return Field(name, dtype, shape, None, nullable)
 
 
-def _names(argument: str, given: Iterable[str]) -> list[str]:
+def _field_names(argument: str, given: Iterable[str]) -> list[str]:
+    """Return the names of fields in a list.
+
+    Args:
+        argument: the argument, for the message.
+        given: the names, or a single one.
+    """
     names = [given] if isinstance(given, str) else list(given)
     if not all(isinstance(name, str) for name in names):
         raise ConfigError(f"{argument} must be names of fields, got {given!r:.80}")
@@ -165,29 +209,30 @@ def transform_schema(schema: Unischema, transform_spec: TransformSpec) -> Unisch
     spec = transform_spec.known(schema.fields)
     edited = as_unischema(Schema("", spec.edit_fields)).fields
     fields = {name: field for name, field in schema.fields.items() if name not in edited}
-    fields.update(
-        (name, UnischemaField(*field[:3], None, field.nullable)) for name, field in edited.items()
-    )
-    names = spec.selected_fields
-    if names is None:
-        names = [name for name in fields if name not in spec.removed_fields]
-    return Unischema(f"{vars(schema)['_name']}_transformed", [fields[name] for name in names])
-
-
-# ---------------------------------------------------------------------- of batches
+    for name, field in edited.items():
+        fields[name] = UnischemaField(
+            field.name, field.numpy_dtype, field.shape, None, field.nullable
+        )
+    names = spec._result_names(fields)
+    return Unischema(f"{schema_name(schema)}_transformed", [fields[name] for name in names])
 
 
 class BatchTransform:
-    """The function of a spec, as a function of batches that checks what it returns; for ``iterator.map(…, batched=True)``.
+    """The function of a spec, as a function of batches that checks what it returns.
 
-    Numbers of another dtype are cast if the field's dtype holds them exactly, or if both are floats.
+    It is for ``iterator.map(…, batched=True)``.
 
     Args:
-        spec: the spec.
+        spec: the spec; it has a function.
         schema: the fields of the result.
         may_drop: whether the function may drop rows.
         zones: the time zones of columns of instants, by name, for a function of DataFrames.
     """
+
+    _spec: TransformSpec
+    _schema: Schema
+    _may_drop: bool
+    _zones: dict[str, str]
 
     def __init__(
         self,
@@ -202,250 +247,106 @@ class BatchTransform:
         self._may_drop = may_drop
         self._zones = dict(zones or {})
         if spec.on == "pandas":
-            import data_stack_petastorm.frames  # noqa: F401  # raises here if pandas is missing, not in a worker
+            # Raises here if pandas is missing, not in a worker.
+            import data_stack_petastorm.frames  # noqa: F401
 
     def __call__(
         self, batch: Columns, rngs: Sequence[np.random.Generator] = ()
     ) -> dict[str, npt.NDArray[Any]]:
         """Transform the columns of a batch.
 
+        Args:
+            batch: the columns, shape ``(n, ...)``, n > 0.
+            rngs: a generator for each row, if the function takes one.
+
         Raises:
-            ConfigError: a returned value does not fit its field, or its field is not declared; the message names the field.
+            ConfigError: a returned value does not fit its field, or its field is not declared; the
+                message names the field.
         """
-        names, n_rows = list(self._schema.fields), len(next(iter(batch.values())))
-        columns = apply(self._spec, batch, rngs, names, self._zones)
-        for name in names:
+        first_column = next(iter(batch.values()))
+        columns = _call_function(
+            self._spec, batch, rngs, names=list(self._schema.fields), zones=self._zones
+        )
+        for name in self._schema.fields:
             if not isinstance(columns, Mapping) or name not in columns:
-                raise _lacks(name, columns)
-            if len(columns[name]) != n_rows and not self._may_drop:
-                raise ConfigError(
-                    f"the transform returned {len(columns[name])} values of field {name!r} for {n_rows} rows; it must return one "
-                    f"per row. Drop rows by a predicate"
-                )
-        checked = {field.name: _check(field, columns[field.name]) for field in self._schema}
-        if self._spec.on == "pandas":
-            for field in self._schema:
-                checked[field.name] = _with_none(field, checked[field.name])
+                raise missing_field(name, columns)
+            self._check_n_rows(name, len(columns[name]), len(first_column))
+
+        checked = {}
+        for field in self._schema:
+            column = check_column(field, columns[field.name])
+            if self._spec.on == "pandas":
+                column = with_nulls(field, column)
+            checked[field.name] = column
         return checked
 
-
-def _with_none(field: Field, column: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """The times of a DataFrame, where NaT stands for null, with None as in the column that was read."""
-    if column.dtype.kind not in "mM" or column.ndim != 1 or not field.nullable:
-        return column
-    is_missing = np.isnat(column)
-    if getattr(field.codec, "nulls", "none") != "none" or not is_missing.any():
-        return column
-    values = objects(list(column))
-    values[is_missing] = None
-    return values
+    def _check_n_rows(self, name: str, n_values: int, n_rows: int) -> None:
+        if n_values != n_rows and not self._may_drop:
+            raise ConfigError(
+                f"the transform returned {n_values} values of field {name!r} for {n_rows} rows; it "
+                "must return one per row. Drop rows by a predicate"
+            )
 
 
-def apply(
+def _call_function(
     spec: TransformSpec,
     batch: Columns,
     rngs: Sequence[np.random.Generator],
-    names: Sequence[str] | None,
-    zones: Mapping[str, str] = MappingProxyType({}),
+    *,
+    names: list[str] | None,
+    zones: Mapping[str, str],
 ) -> Any:
-    """Call the function of a spec for a batch of rows.
-
-    Args:
-        spec: has a function.
-        batch: columns; they are copied.
-        rngs: a generator for each row, if the function takes one.
-        names: the fields that each row must have; None for those of the first row.
-        zones: the time zones of columns of instants, by name, for a function of DataFrames.
-
-    Raises:
-        ConfigError: the function returned a field that is not declared; or a field of ``names`` is missing.
-    """
-    function: Any = spec.func
-    declared = None if names is None else {*names, *batch, *spec.removed_fields}
-    draws = [{"rng": rng} for rng in rngs]
-    if spec.on == "pandas":
-        from data_stack_petastorm.frames import as_frame, columns_of_frame
-
-        frame = function(as_frame(batch, zones), **(draws[0] if draws else {}))
-        _refuse_undeclared(frame, declared)
-        return columns_of_frame(frame, list(frame) if names is None else names)
-    batch = copy_value(batch)
-    if spec.on == "numpy":
-        made = function(batch, **(draws[0] if draws else {}))
-        _refuse_undeclared(made, declared)
-        return made
-    rows = [dict(zip(batch, values, strict=True)) for values in zip(*batch.values(), strict=True)]
-    made = [function(row, **(draws[number] if draws else {})) for number, row in enumerate(rows)]
-    for row in made:
-        _refuse_undeclared(row, declared)
-        for name in names or ():
-            if not isinstance(row, Mapping) or name not in row:
-                raise _lacks(name, row)
-    return {name: [row[name] for row in made] for name in (made[0] if names is None else names)}
-
-
-def _refuse_undeclared(made: Any, declared: set[Any] | None) -> None:
-    """Refuse a row or columns with fields that are not declared: they would be lost.
-
-    Args:
-        made: what the function of a spec returned.
-        declared: the fields of the result, and those that the function received; None for any.
-
-    Raises:
-        ConfigError: a field is not declared.
-    """
-    if declared is None or not hasattr(made, "keys"):
-        return
-    undeclared = [name for name in made.keys() if name not in declared]  # noqa: SIM118  # also of a DataFrame
-    if undeclared:
-        raise ConfigError(
-            f"Transformed result columns ({', '.join(map(str, made.keys()))}) do not match required schema columns: "
-            f"{undeclared[0]!r} is not declared. Add it to edit_fields, as in "
-            f"edit_fields=[({undeclared[0]!r}, np.float32, (), False)], or do not return it"
-        )
-
-
-def _lacks(name: str, found: Any) -> ConfigError:
-    returned = (
-        ", ".join(map(str, found)) if isinstance(found, Mapping) else f"a {type(found).__name__}"
+    """Call the function of a spec, as :func:`call_transform` describes it."""
+    function: Any = spec.func  # callers have checked that there is one
+    return call_transform(
+        function,
+        batch,
+        on=spec.on,
+        rngs=rngs,
+        names=names,
+        removed_names=spec.removed_fields,
+        zones=zones,
     )
-    return ConfigError(
-        f"Transformed result columns ({returned}) do not match required schema columns: {name!r} is missing. The function must "
-        f"return a dict (or DataFrame) of all fields; list dropped fields in removed_fields"
-    )
-
-
-def _check(field: Field, values: Any) -> npt.NDArray[Any]:
-    """Check the values of a field, and return them as a column."""
-    dtype = field.dtype
-    is_plain = isinstance(dtype, np.dtype) and dtype.kind not in "USO"
-    if is_plain and len(values):
-        with contextlib.suppress(
-            TypeError, ValueError, RuntimeError
-        ):  # of different shapes; tensors of a device
-            together = values if isinstance(values, np.ndarray) else np.array(values)
-            if together.dtype == dtype and fits_shape(together.shape[1:], field.shape):
-                return together
-    found = []
-    for number, value in enumerate(values):
-        try:
-            found.append(_value(field, value))
-        except (TypeError, ValueError, RuntimeError) as error:
-            raise ConfigError(
-                f"the transform returned an invalid value of field {field.name!r} for row {number} of a batch: {error}. Declare "
-                f"changed fields in edit_fields, or convert values by astype()"
-            ) from error
-    if not found or not is_plain or any(value is None for value in found):
-        return objects(found)
-    if not field.shape:
-        return np.array(found, dtype)
-    return np.stack(found) if len({value.shape for value in found}) == 1 else objects(found)
-
-
-def _value(field: Field, value: Any) -> Any:
-    """Check a value of a field.
-
-    Raises:
-        TypeError, ValueError: it does not fit.
-    """
-    dtype = field.dtype
-    if value is None:
-        if not field.nullable:
-            raise TypeError("it is None, but the field is not nullable")
-        return None
-    if isinstance(dtype, np.dtype) and dtype.kind not in "USO":
-        if dtype.kind == "M" and isinstance(value, date):  # also datetimes, and those of pandas
-            value = as_numpy_time(value)
-        array = np.asarray(value)
-        check_shape(array.shape, field.shape)
-        array = as_dtype(array, dtype, rounds=array.dtype.kind in "fc")
-        return array if field.shape else array[()]
-    kind = _KINDS[dtype.kind] if isinstance(dtype, np.dtype) else Decimal
-    cells = objects([value.item() if isinstance(value, np.generic) else value])
-    if field.shape:
-        cells = np.array(value, dtype=object)
-        check_shape(cells.shape, field.shape)
-    for cell in cells.flat:
-        if not isinstance(cell, kind) and not (cell is None and field.shape):
-            raise TypeError(f"{cell!r:.40} is not of dtype {dtype_name(dtype)}")
-    return cells if field.shape else cells[0]
-
-
-# ---------------------------------------------------------------------- fields that the function changes
 
 
 def resolve(spec: TransformSpec, rows: Any, on: Any) -> tuple[TransformSpec, bool]:
-    """Try the function on the first rows; return the spec with all fields that it changes, and whether it dropped a row.
+    """Complete a spec by what its function does to the first rows.
 
     Args:
         spec: the spec of the user.
         rows: the rows; their schema is ``rows.schema``.
         on: the kind of argument of the function, if the spec does not say it.
+
+    Returns:
+        The spec with all fields that the function changes; and whether it dropped a row.
     """
     spec = spec.known(rows.schema.fields, on)
     schema = spec.schema_of(rows.schema)
     if spec.func is None or not len(rows):
         return spec, False
-    n_tried = min(len(rows), 1 if spec.on in (None, "rows") else _ROWS_TRIED)
+
+    takes_rows = spec.on in (None, "rows")
+    n_tried = min(len(rows), 1 if takes_rows else _MAX_ROWS_TRIED)
+    rngs = [np.random.default_rng(0)] * n_tried if spec.draws else []
     try:
-        rngs = [np.random.default_rng(0)] * (n_tried if spec.draws else 0)
-        columns = apply(spec, rows.read_batch(np.arange(n_tried)), rngs, None, rows.time_zones)
-    except Exception:  # noqa: BLE001  # an error of the user's function; reading the row raises it again
+        first_rows = rows.read_batch(np.arange(n_tried))
+        columns = _call_function(spec, first_rows, rngs, names=None, zones=rows.time_zones)
+    except Exception:  # noqa: BLE001  # of the user's function
+        # Reading the row raises the error again.
         return spec, False
-    drops = any(len(column) < n_tried for column in columns.values())
-    made = {name: column[0] for name, column in columns.items() if len(column)}
-    edited = {field.name for field in spec.edit_fields}
-    found = [
-        _inferred(field, made[field.name])
-        for field in schema
-        if field.name not in edited and field.name in made
-    ]
-    changed = [field for field in found if field != schema[field.name]]
-    # Petastorm's readers have no nested columns, so a function of DataFrames drops them without saying so.
-    dropped = (
-        nested_names(schema.fields).difference(made)
-        if spec.on == "pandas" and made
-        else frozenset()
-    )
-    if changed or dropped:
-        kept = [name for name in schema.fields if name not in dropped]
+    drops_rows = any(len(column) < n_tried for column in columns.values())
+    first_values = {name: column[0] for name, column in columns.items() if len(column)}
+
+    declared_names = [field.name for field in spec.edit_fields]
+    changed = changed_fields(schema, first_values, except_names=declared_names)
+    dropped_names: set[str] | frozenset[str] = frozenset()
+    if spec.on == "pandas" and first_values:
+        # Petastorm's readers have no nested columns, so a function of DataFrames drops them without
+        # saying so.
+        dropped_names = nested_names(schema.fields).difference(first_values)
+    if changed or dropped_names:
+        kept_names = [name for name in schema.fields if name not in dropped_names]
         spec = TransformSpec(
-            spec.func, [*spec.edit_fields, *changed], selected_fields=kept, on=spec.on
+            spec.func, [*spec.edit_fields, *changed], selected_fields=kept_names, on=spec.on
         )
-    return spec, drops
-
-
-def _inferred(field: Field, value: Any) -> Field:
-    """Return the field, or a new one if the value has another dtype or shape."""
-    if value is None:
-        return field
-    array = np.asarray(value)
-    shape, dtype = field.shape, field.dtype
-    if not fits_shape(array.shape, shape):  # sizes that varied may still vary
-        fixed = (
-            [size is not None for size in shape]
-            if len(shape) == array.ndim
-            else [None not in shape] * array.ndim
-        )
-        shape = tuple(
-            size if is_fixed else None for size, is_fixed in zip(array.shape, fixed, strict=True)
-        )
-    if isinstance(value, Decimal):
-        dtype = Decimal
-    elif array.dtype.kind in "US":
-        dtype = np.dtype(str if array.dtype.kind == "U" else bytes)
-    elif array.dtype.kind in "biufc" and not (
-        type(value) in (int, float) and _holds(dtype, array.dtype.kind)
-    ):
-        dtype = array.dtype
-    if (dtype, shape) == (field.dtype, field.shape):
-        return field
-    try:
-        return Field(field.name, dtype, shape, None, field.nullable)
-    except ConfigError:  # no column has this dtype
-        return field
-
-
-def _holds(dtype: Any, kind: str) -> bool:
-    """Whether a field of this dtype takes Python's numbers of this kind: any takes ints, floats take floats."""
-    return isinstance(dtype, np.dtype) and dtype.kind in ("iuf" if kind == "i" else "f")
+    return spec, drops_rows

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from data_stack.exception import DataStackError
-from data_stack_petastorm.unischema import Unischema
+from data_stack_petastorm.unischema import Unischema, UnischemaField
 
 
 class DecodeFieldError(DataStackError, RuntimeError):
@@ -21,24 +21,30 @@ def decode_row(row: Mapping[str, Any], schema: Unischema) -> dict[str, Any]:
 
     Args:
         row: cells by name; unknown names are omitted, None stays None.
-        schema: its codecs decode the cells; without a codec, the type of the field converts them if it is NumPy's or Decimal.
+        schema: its codecs decode the cells; without a codec, the type of the field converts them if
+            it is NumPy's or Decimal.
 
     Raises:
         DecodeFieldError: a cell cannot be decoded.
     """
     values: dict[str, Any] = {}
     for name, cell in row.items():
-        if (field := schema.fields.get(name)) is None:
+        field = schema.fields.get(name)
+        if field is None:
             continue
-        type_ = field.numpy_dtype
         try:
-            if cell is None:
-                values[name] = None
-            elif field.codec is not None:
-                values[name] = field.codec.decode(field, cell)
-            else:
-                is_scalar = isinstance(type_, type) and issubclass(type_, (np.generic, Decimal))
-                values[name] = type_(cell) if is_scalar else cell
+            values[name] = _decode_cell(field, cell)
         except Exception as error:  # codecs may raise any exception
             raise DecodeFieldError(f'Decoding field "{name}" failed: {error!s:.300}') from error
     return values
+
+
+def _decode_cell(field: UnischemaField, cell: Any) -> Any:
+    if cell is None:
+        return None
+    if field.codec is not None:
+        return field.codec.decode(field, cell)
+    numpy_dtype = field.numpy_dtype
+    if isinstance(numpy_dtype, type) and issubclass(numpy_dtype, (np.generic, Decimal)):
+        return numpy_dtype(cell)
+    return cell

@@ -66,7 +66,7 @@ from data_stack.formats.parquet.files import find_files
 from data_stack.formats.parquet.footers import Footers
 from data_stack.formats.parquet.metadata import INDEXES_KEY, read_metadata, write_metadata
 from data_stack.io.folder import folder_of
-from data_stack.testing.iterators import assert_same
+from data_stack.testing.comparing import assert_same
 
 Drives = Unischema(
     "Drives",

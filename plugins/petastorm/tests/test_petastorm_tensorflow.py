@@ -119,7 +119,7 @@ def test_what_tensorflow_has_no_tensors_for_is_told_at_once(tmp_path: Path) -> N
 def test_a_function_takes_the_next_row_in_each_run(table: Path) -> None:
     rows, sequences = (
         reader(table, "id", "vector", "day"),
-        make_reader(table, schema_fields=NGram({1: ["id"], 0: ["id"]}, 1, "id")),
+        make_reader(table, schema_fields=NGram({1: ["id"], 0: ["id"]}, 1, "id"), num_epochs=None),
     )
 
     @tf.function  # type: ignore[untyped-decorator]  # no types in TensorFlow

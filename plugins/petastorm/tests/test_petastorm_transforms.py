@@ -15,7 +15,7 @@ from kept_samples import exact
 from data_stack.dataset.iterator import SequenceDatasetIterator
 from data_stack.exception import ConfigError
 from data_stack.formats.parquet.schema import Field, Schema
-from data_stack.testing.iterators import assert_same
+from data_stack.testing.comparing import assert_same
 
 SCHEMA = Schema(
     "rows",

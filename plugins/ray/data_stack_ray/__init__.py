@@ -1,20 +1,6 @@
 """Ray: preparations in its actors, datasets that Ray Data reads and writes, a loader for Ray Train."""
 
-import importlib
-from typing import Any
+from data_stack.util.lazy import attach_stub
 
-#: Module of each public name; importing Ray takes a second.
-_MODULES = {
-    "RayEngine": "engine",
-    "RayLoader": "loader",
-    "from_data_stack": "reading",
-    "write": "writing",
-}
-
-__all__ = sorted(_MODULES)
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _MODULES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(f"{__name__}.{_MODULES[name]}"), name)
+# Names are imported on first use, as importing Ray takes a second.
+__getattr__, __dir__, __all__ = attach_stub(__name__, __file__)

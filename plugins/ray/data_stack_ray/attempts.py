@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from data_stack.engines.attempts import attempt
+from data_stack.engines.attempts import Failure, attempt
 
 
 class Attempts:
@@ -16,9 +16,13 @@ class Attempts:
     def wait(self) -> None:
         """Return once Ray has placed and started this actor."""
 
-    def attempt(self, packed: bytes, arguments: Sequence[Any]) -> list[Any]:
-        """Try tasks; see :func:`data_stack.engines.attempts.attempt`."""
-        with contextlib.redirect_stdout(
-            sys.stderr
-        ):  # standard output of the driver may be JSON for another program
-            return [attempt(packed, argument) for argument in arguments]
+    def attempt(
+        self, packed_work: bytes, arguments: Sequence[Any]
+    ) -> list[tuple[Any, Failure | None]]:
+        """Try tasks; return the result or the failure of each.
+
+        See :func:`data_stack.engines.attempts.attempt`.
+        """
+        # Standard output of the driver may be JSON for another program.
+        with contextlib.redirect_stdout(sys.stderr):
+            return [attempt(packed_work, argument) for argument in arguments]

@@ -24,23 +24,26 @@ class RayLoader(Loader):
 
         def train(config):
             with RayLoader(samples, 256, shuffle=True, seed=7, epochs=10) as loader:
-                loader.restore()                            # where the run's last checkpoint stands
+                loader.restore()  # continue from the last checkpoint of the run
                 for step, batch in enumerate(loader.torch()):
                     ...
                     if step % 1000 == 999:
                         with tempfile.TemporaryDirectory() as folder:
                             loader.save(folder)
                             torch.save(model.state_dict(), f"{folder}/model.pt")
-                            ray.train.report({"loss": loss}, checkpoint=Checkpoint.from_directory(folder))
+                            checkpoint = Checkpoint.from_directory(folder)
+                            ray.train.report({"loss": loss}, checkpoint=checkpoint)
 
         TorchTrainer(train, scaling_config=ScalingConfig(num_workers=4)).fit()
 
-    Rank and number of workers are those of Ray Train's context. A run that continues, also inside an epoch and on another number
-    of workers, reads each remaining sample of the epoch once. Ray sends ``samples`` to the workers as it sends all of ``train``:
-    they open its files again.
+    Rank and number of workers are those of Ray Train's context. A run that continues, also inside
+    an epoch and on another number of workers, reads each remaining sample of the epoch once. Ray
+    sends ``samples`` to the workers as it sends all of ``train``: they open its files again.
 
     Args:
-        iterator, batch_size, options: as for :class:`~data_stack.loader.Loader`, without ``shard``.
+        iterator: as for :class:`~data_stack.loader.Loader`.
+        batch_size: as for Loader.
+        options: the other arguments of Loader, but not ``shard``.
 
     Raises:
         ConfigError: this is not a worker of Ray Train, or an argument is invalid.
@@ -51,25 +54,30 @@ class RayLoader(Loader):
             raise ConfigError("RayLoader takes its shard from Ray Train; use Loader to pass shard=")
         try:
             context = ray.train.get_context()
-            shard = context.get_world_rank(), context.get_world_size()
+            rank = context.get_world_rank()
+            n_workers = context.get_world_size()
         except Exception as error:  # Ray's, which differs with its version
             raise ConfigError(
-                "RayLoader belongs into the function that Ray Train's workers run; elsewhere use Loader"
+                "RayLoader belongs into the function that Ray Train's workers run; "
+                "elsewhere use Loader"
             ) from error
-        super().__init__(iterator, batch_size, **options, shard=shard)
+        super().__init__(iterator, batch_size, **options, shard=(rank, n_workers))
 
     def save(self, folder: str | os.PathLike[str]) -> None:
-        """Write the state into the folder of a checkpoint, after the step that the checkpoint belongs to.
+        """Write the state into the folder of a checkpoint, after the checkpoint's step.
 
-        All workers have the same state after the same step, so it does not matter which of them report the checkpoint.
+        All workers have the same state after the same step, so it does not matter which of them
+        report the checkpoint.
         """
-        Path(folder, STATE_FILE).write_text(json.dumps(self.state_dict()), encoding="utf-8")
+        state = json.dumps(self.state_dict())
+        Path(folder, STATE_FILE).write_text(state, encoding="utf-8")
 
     def restore(self, checkpoint: Checkpoint | None = None) -> bool:
         """Continue from a checkpoint.
 
         Args:
-            checkpoint: of this run or an earlier one; None for the last one of this run, if there is one.
+            checkpoint: of this run or an earlier one; None for the last one of this run, if there
+                is one.
 
         Returns:
             Whether there was a checkpoint.
@@ -77,18 +85,25 @@ class RayLoader(Loader):
         Raises:
             LoaderStateError: the checkpoint has no state, or one of other samples or another order.
         """
-        checkpoint = ray.train.get_checkpoint() if checkpoint is None else checkpoint
+        if checkpoint is None:
+            checkpoint = ray.train.get_checkpoint()
         if checkpoint is None:
             return False
-        with checkpoint.as_directory() as folder:
-            try:
-                state = json.loads(Path(folder, STATE_FILE).read_text(encoding="utf-8"))
-            except (OSError, ValueError) as error:
-                problem = (
-                    f"{checkpoint!r} has no state of a loader in {STATE_FILE!r}: {error!s:.200}"
-                )
-                raise LoaderStateError(
-                    f"{problem}; write one by save(folder) into each checkpoint"
-                ) from error
-        self.load_state_dict(state)
+        self.load_state_dict(_read_state(checkpoint))
         return True
+
+
+def _read_state(checkpoint: Checkpoint) -> Any:
+    """Read the state of a loader from a checkpoint.
+
+    Raises:
+        LoaderStateError: the checkpoint has none.
+    """
+    with checkpoint.as_directory() as folder:
+        try:
+            return json.loads(Path(folder, STATE_FILE).read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            raise LoaderStateError(
+                f"{checkpoint!r} has no state of a loader in {STATE_FILE!r}: {error!s:.200}; "
+                "write one by save(folder) into each checkpoint"
+            ) from error

@@ -19,7 +19,7 @@ from data_stack.exception import ConfigError, StorageConflictError
 from data_stack.formats import records
 from data_stack.formats.parquet import ParquetDataset, ParquetWriter
 from data_stack.io.storage_connectors import FileStorageConnector
-from data_stack.testing.iterators import assert_same
+from data_stack.testing.comparing import assert_same
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # of Ray, pandas and protobuf
 
@@ -104,15 +104,36 @@ def test_tasks_read_whole_row_groups_that_the_filter_leaves(
     ray_cluster: None, tmp_path: Path
 ) -> None:
     from data_stack_ray import from_data_stack
-    from data_stack_ray.reading import _Samples
+    from data_stack_ray.samples_source import SamplesSource
 
     append_all(ParquetWriter(tmp_path, row_group_rows=10), ({"id": i} for i in range(100)))
     chosen = ParquetDataset(tmp_path, filters=[("id", ">=", 70)])
 
-    tasks = _Samples(chosen, None).get_read_tasks(2)
+    tasks = SamplesSource(chosen, None).get_read_tasks(2)
 
     assert [task.metadata.num_rows for task in tasks] in ([10, 20], [20, 10])
     assert sorted(each["id"] for each in from_data_stack(chosen).take_all()) == list(range(70, 100))
+
+
+@pytest.mark.parametrize(
+    ("n_samples", "n_ranges", "block_lengths", "ranges"),
+    [
+        (10, 2, None, [range(5), range(5, 10)]),
+        (2, 5, None, [range(1), range(1, 2)]),
+        (0, 5, None, []),
+        (10, 2, [4, 3, 3], [range(4), range(4, 10)]),
+        (10, 9, [8, 2], [range(8), range(8, 10)]),
+        (0, 3, [], []),
+    ],
+)
+def test_samples_are_split_where_blocks_end(
+    n_samples: int, n_ranges: int, block_lengths: list[int] | None, ranges: list[range]
+) -> None:
+    from data_stack_ray.samples_source import split_samples
+
+    lengths = None if block_lengths is None else np.array(block_lengths, np.int64)
+
+    assert split_samples(n_samples, n_ranges, lengths) == ranges
 
 
 def test_what_cannot_be_read_by_other_processes_is_refused(ray_cluster: None) -> None:
@@ -233,7 +254,7 @@ def test_a_task_whose_worker_dies_is_written_once_and_a_killed_writer_is_cleared
 ) -> None:
     import ray.data
     from data_stack_ray import write
-    from data_stack_ray.writing import _Sink
+    from data_stack_ray.unfinished_dataset import UnfinishedDataset
 
     store, died = FileStorageConnector(tmp_path / "store"), tmp_path / "died"
 
@@ -245,7 +266,7 @@ def test_a_task_whose_worker_dies_is_written_once_and_a_killed_writer_is_cleared
 
     with (
         contextlib.suppress(KeyboardInterrupt),
-        _Sink(store, "numbers", "records", None, None).begun(),
+        UnfinishedDataset(store, "numbers").written(),
     ):
         with pytest.raises(StorageConflictError):
             write(ray.data.range(3), storage=store, name="numbers")

@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 
 from data_stack.exception import ConfigError
 from data_stack.formats.parquet import Field, NdarrayCodec, ParquetDataset, Schema
-from data_stack.testing.iterators import assert_same
+from data_stack.testing.comparing import assert_same
 
 
 def check_rows(samples: list[Any], expected: list[dict[str, Any]]) -> None:

@@ -34,7 +34,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import FloatType, StringType
 
 from data_stack.formats.parquet import ParquetDataset
-from data_stack.testing.iterators import assert_same
+from data_stack.testing.comparing import assert_same
 
 SETTING = SparkDatasetConverter.PARENT_CACHE_DIR_URL_CONF
 

@@ -14,7 +14,7 @@ from data_stack.dataset.iterator import (
     SequenceDatasetIterator,
 )
 from data_stack.dataset.iterator.access import access_to
-from data_stack.testing.iterators import assert_same
+from data_stack.testing.comparing import assert_same
 
 N_PARTS = 60
 N_IN_PART = 10

@@ -22,7 +22,7 @@ from data_stack.dataset.iterator import (
 from data_stack.dataset.meta import DatasetMeta
 from data_stack.exception import ConfigError, DatasetOutOfBoundsError
 from data_stack.testing import DatasetIteratorContract
-from data_stack.testing.iterators import assert_same
+from data_stack.testing.comparing import assert_same
 
 N = 10
 

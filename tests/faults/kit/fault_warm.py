@@ -12,7 +12,7 @@ import s3fs  # noqa: F401
 from data_stack.codecs.registry import registered_types
 from data_stack.io.storage_connectors.mongodb import MongoDBStorageConnector  # noqa: F401
 from data_stack.io.storage_connectors.object_store import FsspecStorageConnector  # noqa: F401
-from data_stack.reproduce.recipes import import_layers
+from data_stack.reproduce.recipe_layers import import_layers
 
 import_layers()
 registered_types()

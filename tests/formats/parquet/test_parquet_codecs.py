@@ -34,7 +34,7 @@ from data_stack.formats.parquet.codecs import (
 )
 from data_stack.formats.parquet.columns import GroupColumn
 from data_stack.formats.parquet.schema import Field
-from data_stack.testing.iterators import assert_same
+from data_stack.testing.comparing import assert_same
 
 quick = settings(max_examples=sized(8, 100))
 NUMBERS = [

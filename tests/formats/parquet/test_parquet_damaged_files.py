@@ -20,7 +20,6 @@ from process_harness import flipped
 from sizes import FULL, sized
 from writing import bytes_of
 
-from data_stack.cli.files import facts_of
 from data_stack.exception import (
     ConfigError,
     DatasetFileCorruptError,
@@ -30,6 +29,7 @@ from data_stack.exception import (
 )
 from data_stack.formats.parquet import Field, ParquetDataset, Schema
 from data_stack.formats.parquet.codecs import NdarrayCodec
+from data_stack.formats.parquet.description import describe_dataset
 from data_stack.formats.parquet.inference import generate_metadata
 from data_stack.formats.parquet.page_headers import read_claimed_bytes
 from data_stack.formats.parquet.schema import SCHEMA_KEY
@@ -115,7 +115,7 @@ def test_a_changed_footer_neither_ends_the_process_nor_raises_what_is_not_ours(
         file.write_bytes(with_footer(content, footer))
         try:
             dataset = ParquetDataset(tmp_path, filters=col("id") >= 0 if number % 2 else None)
-            facts_of(tmp_path)
+            describe_dataset(tmp_path)
             list(dataset)
             n_read += 1
         except DataStackError:

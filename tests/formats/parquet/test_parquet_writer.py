@@ -24,7 +24,7 @@ from data_stack.formats.parquet import (
     PngCodec,
     Schema,
 )
-from data_stack.testing.iterators import assert_same
+from data_stack.testing.comparing import assert_same
 
 
 def test_rows_come_back_as_they_were_written(tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ from data_stack.formats.records import (
 from data_stack.formats.records.stored_file import StoredFile
 from data_stack.io.folder import folder_of
 from data_stack.io.storage_connectors.memory import InMemoryStorageConnector
-from data_stack.testing.iterators import assert_same
+from data_stack.testing.comparing import assert_same
 
 #: Four thousand bytes a record: the manifest ends inside of a block of 64 KiB.
 SPEC: dict[str, str | ColumnType] = {

@@ -32,7 +32,7 @@ from data_stack.codecs import (
 from data_stack.exception import ConfigError, DataStackError
 from data_stack.formats.records import RecordReader, RecordWriter
 from data_stack.testing import CodecContract
-from data_stack.testing.iterators import assert_same
+from data_stack.testing.comparing import assert_same
 
 DTYPES = (
     nps.scalar_dtypes() | nps.byte_string_dtypes(min_len=1) | nps.unicode_string_dtypes(min_len=1)

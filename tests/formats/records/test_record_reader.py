@@ -45,7 +45,7 @@ from data_stack.formats.records import (
 )
 from data_stack.io.storage_connectors import InMemoryStorageConnector
 from data_stack.testing import DatasetIteratorContract
-from data_stack.testing.iterators import assert_same
+from data_stack.testing.comparing import assert_same
 from data_stack.util.executor import set_thread_share
 from data_stack.values.stacking import stack_samples
 

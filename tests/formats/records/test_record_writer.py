@@ -35,7 +35,7 @@ from data_stack.formats.records import writer as record_writer
 from data_stack.io.storage_connectors import FileStorageConnector, StorageConnector
 from data_stack.io.storage_connectors.memory import InMemoryStorageConnector
 from data_stack.io.storage_connectors.mongodb import MongoDBStorageConnector
-from data_stack.testing.iterators import assert_same
+from data_stack.testing.comparing import assert_same
 
 SPEC: dict[str, str | ColumnType] = {
     "id": "i64",

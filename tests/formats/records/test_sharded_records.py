@@ -33,7 +33,7 @@ from data_stack.formats.records import writer as record_writer
 from data_stack.io.storage_connectors import FileStorageConnector
 from data_stack.loader import BlockShuffled, Loader
 from data_stack.testing import DatasetIteratorContract
-from data_stack.testing.iterators import assert_same
+from data_stack.testing.comparing import assert_same
 
 SPEC: dict[str, str | ColumnType] = {
     "id": "i64",

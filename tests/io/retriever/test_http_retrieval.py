@@ -26,7 +26,7 @@ from data_stack.io.retriever import Limits, RetrievedResource, retrieve
 from data_stack.io.storage_connectors import FileStorageConnector
 from data_stack.io.storage_connectors.connector import DAY_SECONDS, StorageConnector
 from data_stack.stores.garbage import collect_garbage
-from data_stack.testing.storage import content
+from data_stack.testing.storage_connector import content
 
 BODY = random.Random(7).randbytes(200_000)
 SHA256 = hashlib.sha256(BODY).hexdigest()

@@ -39,7 +39,8 @@ from data_stack.io.storage_connectors.cached.resource import CachedResource
 from data_stack.io.storage_connectors.connector import BINARY, ResourceInfo
 from data_stack.io.storage_connectors.file import FileStorageConnector
 from data_stack.io.storage_connectors.object_store import FsspecStorageConnector
-from data_stack.testing.storage import assert_same_bytes, content
+from data_stack.testing.comparing import assert_same_bytes
+from data_stack.testing.storage_connector import content
 
 SMALL = hashlib.shake_128(b"small").digest(10_001)
 LARGE = hashlib.shake_128(b"large").digest(26 * BLOCK_BYTES + 77)

@@ -21,7 +21,8 @@ from data_stack.io.storage_connectors import (
     StorageConnector,
 )
 from data_stack.testing import StorageConnectorContract
-from data_stack.testing.storage import assert_same_bytes, content
+from data_stack.testing.comparing import assert_same_bytes
+from data_stack.testing.storage_connector import content
 
 LARGE = hashlib.shake_128(b"large").digest((4 << 20) + 300_000)  # two parts in a bucket
 

@@ -35,7 +35,8 @@ from data_stack.io.storage_connectors import FileStorageConnector, StorageConnec
 from data_stack.io.storage_connectors.file.digest_notes import DigestNotes, facts_of
 from data_stack.io.storage_connectors.owners import this_machine, this_process
 from data_stack.io.storage_connectors.storable import in_pieces
-from data_stack.testing.storage import assert_same_bytes, content
+from data_stack.testing.comparing import assert_same_bytes
+from data_stack.testing.storage_connector import content
 
 DATA = hashlib.shake_128(b"touched").digest(3 * BLOCK_BYTES + 17)
 

@@ -27,7 +27,7 @@ from data_stack.exception import (
     ResourceNotFoundError,
 )
 from data_stack.io.storage_connectors.mongodb import MongoDBStorageConnector
-from data_stack.testing.storage import content
+from data_stack.testing.storage_connector import content
 
 CHUNK_BYTES = 65_536
 N_CHUNKS = 60

@@ -34,7 +34,7 @@ from data_stack.exception import (
 from data_stack.io.storage_connectors.connector import Garbage
 from data_stack.io.storage_connectors.mongodb import MongoDBStorageConnector
 from data_stack.io.storage_connectors.mongodb.garbage import reason_to_delete
-from data_stack.testing.storage import content
+from data_stack.testing.storage_connector import content
 
 CHUNK_BYTES = 65_536
 OWNER = "from data_stack.io.storage_connectors.owners import this_process; print(this_process())"

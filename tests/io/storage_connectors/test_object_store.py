@@ -33,7 +33,7 @@ from data_stack.io.integrity import BLOCK_BYTES, block_digest
 from data_stack.io.storage_connectors import heartbeat
 from data_stack.io.storage_connectors.object_store import FsspecStorageConnector
 from data_stack.io.storage_connectors.object_store.pointer import FORMAT, PART_BYTES
-from data_stack.testing.storage import content
+from data_stack.testing.storage_connector import content
 
 PART = random.Random(1).randbytes(PART_BYTES)
 BIG = PART + random.Random(2).randbytes(300_000)

@@ -20,7 +20,7 @@ from data_stack.exception import (
 )
 from data_stack.io.resource_definition import ResourceDefinition
 from data_stack.io.retriever import retrieve
-from data_stack.testing.storage import content
+from data_stack.testing.storage_connector import content
 
 DATA = random.Random(0).randbytes(600_000)
 

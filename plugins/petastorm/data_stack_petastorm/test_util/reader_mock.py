@@ -10,7 +10,10 @@ import numpy as np
 
 from data_stack.exception import ConfigError
 from data_stack_petastorm.base_reader import BaseReader
-from data_stack_petastorm.unischema import Unischema
+from data_stack_petastorm.unischema import Unischema, UnischemaField
+
+#: The size of an array in the example where the schema leaves it open.
+_EXAMPLE_SIZE = 10
 
 
 class ReaderMock(BaseReader):
@@ -36,11 +39,13 @@ class ReaderMock(BaseReader):
     ) -> None:
         if ngram is not None:
             raise ConfigError("Sequence argument not supported for ReaderMock")
-        self.schema, self.schema_data_generator = schema, schema_data_generator
+        self.schema = schema
+        self.schema_data_generator = schema_data_generator
 
     def fetch(self) -> Any:
         """Return a row as a named tuple."""
-        return self.schema.make_namedtuple(**self.schema_data_generator(self.schema))
+        values = self.schema_data_generator(self.schema)
+        return self.schema.make_namedtuple(**values)
 
     def __next__(self) -> Any:
         return self.fetch()
@@ -51,10 +56,11 @@ class ReaderMock(BaseReader):
 
 def schema_data_generator_example(schema: Unischema) -> dict[str, Any]:
     """Return zeros of each field's dtype and shape; a size of None becomes 10."""
-    row: dict[str, Any] = {}
-    for field in schema.fields.values():
-        shape = tuple(10 if size is None else size for size in field.shape)
-        row[field.name] = (
-            Decimal("0.0") if field.numpy_dtype is Decimal else np.zeros(shape, field.numpy_dtype)
-        )
-    return row
+    return {field.name: _make_zeros(field) for field in schema.fields.values()}
+
+
+def _make_zeros(field: UnischemaField) -> Any:
+    if field.numpy_dtype is Decimal:
+        return Decimal("0.0")
+    shape = tuple(_EXAMPLE_SIZE if size is None else size for size in field.shape)
+    return np.zeros(shape, field.numpy_dtype)
