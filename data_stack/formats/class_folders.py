@@ -2,12 +2,12 @@
 
 The rule is a pure function of the paths (``docs/what_is_read.md``, Classes):
 
-- The class folder of a picture is the highest folder above it that holds pictures itself: ``cat`` of ``cat/1.png`` and of
-  ``cat/more/2.png``, if ``cat/1.png`` exists.
-- The class is the path of that folder, ``round/circle``, without folders that are the only one in theirs: ``n01443537`` of
-  ``n01443537/images/1.png``, if ``n01443537`` has no other folder.
-- A folder that is such an only one in the other splits names no class: pictures of ``val/images`` have none if those of training
-  lie in ``train/n01443537/images``.
+- The class folder of a picture is the highest folder above it that holds pictures itself: ``cat``
+  of ``cat/1.png`` and of ``cat/more/2.png``, if ``cat/1.png`` exists.
+- The class is the path of that folder, ``round/circle``, without folders that are the only one in
+  theirs: ``n01443537`` of ``n01443537/images/1.png``, if ``n01443537`` has no other folder.
+- A folder that is such an only one in the other splits names no class: pictures of ``val/images``
+  have none if those of training lie in ``train/n01443537/images``.
 - All splits are looked at together, so a class has one number in all of them.
 """
 
@@ -23,14 +23,19 @@ class ClassFolders:
 
     Attributes:
         class_names: the classes in the order of their numbers, which is alphabetical.
-        class_of_folder: the class of each class folder, by its path; ``""`` for a folder that names no class.
+        class_of_folder: the class of each class folder, by its path; ``""`` for a folder that names
+            no class.
     """
 
     class_names: tuple[str, ...]
     class_of_folder: Mapping[str, str]
 
     def class_of(self, path: str) -> str | None:
-        """The class of a picture; ``""`` if its folders name none, None if its folder is unknown."""
+        """Return the class of a picture.
+
+        Returns:
+            ``""`` if its folders name no class; None if its folder is unknown.
+        """
         folder = path.rpartition("/")[0]
         for above in _folders_from_top(folder):
             if above in self.class_of_folder:
@@ -41,39 +46,45 @@ class ClassFolders:
 def find_class_folders(
     pictures: Mapping[str, Sequence[str]], others: Iterable[str] = ()
 ) -> ClassFolders:
-    """The classes of the pictures of all splits.
+    """Find the classes of the pictures of all splits.
 
     Args:
         pictures: the paths of the pictures in each split, relative to the folder of the split.
-        others: the paths of files that are no pictures; a folder that holds only such files is a class without pictures.
+        others: the paths of files that are no pictures; a folder that holds only such files is a
+            class without pictures.
     """
-    folders_of_splits = {
-        split: {path.rpartition("/")[0] for path in paths} - {""}
-        for split, paths in pictures.items()
-    }
-    with_pictures = set().union(*folders_of_splits.values())
+    folders_of_splits: dict[str, set[str]] = {}
+    with_pictures: set[str] = set()
+    for split, paths in pictures.items():
+        folders = {path.rpartition("/")[0] for path in paths}
+        folders.discard("")
+        folders_of_splits[split] = folders
+        with_pictures |= folders
+
     class_folders = {_highest(folder, with_pictures) for folder in with_pictures}
     children = _children_of(class_folders)
     names = {folder: _name_of(folder, children) for folder in class_folders}
     for folder in _without_class(names, folders_of_splits):
         names[folder] = ""
-    classes = set(names.values()) - {""}
-    top_folders = {folder.partition("/")[0] for folder in class_folders}
+
+    classes = set(names.values())
+    classes.discard("")
+    top_folders = {_first_part(folder) for folder in class_folders}
     if classes and classes <= top_folders:
         # A class all of whose pictures are missing keeps its number.
-        classes |= {path.partition("/")[0] for path in others if "/" in path}
+        classes |= {_first_part(path) for path in others if "/" in path}
     return ClassFolders(tuple(sorted(classes)), names)
 
 
 def _folders_from_top(folder: str) -> Iterable[str]:
-    """``a``, ``a/b`` and ``a/b/c`` of ``a/b/c``."""
+    """Iterate over a folder and those above it: ``a``, ``a/b`` and ``a/b/c`` of ``a/b/c``."""
     parts = folder.split("/") if folder else []
     for count in range(1, len(parts) + 1):
         yield "/".join(parts[:count])
 
 
 def _highest(folder: str, with_pictures: set[str]) -> str:
-    """The highest of the folders above a folder, itself included, that holds pictures."""
+    """Return the highest of the folders above a folder, itself included, that holds pictures."""
     for above in _folders_from_top(folder):
         if above in with_pictures:
             return above
@@ -81,7 +92,7 @@ def _highest(folder: str, with_pictures: set[str]) -> str:
 
 
 def _children_of(class_folders: Iterable[str]) -> dict[str, set[str]]:
-    """The folders in each folder above the class folders."""
+    """Return the folders in each folder above the class folders."""
     children: dict[str, set[str]] = {}
     for class_folder in class_folders:
         above = ""
@@ -92,26 +103,50 @@ def _children_of(class_folders: Iterable[str]) -> dict[str, set[str]]:
 
 
 def _name_of(class_folder: str, children: Mapping[str, set[str]]) -> str:
-    """The parts of the path of a class folder that tell it from others; the first one if none does."""
-    kept = []
+    """Return the parts of a class folder's path that tell it from others.
+
+    If none does, it is the first part.
+    """
+    telling_parts = []
     above = ""
     for folder in _folders_from_top(class_folder):
         if len(children[above]) > 1:
-            kept.append(folder.rpartition("/")[2])
+            telling_parts.append(_last_part(folder))
         above = folder
-    return "/".join(kept) or class_folder.partition("/")[0]
+    if not telling_parts:
+        return _first_part(class_folder)
+    return "/".join(telling_parts)
 
 
 def _without_class(names: Mapping[str, str], folders_of_splits: Mapping[str, set[str]]) -> set[str]:
-    """The folders of splits whose pictures lie in one folder, which is the only folder within each class of another split."""
-    only_ones = set()
+    """Return the class folders that name no class, as those of another split do.
+
+    The pictures of the split lie in one folder, such as ``images``, and each class of another split
+    has a folder of this name as its only folder.
+
+    Args:
+        names: the classes so far, by class folder.
+        folders_of_splits: the folders of each split that hold pictures.
+    """
+    if len(folders_of_splits) < 2:
+        return set()
+    only_folders = set()
     for folder, name in names.items():
-        last = folder.rpartition("/")[2]
-        if "/" in folder and name.rpartition("/")[2] != last:
-            only_ones.add(last)
-    unnamed = set()
+        is_in_its_name = _last_part(name) == _last_part(folder)
+        if "/" in folder and not is_in_its_name:
+            only_folders.add(_last_part(folder))
+
+    without_class = set()
     for folders in folders_of_splits.values():
-        tops = {folder.partition("/")[0] for folder in folders}
-        if len(tops) == 1 and tops <= only_ones and len(folders_of_splits) > 1:
-            unnamed |= {folder for folder in names if folder.partition("/")[0] in tops}
-    return unnamed
+        top_folders = {_first_part(folder) for folder in folders}
+        if len(top_folders) == 1 and top_folders <= only_folders:
+            without_class |= {folder for folder in names if _first_part(folder) in top_folders}
+    return without_class
+
+
+def _first_part(path: str) -> str:
+    return path.partition("/")[0]
+
+
+def _last_part(path: str) -> str:
+    return path.rpartition("/")[2]

@@ -347,5 +347,6 @@ def of_files_only(
 
     The contents of the files then are the fingerprint of the samples.
     """
-    open_columns.is_of_files_only = True  # type: ignore[attr-defined]  # read by content_fingerprint()
+    # content_fingerprint() reads it.
+    open_columns.is_of_files_only = True  # type: ignore[attr-defined]
     return open_columns

@@ -96,6 +96,10 @@ class Format(ABC):
     #: Whether the folders in a folder may be the classes of one dataset.
     has_class_folders: ClassVar[bool] = False
 
+    #: Whether programs write folders of this format into their stores, where
+    #: :func:`data_stack.load` finds a folder by its name.
+    is_loaded_by_name: ClassVar[bool] = False
+
     # ------------------------------------------------------------------ recognizing
 
     def recognize(self, folder: Folder, names: Sequence[str]) -> bool:

@@ -36,6 +36,7 @@ from data_stack.formats.image_files import (
     type_of_image,
     visible_files,
 )
+from data_stack.formats.image_index import ImageIndex
 from data_stack.formats.image_metadata import FILE_NAME_COLUMN, read_image_metadata
 from data_stack.formats.split_names import warn_of_splits
 from data_stack.formats.targets import with_target
@@ -44,7 +45,7 @@ from data_stack.io.content import contents_of_resources
 from data_stack.io.folder import Folder, folder_of
 from data_stack.io.progress import with_bar
 from data_stack.io.resources import StreamedResource
-from data_stack.io.versions import SeenVersions, version_of
+from data_stack.io.versions import version_of
 from data_stack.util.executor import computing
 from data_stack.util.logger import logger
 from data_stack.util.request_limit import current_request, decoding_for
@@ -80,65 +81,41 @@ class SplitAgreement:
     kinds_of_columns: Mapping[str, type] = field(default_factory=dict)
 
 
-@dataclass(frozen=True)
-class ImageIndex:
-    """The images of a folder.
-
-    Attributes:
-        paths: the paths of the images relative to the folder, in the order of the samples.
-        columns: the values of each field, except the images.
-        class_names: the classes by label; empty with metadata.
-    """
-
-    paths: list[str]
-    columns: Mapping[str, list[Any]]
-    class_names: tuple[str, ...]
-
-    @functools.cached_property
-    def seen(self) -> SeenVersions:
-        """The versions of the images as they were first read."""
-        return SeenVersions(len(self.paths))
-
-    def select(self, numbers: Sequence[int]) -> ImageIndex:
-        """Return the index of some of the images, by their numbers."""
-        return ImageIndex(
-            [self.paths[number] for number in numbers],
-            {name: [values[number] for number in numbers] for name, values in self.columns.items()},
-            self.class_names,
-        )
-
-
 class ImageFolderIterator(AccessedDatasetIterator):
     """Samples ``{"image", "label", "class", "path"}`` from images in a folder for each class.
 
-    Images are sorted by class, then by path; ``label`` is the index of the class among all class names, sorted. The class is the
-    path of the folder, ``round/circle``, without folders that are the only one in theirs. Images in
-    ``root`` itself are samples ``{"image", "path"}``. With metadata, samples are ``{"image", …}`` with the columns of the
-    metadata, in the order of its lines. Images are read on demand; reading labels reads no images.
+    Images are sorted by class, then by path; ``label`` is the index of the class among all class
+    names, sorted. The class is the path of the folder, ``round/circle``, without folders that are
+    the only one in theirs. Images in ``root`` itself are samples ``{"image", "path"}``. With
+    metadata, samples are ``{"image", …}`` with the columns of the metadata, in the order of its
+    lines. Images are read on demand; reading labels reads no images.
 
     The folder is listed at the first access. Links are followed as :mod:`data_stack.io.tree` says.
-    Files with other extensions are left out; one LeftOutWarning names them, except for documents and
-    hidden files.
+    Files with other extensions are left out; one LeftOutWarning names them, except for documents
+    and hidden files.
 
     Args:
         root: the folder: a path, a StorageConnector, or the Resources of a dataset.
         prefix: folder below it.
-        decode: return images as arrays of their own type: uint8 of shape ``(height, width)`` or ``(height, width,
-            channels)``, the indices of a palette, float32 of a TIFF file and so on, see :mod:`data_stack.codecs.images`;
-            otherwise as the bytes of their files.
+        decode: return images as arrays of their own type: uint8 of shape ``(height, width)`` or
+            ``(height, width, channels)``, the indices of a palette, float32 of a TIFF file and so
+            on, see :mod:`data_stack.codecs.images`; otherwise as the bytes of their files.
         metadata: use the metadata file, if there is one.
-        codecs: custom codecs by ``"jpg"``, ``"png"``, ``"webp"``, ``"tiff"``, ``"bmp"``, ``"pnm"``, ``"gif"``:
-            ``{"png": PngCodec(mode="RGB")}`` reads palettes as colours.
-        on_error: ``"skip"`` decodes all images once, at the first access, and leaves out those that cannot be decoded; a warning
-            in the log shows their number, and :attr:`broken` the reasons. ``"raise"`` raises when such an image is read.
-        class_names: the classes in the order of their labels, such as those of the training split; None for those of the folders.
+        codecs: custom codecs by ``"jpg"``, ``"png"``, ``"webp"``, ``"tiff"``, ``"bmp"``, ``"pnm"``,
+            ``"gif"``: ``{"png": PngCodec(mode="RGB")}`` reads palettes as colours.
+        on_error: ``"skip"`` decodes all images once, at the first access, and leaves out those that
+            cannot be decoded; a warning in the log shows their number, and :attr:`broken` the
+            reasons. ``"raise"`` raises when such an image is read.
+        class_names: the classes in the order of their labels, such as those of the training split;
+            None for those of the folders.
 
     Raises:
-        ConfigError: at the first access: there are images both in ``root`` and in folders of classes, or in the folder of a class
-            that is not in ``class_names``.
-        DatasetFileCorruptError: at the first access: the metadata are damaged or do not match the images, or a writer has not
-            finished. When a sample is read: an image is damaged.
-        MaliciousFilePathError: when a sample is read: its image is a link to a file outside ``root``.
+        ConfigError: at the first access: there are images both in ``root`` and in folders of
+            classes, or in the folder of a class that is not in ``class_names``.
+        DatasetFileCorruptError: at the first access: the metadata are damaged or do not match the
+            images, or a writer has not finished. When a sample is read: an image is damaged.
+        MaliciousFilePathError: when a sample is read: its image is a link to a file outside
+            ``root``.
     """
 
     _keeps_access = False

@@ -32,10 +32,10 @@ def write_image_folder(
 
     ::
 
-        write_image_folder("pets", [{"image": pixels, "class": "cat", "age": 3}])  # pets/cat/000000.png
+        write_image_folder("pets", [{"image": pixels, "class": "cat", "age": 3}])
 
-    ``metadata.jsonl`` is written last. Until then a local folder counts as unfinished, and readers
-    refuse it.
+    The image becomes ``pets/cat/000000.png``. ``metadata.jsonl`` is written last. Until then a
+    local folder counts as unfinished, and readers refuse it.
 
     Args:
         target: a path, a StorageConnector, a URL, or a Folder.

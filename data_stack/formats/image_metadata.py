@@ -9,7 +9,7 @@ from typing import Any, Final
 import numpy as np
 
 from data_stack.exception import DatasetFileCorruptError
-from data_stack.formats.csv import Table
+from data_stack.formats.csv_file import CSVFile
 from data_stack.io.folder import Folder
 from data_stack.util.request_limit import check_request
 from data_stack.util.untrusted_text import distinct_fields, parse_json
@@ -101,7 +101,7 @@ def _parse_csv(data: bytes, full_name: str, kinds: Mapping[str, type]) -> dict[s
     A column holds integers if all its values are, floats if all are numbers, otherwise text; or
     values of the kind that is given.
     """
-    table = Table(io.BytesIO(data), full_name, True, 0, ",", "utf-8", ())
+    table = CSVFile(io.BytesIO(data), full_name, header=True)
     for name in table.names:
         # Of two columns with one name, one would be lost.
         table.position_of(name)

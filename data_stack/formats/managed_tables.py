@@ -1,79 +1,110 @@
-"""Refuses folders of tables whose files only their own log can tell apart: Delta Lake, Iceberg and Hudi.
+"""Refuses folders of tables that plain Parquet readers read wrong: Delta Lake, Iceberg and Hudi.
 
-Such a table deletes or rewrites rows by adding files and a line in its log; the old files stay. Read as plain
-Parquet, removed rows come back.
+Such a table deletes or rewrites rows by adding files and a line in its log; the old files stay.
+Only the log tells which files count. Read as plain Parquet, removed rows come back.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Final
 
 from data_stack.exception import ManagedTableError
 from data_stack.io.folder import Folder, LocalFolder
 
-_HUDI: Final = "Spark with Hudi's package, or the package hudi, reads it"
-#: By the folder of the log, or a file in a partition: the kind of the table, and what reads it.
-_LOGS: Final = {
-    "_delta_log": (
-        "Delta Lake",
-        "deltalake.DeltaTable(path).to_pyarrow_table() reads it, data_stack.from_arrow() takes that",
-    ),
-    ".hoodie": ("Apache Hudi", _HUDI),
-    ".hoodie_partition_metadata": ("Apache Hudi", _HUDI),
+
+@dataclass(frozen=True)
+class _TableKind:
+    """A kind of table with a log.
+
+    Attributes:
+        name: the name of the kind.
+        advice: what reads such a table.
+    """
+
+    name: str
+    advice: str
+
+
+_DELTA_LAKE: Final = _TableKind(
+    "Delta Lake",
+    "deltalake.DeltaTable(path).to_pyarrow_table() reads it, data_stack.from_arrow() takes that",
+)
+_HUDI: Final = _TableKind("Apache Hudi", "Spark with Hudi's package, or the package hudi, reads it")
+_ICEBERG: Final = _TableKind(
+    "Apache Iceberg",
+    "pyiceberg's table.scan().to_arrow() reads it, data_stack.from_arrow() takes that",
+)
+
+#: The kinds of tables by the folder of the log, or by a file in a partition.
+_KIND_BY_LOG: Final = {
+    "_delta_log": _DELTA_LAKE,
+    ".hoodie": _HUDI,
+    ".hoodie_partition_metadata": _HUDI,
 }
-_ICEBERG: Final = "pyiceberg's table.scan().to_arrow() reads it, data_stack.from_arrow() takes that"
-_ICEBERG_METADATA: Final = "metadata"
-#: Levels of folders above a folder that may hold the log of its table: those of its partitions.
+
+#: The folder of Iceberg's log. Other datasets may have one of this name: its files decide.
+_ICEBERG_LOG: Final = "metadata"
+
+#: How many folders above a folder may be those of partitions, with the log of the table above them.
 _MAX_LEVELS: Final = 8
 
 
 def refuse_managed_table(folder: Folder, names: Iterable[str]) -> None:
-    """Refuse a folder that is a table with a log of its own, or, on this machine, lies in one.
+    """Refuse a folder that is a table with a log, or, on this machine, lies in one.
 
     Args:
         folder: what is to be read as a dataset.
-        names: the names, or paths, of what is in it.
+        names: the names, or paths, of the files and folders in it.
 
     Raises:
-        ManagedTableError: it is such a table; the message says what reads it.
+        ManagedTableError: the folder is such a table; the message says what reads it.
     """
-    paths = list(names)
-    firsts = {path.partition("/")[0] for path in paths}
-    _refuse_by_log(firsts, folder.full_name(""))
-    if _ICEBERG_METADATA in firsts and "data" in firsts:
+    names_at_top = {path.partition("/")[0] for path in names}
+    for name in names_at_top:
+        if name in _KIND_BY_LOG:
+            raise _error(folder.full_name(""), _KIND_BY_LOG[name], name)
+    if _ICEBERG_LOG in names_at_top and "data" in names_at_top:
         _refuse_iceberg(folder)
-    place = folder.path
+    _refuse_part_of_table(folder)
+
+
+def _refuse_part_of_table(folder: Folder) -> None:
+    """Refuse a local folder of partitions, or of data, whose table lies above it."""
+    path = folder.path
     for _ in range(_MAX_LEVELS):
-        if place is None or place == place.parent:
+        if path is None or path == path.parent:
             return
-        is_of_table = "=" in place.name or place.name == "data"
-        if not is_of_table:
+        is_part_of_table = "=" in path.name or path.name == "data"
+        if not is_part_of_table:
             return
-        place = place.parent
-        _refuse_by_log([log for log in _LOGS if os.path.isdir(place / log)], str(place))
-        if os.path.isdir(place / _ICEBERG_METADATA):
-            _refuse_iceberg(LocalFolder(place))
-
-
-def _refuse_by_log(names: Iterable[str], place: str) -> None:
-    for name in names:
-        if name in _LOGS:
-            kind, reader = _LOGS[name]
-            raise ManagedTableError(_message(place, kind, name, reader))
+        path = path.parent
+        for log, kind in _KIND_BY_LOG.items():
+            if os.path.isdir(path / log):
+                raise _error(str(path), kind, log)
+        if os.path.isdir(path / _ICEBERG_LOG):
+            _refuse_iceberg(LocalFolder(path))
 
 
 def _refuse_iceberg(folder: Folder) -> None:
-    for name in folder.subfolder(_ICEBERG_METADATA).list_names():
+    """Refuse a folder whose ``metadata`` is the log of Iceberg."""
+    for name in folder.subfolder(_ICEBERG_LOG).list_names():
         if name.endswith(".metadata.json"):
-            place = folder.full_name("")
-            raise ManagedTableError(_message(place, "Apache Iceberg", _ICEBERG_METADATA, _ICEBERG))
+            raise _error(folder.full_name(""), _ICEBERG, _ICEBERG_LOG)
 
 
-def _message(place: str, kind: str, log: str, reader: str) -> str:
-    return (
-        f"{place.rstrip('/') or 'the store'} is a table of {kind}, as {log} in it says: its log knows which files "
-        f"count, and rows that it removed would come back. {reader}. To read certain files all the same, "
-        f"pass a list of them to ParquetDataset"
+def _error(place: str, kind: _TableKind, log: str) -> ManagedTableError:
+    """Return the error to raise for a table.
+
+    Args:
+        place: the full name of its folder.
+        kind: its kind.
+        log: the name of the log in the folder.
+    """
+    return ManagedTableError(
+        f"{place.rstrip('/') or 'the store'} is a table of {kind.name}, as {log} in it says: "
+        "its log knows which files count, and rows that it removed would come back. "
+        f"{kind.advice}. To read certain files all the same, pass a list of them to ParquetDataset"
     )

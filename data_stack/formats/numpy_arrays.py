@@ -42,15 +42,18 @@ class NumpyDatasetIterator(ColumnsDatasetIterator):
     """Samples from ``.npy`` resources, an array per column; only the requested rows are read.
 
     Args:
-        columns: the files (paths, resources or open binary files), in a sequence for tuple samples or a mapping ``{field: file}``
-            for dict samples. A file may occur several times (target and tag).
+        columns: the files (paths, resources or open binary files), in a sequence for tuple samples
+            or a mapping ``{field: file}`` for dict samples. A file may occur several times (target
+            and tag).
 
-    Values are copies of the arrays' rows, shape ``shape[1:]``, or Python scalars of columns with one dimension.
-    A batch is one request if the store supports it; rows close to each other are fetched together. An array in Fortran order is
-    read as a whole. Local files are mapped into memory: no program may shorten one that is in use.
+    Values are copies of the arrays' rows, shape ``shape[1:]``, or Python scalars of columns with
+    one dimension. A batch is one request if the store supports it; rows close to each other are
+    fetched together. An array in Fortran order is read as a whole. Local files are mapped into
+    memory: no program may shorten one that is in use.
 
     Raises:
-        DatasetFileCorruptError: at the first access, if a file differs from its header, or holds Python objects.
+        DatasetFileCorruptError: at the first access, if a file differs from its header, or holds
+            Python objects.
     """
 
     _columns_are_files = True
@@ -83,7 +86,9 @@ def _open_column(file: PositionalFile) -> ColumnReader:
 
 
 class RawDatasetIterator(ColumnsDatasetIterator):
-    """Samples from files that are nothing but numbers, one behind the other, such as the ``.bin`` files of tokens of nanoGPT.
+    """Samples from files that are nothing but numbers, one behind the other.
+
+    Examples are the ``.bin`` files of tokens of nanoGPT.
 
     ::
 
@@ -91,8 +96,10 @@ class RawDatasetIterator(ColumnsDatasetIterator):
 
     Args:
         columns: the files, as of a :class:`NumpyDatasetIterator`.
-        dtype: of the values; little-endian unless it says otherwise. One with a shape, ``("float32", (3,))``, is a row of them.
-        header_bytes: what to skip at the start of each file: 1024 in those of llm.c, whose headers are 256 numbers of 4 bytes.
+        dtype: of the values; little-endian unless it says otherwise. One with a shape,
+            ``("float32", (3,))``, is a row of them.
+        header_bytes: what to skip at the start of each file: 1024 in those of llm.c, whose headers
+            are 256 numbers of 4 bytes.
 
     Values and batches are as of a :class:`NumpyDatasetIterator`.
 
@@ -115,7 +122,8 @@ class RawDatasetIterator(ColumnsDatasetIterator):
             ) from error
         if self._dtype.hasobject or not self._dtype.itemsize:
             raise ConfigError(
-                f"values of dtype {dtype!r:.80} have no size in a file; pass dtype=, e.g. dtype='uint16'"
+                f"values of dtype {dtype!r:.80} have no size in a file; "
+                "pass dtype=, e.g. dtype='uint16'"
             )
         if self._dtype.byteorder == "=":
             self._dtype = self._dtype.newbyteorder("<")
@@ -149,16 +157,17 @@ class RawDatasetIterator(ColumnsDatasetIterator):
 
 
 class NpzDatasetIterator(ColumnsDatasetIterator):
-    """Samples from arrays of one ``.npz`` resource; these arrays are read as a whole at the first access.
+    """Samples from arrays of one ``.npz`` resource, which are read whole at the first access.
 
     Args:
         resource: the file: a path, a resource or an open binary file.
-        keys: names of arrays, in a sequence for tuple samples or a mapping ``{field: name}`` for dict samples. A name may occur
-            several times (target and tag).
+        keys: names of arrays, in a sequence for tuple samples or a mapping ``{field: name}`` for
+            dict samples. A name may occur several times (target and tag).
         max_expansion: as for :func:`read_npz`.
 
     Raises:
-        DatasetFileCorruptError: at the first access, as for :func:`read_npz`, and if an array does not exist.
+        DatasetFileCorruptError: at the first access, as for :func:`read_npz`, and if an array does
+            not exist.
     """
 
     def __init__(
@@ -204,10 +213,12 @@ def read_npz(
     Args:
         resource: the path of a file, a StreamedResource or seekable binary file.
         keys: names of the arrays to read; missing ones are ignored. None for all.
-        max_expansion: maximum number of bytes per stored byte for more than 64 MiB of values; None for no limit.
+        max_expansion: maximum number of bytes per stored byte for more than 64 MiB of values; None
+            for no limit.
 
     Raises:
-        DatasetFileCorruptError: the file is damaged, a member is not an array, or its compression ratio is too high.
+        DatasetFileCorruptError: the file is damaged, a member is not an array, or its compression
+            ratio is too high.
         RequestLimitError: arrays would unpack to more than a request may take.
     """
     file = PositionalFile(resource)
@@ -248,7 +259,10 @@ def npz_keys(resource: Any) -> list[str]:
 
 
 class WriteOnly:
-    """Hides that a file can seek, so that zipfile writes it sequentially, and its digest is computed on the way."""
+    """Hides that a file can seek.
+
+    zipfile then writes it sequentially, and its digest is computed on the way.
+    """
 
     def __init__(self, file: Any) -> None:
         self.write = file.write
@@ -270,9 +284,11 @@ def write_npz(file: IO[bytes] | Any, columns: Mapping[str, npt.ArrayLike]) -> No
     """
     if not isinstance(columns, Mapping):
         raise ConfigError(
-            f"expected arrays by name, got {columns!r:.200}; convert(iterator, path) writes those of an iterator"
+            f"expected arrays by name, got {columns!r:.200}; "
+            "convert(iterator, path) writes those of an iterator"
         )
-    with zipfile.ZipFile(WriteOnly(file), "w", zipfile.ZIP_STORED) as archive:  # type: ignore[call-overload]  # write, flush
+    # zipfile calls nothing but write() and flush().
+    with zipfile.ZipFile(WriteOnly(file), "w", zipfile.ZIP_STORED) as archive:  # type: ignore[call-overload]
         for name, array in columns.items():
             # ZipInfo's time is constant; open() by name would use the current time.
             with archive.open(zipfile.ZipInfo(f"{name}.npy"), "w", force_zip64=True) as stream:

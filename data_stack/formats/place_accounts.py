@@ -24,7 +24,7 @@ NO_DATASET = "no dataset of the same format, by its name and contents"
 
 
 def account_beside(place: Location, datasets: Mapping[str, DatasetFiles]) -> PlaceAccount:
-    """The account of the files and folders of a place that are the datasets, such as its splits, and of those beside them.
+    """Return which files and folders of a place are its datasets, and which are left out.
 
     What is in the folder of a dataset is in the account of that dataset.
 
@@ -60,7 +60,8 @@ def check_no_split_is_left_out(account: PlaceAccount, datasets: Mapping[str, Dat
         datasets: what is read.
 
     Raises:
-        ConfigError: ``test`` holds no samples of the format of ``train.csv``, or is a link that is not followed.
+        ConfigError: ``test`` holds no samples of the format of ``train.csv``, or is a link that is
+            not followed.
     """
     stems = stems_of_files(left_out.name for left_out in account.unexplained)
     for left_out in account.unexplained:
@@ -73,7 +74,8 @@ def check_no_split_is_left_out(account: PlaceAccount, datasets: Mapping[str, Dat
             continue
         read = ", ".join(list(datasets)[:5])
         raise ConfigError(
-            f"{account.place}: {left_out.name!r:.100} is named as a split, but is left out ({left_out.rule}). Change it, or "
+            f"{account.place}: {left_out.name!r:.100} is named as a split, "
+            f"but is left out ({left_out.rule}). Change it, or "
             f"load {read} by path"
         )
 

@@ -330,7 +330,8 @@ def _check_no_split_is_lost(
         )
 
 
-# ---------------------------------------------------------------------- datasets without names of splits
+# ---------------------------------------------------------------------- datasets without names of
+# splits
 
 
 def _find_datasets_beside(place: Location) -> dict[str, DatasetFiles]:

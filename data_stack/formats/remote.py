@@ -18,7 +18,8 @@ from data_stack.dataset.iterator.blocks import MAX_KEPT_REMOTE_BYTES, blocks_of_
 from data_stack.dataset.positions import IndexArrayOfInts
 from data_stack.util.executor import Executor
 
-#: The number of threads that prefetch: as many requests at once as a fast line over a long way takes.
+#: The number of threads that prefetch: as many requests at once as a fast line over a long way
+#: takes.
 _N_THREADS: Final = 16
 
 #: The maximum number of blocks that are remembered as prefetched, for each access.

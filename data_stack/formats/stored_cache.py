@@ -1,28 +1,15 @@
-"""Samples of an iterator, kept in a store once they were read: as records, of which any sample is read by range.
-
-A record is the length of a text (u64), the text (JSON, see :mod:`data_stack.codecs.plain_data`), and the bytes of the arrays,
-tensors and bytes in the sample, which the text refers to by their offset.
-"""
+"""Keeps the samples of an iterator in a store once they were read."""
 
 from __future__ import annotations
 
 import hashlib
-import json
-import math
 import os
-import re
-import struct
 from collections.abc import Iterator, Sequence
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any
 
-import numpy as np
-
-from data_stack.codecs.codec import import_optional
-from data_stack.codecs.plain_data import PythonCodec, canonical_json, from_plain, to_plain
 from data_stack.dataset.iterator.access import CacheAccess, SampleAccess, access_to, own_access
 from data_stack.dataset.iterator.adapted import as_iterator
-from data_stack.dataset.iterator.blocks import is_plain_tensor
 from data_stack.dataset.iterator.contract import DatasetIteratorIF, Sample
 from data_stack.dataset.iterator.layer import LayerDatasetIterator, layer
 from data_stack.dataset.positions import IndexArrayOfInts
@@ -31,6 +18,7 @@ from data_stack.dataset.recipes.stability import code_digest, instability_reason
 from data_stack.exception import ConfigError, ResourceChangedError, ResourceNotFoundError
 from data_stack.formats.records.reader import RecordReader
 from data_stack.formats.records.writer import RecordWriter
+from data_stack.formats.sample_codec import SampleCodec
 from data_stack.io.identifiers import check_identifier
 from data_stack.io.storage_connectors.connector import StorageConnector
 from data_stack.io.storage_connectors.url import store_at
@@ -39,51 +27,59 @@ from data_stack.util.logger import logger
 from data_stack.util.polling import polls
 
 #: The only column, and the type of its records.
-_SAMPLE = "sample"
-_LENGTH = struct.Struct("<Q")
+_SAMPLE = SampleCodec.name
+_CODECS = {_SAMPLE: SampleCodec()}
+
+#: The folder in the store if a user names none.
+_DEFAULT_FOLDER = "caches"
 
 #: A process waits so long for another one that writes the same samples.
 _MAX_WAIT_SECONDS = 3600
 
-_DTYPE = re.compile(r"[<>|][biufcmMSU]\d+(\[\w+\])?")
-
 
 @layer("stored_cache")
 class StoredCacheDatasetIterator(LayerDatasetIterator):
-    """The samples of ``dataset_iterator``, written once into a record dataset and read from there by every process.
+    """The samples of an iterator, which are written once into a store, and read from there.
 
-    The constructor reads nothing. The first access to a sample reads all samples in order, with a few MiB in memory at a time,
-    and publishes them when they are complete; :meth:`fill` does so at once, e.g. before workers are started. Other processes
-    read them by range, or by a memory map where the store has files. If two processes start at once, one waits for the other
-    where the store has leases; otherwise both write the same.
+    The constructor reads nothing. The first access to a sample reads all samples in order, with a
+    few MiB in memory at a time, and publishes them when they are complete; :meth:`fill` does so at
+    once, e.g. before workers are started. Other processes read them by range, or by a memory map
+    where the store has files. If two processes start at once, one waits for the other where the
+    store has leases; otherwise both write the same.
 
-    The records lie in a folder named by the fingerprint of ``dataset_iterator`` (:meth:`fingerprint`), so different samples
-    never meet. The compiled code of functions of modules counts too, with all that it uses: global variables, and the functions
-    and classes of the program that it calls. Not that of installed packages, nor that of a dataset's ``open``: change
-    ``version`` for these. An iterator of your own class, a lambda, a callable object, or a function that uses what cannot be
-    compared, such as an open file, has no fingerprint that another process can rely on, and needs a ``version``.
+    The records lie in a folder named by the fingerprint of ``dataset_iterator``
+    (:meth:`fingerprint`), so one never returns the samples of another. The compiled code of
+    functions of modules counts too, with all that it uses: global variables, and the functions and
+    classes of the program that it calls. Not that of installed packages, nor that of a dataset's
+    ``open``: change ``version`` for these. An iterator of your own class, a lambda, a callable
+    object, or a function that uses what cannot be compared, such as an open file, has no
+    fingerprint that another process can rely on, and needs a ``version``.
 
-    Samples come back as they were, type and all, each time as new objects: None, Python's numbers, strings and bytes, numpy's
-    scalars and arrays, torch's tensors without gradient, and tuples, lists, dicts and frozensets of such. A batch is one request.
-    Arrays become little-endian, rows of a memory-mapped file plain arrays. Reading never executes stored data, and every byte
-    is checked against a checksum.
+    Samples come back as they were, type and all, each time as new objects: None, Python's numbers,
+    strings and bytes, numpy's scalars and arrays, torch's tensors without gradient, and tuples,
+    lists, dicts and frozensets of such. A batch is one request. Arrays become little-endian, rows
+    of a memory-mapped file plain arrays. Reading never executes stored data, and every byte is
+    checked against a checksum.
 
     Put random layers above the cache: of those below it, it keeps the first draw.
 
     Args:
-        dataset_iterator: what is read; it stays the caller's to close.
-        storage: where the samples are kept: a path, a URL or a connector, as for ``data_stack.load``.
-        identifier: the folder in it with the folders of fingerprints; None for ``caches``. The cache that a recipe or another
-            epoch makes of this one lies in ``caches``.
-        version: change it when the samples change and the fingerprint does not. Required where there is no reliable fingerprint.
+        dataset_iterator: the iterator to read, which is not closed.
+        storage: where the samples are kept: a path, a URL or a connector, as for
+            ``data_stack.load``.
+        identifier: the folder in it with the folders of fingerprints; None for ``caches``. The
+            cache that a recipe or another epoch makes of this one lies in ``caches``.
+        version: change it when the samples change and the fingerprint does not. Required where
+            there is no reliable fingerprint.
 
     Raises:
-        ConfigError: ``storage`` is not a store; ``dataset_iterator`` has no reliable fingerprint, and there is no
-            ``version``; or, at the first access, a sample has a value of another type, or the
-            iterator returns fewer samples than its length.
+        ConfigError: ``storage`` is not a store; ``dataset_iterator`` has no reliable fingerprint,
+            and there is no ``version``; or, at the first access, a sample has a value of another
+            type, or the iterator returns fewer samples than its length.
         MalformedIdentifierError: ``identifier`` is not in the grammar.
-        DatasetFileCorruptError: at an access, the records are damaged; deleting them lets them be written again.
-        StorageError: at the first access, they could not be written; nothing was published.
+        DatasetFileCorruptError: at an access, the records are damaged; deleting them lets them be
+            written again.
+        StorageError: at the first access, the records could not be written; none was published.
     """
 
     def __init__(
@@ -97,18 +93,21 @@ class StoredCacheDatasetIterator(LayerDatasetIterator):
         storage = store_at(storage)
         if not isinstance(storage, StorageConnector):
             raise ConfigError(
-                f"a stored cache needs a store: a path, a URL or a StorageConnector, not {storage!r:.80}"
+                "a stored cache needs a store: a path, a URL or a StorageConnector, "
+                f"not {storage!r:.80}"
             )
         if version is None:
             reason = instability_reason(as_iterator(dataset_iterator))
             if reason is not None:
                 raise ConfigError(
-                    f"this stack has no reliable fingerprint ({reason}), so a stored cache could return outdated samples. Pass a "
-                    f"version, cache(storage=…, version='1'), and another version whenever the samples change"
+                    f"this stack has no reliable fingerprint ({reason}), so a stored cache could "
+                    "return outdated samples. Pass a version, cache(storage=…, version='1'), "
+                    "and another version whenever the samples change"
                 )
-        # the identifier is not in a recipe: a stranger's must not choose what is written, nor two epochs share a name
-        super().__init__(dataset_iterator, storage=storage, version=version)
+        # No argument of the layer, and so not in a recipe: that of a stranger must not choose what
+        # is written, and two epochs must not share a folder.
         self._given_identifier = None if identifier is None else check_identifier(identifier)
+        super().__init__(dataset_iterator, storage=storage, version=version)
 
     def make_access(self) -> _StoredCacheAccess:
         return _StoredCacheAccess(
@@ -135,10 +134,23 @@ class StoredCacheDatasetIterator(LayerDatasetIterator):
 
 
 class _StoredCacheAccess(CacheAccess):
-    """Access to records in a store, which are opened or written when the first sample is asked for; the rest as below."""
+    """Access to records in a store, which are opened or written when the first sample is needed.
 
-    prefers_blocks = False  # it is written in order
-    n_samples = 0  # as many as there were when this was made
+    Args:
+        source: the iterator to read.
+        storage: the store.
+        identifier: the folder in it with the folders of fingerprints; None for ``caches``.
+        version: as for :class:`StoredCacheDatasetIterator`.
+    """
+
+    #: The samples are written in order.
+    prefers_blocks = False
+
+    #: The number of samples when the access was made.
+    n_samples = 0
+
+    #: Access to the records; None until they are opened or written.
+    _stored: SampleAccess | None
 
     def __init__(
         self,
@@ -151,10 +163,10 @@ class _StoredCacheAccess(CacheAccess):
         super().__init__(access_to(source))
         self._source = source
         self._storage = storage
-        self._folder = identifier or "caches"
+        self._folder = identifier or _DEFAULT_FOLDER
         self._version = version
         self.n_samples = self.below.n_samples
-        self._stored: SampleAccess | None = None
+        self._stored = None
         self._opening = fork_lock()
 
     @property
@@ -177,7 +189,7 @@ class _StoredCacheAccess(CacheAccess):
     def prefetch(
         self, positions: IndexArrayOfInts, keys: Sequence[int | str] | None = None
     ) -> None:
-        """Nothing: what is stored is not read below again."""
+        """Do nothing: what is stored is not read below again."""
 
     @cached_property
     def fingerprint(self) -> str:
@@ -194,7 +206,7 @@ class _StoredCacheAccess(CacheAccess):
         return hashlib.sha256("\n".join(parts).encode()).hexdigest()
 
     def open_stored(self) -> SampleAccess:
-        """Access to the records, which are written now if need be."""
+        """Return access to the records, which are written now if need be."""
         if self._stored is not None:
             return self._stored
         with self._opening:
@@ -204,14 +216,16 @@ class _StoredCacheAccess(CacheAccess):
             return self._stored
 
     def _find(self) -> SampleAccess | None:
-        """Access to the records, if they are there."""
+        """Return access to the records; None if they are not there."""
         try:
             return access_to(RecordReader(self._storage, prefix=self.identifier, codecs=_CODECS))
         except ResourceNotFoundError:
             return None
 
     def _check_unchanged(self) -> None:
-        """Raise if what was read has changed since its fingerprint was taken: nothing is stored under another's name.
+        """Check that what was read has not changed since its fingerprint was taken.
+
+        Otherwise, samples would be stored under the fingerprint of others.
 
         Raises:
             ResourceChangedError: a file was replaced, or an array written to.
@@ -269,70 +283,3 @@ class _StoredCacheAccess(CacheAccess):
                     f"but returned {len(writer)}"
                 )
             self._check_unchanged()
-
-
-class _SampleCodec(PythonCodec):
-    """Any values of Python's, numpy's and torch's; what is in arrays, tensors and bytes lies behind the text."""
-
-    name = _SAMPLE
-
-    def encode(self, value: Any) -> bytes:
-        parts: list[bytes] = []
-
-        def first(value: Any) -> dict[str, Any] | None:
-            if type(value) is bytes:
-                dtype, shape, data = "bytes", [len(value)], value
-            elif type(value) in (np.ndarray, np.memmap) and _DTYPE.fullmatch(value.dtype.str):
-                dtype, shape, data = value.dtype.str, list(value.shape), value.tobytes()
-            elif is_plain_tensor(value):
-                values = value.resolve_conj().resolve_neg().contiguous().reshape(-1)
-                dtype, shape, data = (
-                    str(value.dtype),
-                    list(value.shape),
-                    values.view(_torch().uint8).numpy().tobytes(),
-                )
-            else:
-                return None
-            found = {"part": {"dtype": dtype, "shape": shape, "offset": sum(map(len, parts))}}
-            parts.append(data)
-            return found
-
-        self._check(value)
-        text = canonical_json(to_plain(value, self._describe, first)).encode("ascii")
-        return b"".join([_LENGTH.pack(len(text)), text, *parts])
-
-    def decode(self, record: bytes) -> Any:
-        (n_text,) = _LENGTH.unpack_from(record)
-        start = _LENGTH.size + n_text
-
-        def part(content: Any) -> Any:
-            dtype, shape, offset = content["dtype"], content["shape"], content["offset"]
-            if not all(type(number) is int and number >= 0 for number in (*shape, offset)):
-                raise ValueError(f"a part of the shape {shape!r:.80} at {offset!r:.40}")
-            n_values, start_of_part = math.prod(shape), start + offset
-            if dtype == "bytes":
-                return record[start_of_part : start_of_part + n_values]
-            if _DTYPE.fullmatch(dtype):
-                return np.ndarray(shape, dtype, record, start_of_part).copy()
-            torch = _torch()
-            kind = getattr(torch, dtype.removeprefix("torch."))
-            if not isinstance(kind, torch.dtype):
-                raise ValueError(f"no dtype {dtype!r:.40}")
-            data = bytearray(
-                memoryview(record)[start_of_part : start_of_part + n_values * kind.itemsize]
-            )
-            values = torch.frombuffer(data, dtype=kind) if data else torch.empty(0, dtype=kind)
-            return values.reshape(shape)
-
-        return from_plain(
-            json.loads(record[_LENGTH.size : start]), {**self._makers(), "part": part}
-        )
-
-    def _is_exact(self, value: Any) -> bool:
-        return super()._is_exact(value) or is_plain_tensor(value)
-
-
-_CODECS = {_SAMPLE: _SampleCodec()}
-_torch = partial(
-    import_optional, "torch", "reading kept samples that are tensors", "torch", "torch"
-)

@@ -122,7 +122,8 @@ class StoredRowsReader(ColumnReader):
         """Return all rows, if they are mapped.
 
         Raises:
-            UnpicklableResourceError: the file was opened by a caller, in the parent of this process.
+            UnpicklableResourceError: the file was opened by a caller, in the parent of this
+                process.
         """
         if self._mapped_rows is not None:
             self._file.check_usable()

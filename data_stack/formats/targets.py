@@ -37,7 +37,8 @@ def with_target(
     if target not in columns:
         near = did_you_mean(target, [name for name in columns if isinstance(name, str)])
         raise ConfigError(
-            f"target {target!r:.80} is not a column{near}; the columns are {', '.join(map(repr, columns))}"
+            f"target {target!r:.80} is not a column{near}; "
+            f"the columns are {', '.join(map(repr, columns))}"
         )
     others = [column for column in columns if column != target]
     position = sample or (others[0] if len(others) == 1 else "sample")  # not the name of a column

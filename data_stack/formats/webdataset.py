@@ -61,31 +61,38 @@ class _FileToRead:
 
 
 class WebDatasetIterator(AccessedDatasetIterator):
-    """Samples of WebDataset shards as dicts: ``__key__``, and one entry for each file of the sample.
+    """The samples of WebDataset shards, as dicts.
 
-    The first access reads the headers of all shards; later only the bytes of the requested samples and fields are read.
-    Nothing is extracted to disk. Files of a sample need not be adjacent.
+    A sample has ``__key__``, and an entry for each of its files.
+    The first access reads the headers of all shards; later only the bytes of the requested samples
+    and fields are read. Nothing is extracted to disk. Files of a sample need not be adjacent.
 
-    Values are decoded by the extension of the field: ``jpg``, ``png``, ``webp``, ``tif``, ``bmp``, ``ppm``, ``gif`` (arrays,
-    see :mod:`data_stack.codecs.images`), ``npy`` (arrays), ``txt``, ``text``, ``transcript`` (str), ``cls``, ``cls2``, ``index``,
-    ``inx``, ``id`` (int), ``json``, ``jsn``, ``mp``, ``msg`` (msgpack), ``mp4``, ``webm``, ``flac``, ``wav``.
-    All others are bytes. Pickles are never read.
+    Values are decoded by the extension of the field: ``jpg``, ``png``, ``webp``, ``tif``, ``bmp``,
+    ``ppm``, ``gif`` (arrays, see :mod:`data_stack.codecs.images`), ``npy`` (arrays), ``txt``,
+    ``text``, ``transcript`` (str), ``cls``, ``cls2``, ``index``, ``inx``, ``id`` (int), ``json``,
+    ``jsn``, ``mp``, ``msg`` (msgpack), ``mp4``, ``webm``, ``flac``, ``wav``. All others are bytes.
+    Pickles are never read.
 
-    Threads may share an iterator; it pickles as its arguments, and forked and spawned workers open the shards themselves.
+    Threads may share an iterator; it pickles as its arguments, and forked and spawned workers open
+    the shards themselves.
 
     Args:
-        shards: one or several shards in order, as arguments of :func:`~data_stack.io.location.location_of`: paths, URLs,
-            StreamedResources of any store, open binary files, or ``(folder or connector, file)``.
+        shards: one or several shards in order, as arguments of
+            :func:`~data_stack.io.location.location_of`: paths, URLs, StreamedResources of any
+            store, open binary files, or ``(folder or connector, file)``.
         fields: the fields of a sample besides its key; None for all.
-        types: decoders by extension, also instead of the built-in ones: ``{"jpg": None, "depth": "npy"}``: a type of record
-            column, a Codec, two functions (encode, decode), or None for raw bytes.
+        types: decoders by extension, also instead of the built-in ones: ``{"jpg": None, "depth":
+            "npy"}``: a type of record column, a Codec, two functions (encode, decode), or None for
+            raw bytes.
 
     Raises:
-        ConfigError: at the first access: no shard has one of ``fields``, or a field is a pickle, which could run any code;
-            ``types={"pkl": None}`` returns its bytes.
-        DatasetFileCorruptError: at the first access: a shard is not a tar, or damaged. When a sample is read: it lacks one of
-            ``fields``, or a file has another format than its extension.
-        UnsafeArchiveError: at the first access: a shard has links or devices, names outside of it, or two files of one name.
+        ConfigError: at the first access: no shard has one of ``fields``, or a field is a pickle,
+            which could run any code; ``types={"pkl": None}`` returns its bytes.
+        DatasetFileCorruptError: at the first access: a shard is not a tar, or damaged. When a
+            sample is read: it lacks one of ``fields``, or a file has another format than its
+            extension.
+        UnsafeArchiveError: at the first access: a shard has links or devices, names outside of it,
+            or two files of one name.
     """
 
     _keeps_access = False

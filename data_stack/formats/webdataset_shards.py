@@ -1,4 +1,4 @@
-"""WebDataset's shards: which tar files a folder has, and where the files of the samples lie in them."""
+"""The shards of a WebDataset: the tar files, and where the files of the samples lie in them."""
 
 from __future__ import annotations
 

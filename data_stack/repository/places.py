@@ -18,7 +18,7 @@ from data_stack.formats.place_accounts import (
     check_no_split_is_left_out,
 )
 from data_stack.formats.place_splits import find_places
-from data_stack.formats.registry import format_of_file, stem_of_file
+from data_stack.formats.registry import format_named, format_of_file, stem_of_file
 from data_stack.io.location import Location, location_of
 from data_stack.io.progress import progress_as
 from data_stack.repository.dataset_names import PlaceName
@@ -194,10 +194,12 @@ def _names_of_splits(datasets: Mapping[str, DatasetFiles]) -> tuple[str, ...]:
 
 
 def find_in_store(name: str, storage: Storage) -> Place | None:
-    """Return the records or Parquet that a program wrote into a store; None without.
+    """Return the dataset that a program wrote into a store under a name; None without one.
+
+    The dataset is of a format that programs write into stores, such as records or Parquet.
 
     Args:
-        name: of the folder in the store, which may have a folder for each split.
+        name: the name of the folder in the store, which may have a folder for each split.
         storage: the store.
     """
     try:
@@ -205,10 +207,12 @@ def find_in_store(name: str, storage: Storage) -> Place | None:
         datasets = find_places(location)
     except DataStackError:  # no place has such a name, the store is away, or nothing is there
         return None
-    formats = {files.kind for files in datasets.values()}
-    if formats <= {"records", "parquet"}:
-        return Place(name, location)
-    return None
+    are_loaded_by_name = all(
+        format_named(files.kind).is_loaded_by_name for files in datasets.values()
+    )
+    if not are_loaded_by_name:
+        return None
+    return Place(name, location)
 
 
 # ---------------------------------------------------------------------- for plugins

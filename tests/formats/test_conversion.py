@@ -474,7 +474,7 @@ class Failing(Pictures):
 
 @pytest.fixture(autouse=True)
 def small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("data_stack.formats.conversion.conversion._MAX_IN_BATCH", 100)
+    monkeypatch.setattr("data_stack.formats.conversion.batches._MAX_IN_BATCH", 100)
     monkeypatch.setenv("DATA_STACK_ISOLATION", "off")  # a process for each file of HDF5
 
 
@@ -484,7 +484,7 @@ def small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_what_was_not_finished_leaves_nothing(
     tmp_path: Path, kind: str, error: type[BaseException], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("data_stack.formats.conversion.conversion._MAX_IN_BATCH", 20)
+    monkeypatch.setattr("data_stack.formats.conversion.batches._MAX_IN_BATCH", 20)
     options = dict(TARGETS[kind])
     target = tmp_path / options.pop("target")
     with pytest.raises(error, match="failed"):

@@ -38,6 +38,7 @@ class ParquetFormat(WritableFormat):
         ".pq": "application/x-parquet",
     }
     listing_files = _LISTING_FILES
+    is_loaded_by_name = True
     options = frozenset({"nulls", "filters"})
     has_shards = True
     holds_decimals = True

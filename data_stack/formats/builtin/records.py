@@ -33,6 +33,7 @@ class RecordsFormat(WritableFormat):
 
     name = "records"
     listing_files = frozenset({SPEC})
+    is_loaded_by_name = True
     has_shards = True
     holds_sequences = True
 

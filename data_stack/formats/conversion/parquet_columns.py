@@ -1,4 +1,4 @@
-"""Fields of Parquet as columns of other formats, and columns of other formats as fields of Parquet."""
+"""Translates between fields of Parquet and columns of other formats."""
 
 from __future__ import annotations
 

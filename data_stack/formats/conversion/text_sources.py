@@ -112,7 +112,10 @@ def copy_csv(
 def copy_json_lines(
     location: Location, columns: Sequence[str] | None, options: Mapping[str, Any], target: str
 ) -> None:
-    """Copy a file of JSON lines into a folder of Parquet files; arguments as of :func:`copy_csv`."""
+    """Copy a file of JSON lines into a folder of Parquet files.
+
+    The arguments are those of :func:`copy_csv`.
+    """
     text = TextFile(_file_at(location))
     table = JsonLinesTable(text, types_of_json(options.get("dtypes")), columns)
     types, blocks = table.stream()

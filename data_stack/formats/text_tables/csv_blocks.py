@@ -11,13 +11,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from data_stack.exception import ConfigError, DatasetFileCorruptError
-from data_stack.formats.csv_quotes import (
-    find_rows,
-    find_swallowed_line,
-    first_row_end,
-    header_warning,
-    swallowed_warning,
-)
+from data_stack.formats.csv_quotes import find_rows, first_row_end
+from data_stack.formats.csv_warnings import find_swallowed_line, header_warning, swallowed_warning
 from data_stack.formats.text_tables.column_errors import check_columns, check_typed_columns
 from data_stack.formats.text_tables.csv_options import CSVOptions
 from data_stack.formats.text_tables.text_file import PIECE_BYTES, TextFile

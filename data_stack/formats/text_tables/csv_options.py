@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from data_stack.exception import ConfigError
-from data_stack.formats.csv_quotes import check_delimiter, check_quoting
+from data_stack.formats.csv_dialect import check_delimiter, check_quoting
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,105 @@
+"""Chooses the formats of the source and the target of a conversion."""
+
+from __future__ import annotations
+
+import mimetypes
+import os
+from collections.abc import Mapping
+from typing import Any, Final
+
+from data_stack.exception import ConfigError
+from data_stack.formats.column_source import ColumnSource
+from data_stack.formats.format import ColumnChoice, Format, WritableFormat
+from data_stack.formats.place_splits import find_splits
+from data_stack.formats.registry import (
+    detect_format,
+    format_named,
+    format_of_file,
+    known_suffixes,
+    unknown_suffix_error,
+    writable_formats,
+)
+from data_stack.io.location import Location, naming_stand_in
+from data_stack.util.suggestions import did_you_mean
+
+#: The format of a target whose name has no suffix of a file.
+_DEFAULT_FORMAT: Final = "records"
+
+
+def format_of_source(location: Location, name: str | None) -> Format:
+    """Return the format of a source, by its name or by its suffix and contents.
+
+    Raises:
+        ConfigError: there is no such format, none can be detected, or the folder has splits.
+    """
+    datasets = find_splits(location, name)
+    splits = [split for split, files in datasets.items() if not files.is_place]
+    if splits:
+        raise ConfigError(
+            f"{location.full_name} has the splits {', '.join(splits)}; convert each: pass "
+            f"data_stack.load(path, split={splits[0]!r}), or in the shell PATH:{splits[0]}"
+        )
+    if name is not None:
+        return format_named(name)
+    return detect_format(location, "source_format")
+
+
+def open_source(
+    location: Location,
+    format_: Format,
+    columns: Mapping[str, str] | None,
+    options: Mapping[str, Any],
+) -> ColumnSource:
+    """Open a file or folder as columns.
+
+    Args:
+        location: the file or folder.
+        format_: its format.
+        columns: the columns that will be read, by their new names; None for all.
+        options: how to read it.
+
+    Raises:
+        ConfigError: the format has no such option.
+    """
+    for option in options:
+        if option not in format_.options:
+            known = ", ".join(sorted(format_.options)) or "none"
+            raise ConfigError(
+                f"{location.full_name} is read as {format_.name}, which has no option "
+                f"{option!r:.60}{did_you_mean(option, format_.options)}; its options: {known}"
+            )
+    required = None
+    if columns is not None:
+        required = tuple(dict.fromkeys(columns.values()))
+    with naming_stand_in(location):
+        return format_.open_source(location, ColumnChoice(required), **options)
+
+
+def name_of_target_format(location: Location) -> str:
+    """Return the format that the name of a target says: records, unless it has a file's suffix.
+
+    In ``digits.v2`` the dot is part of the name; ``digits.zip`` and ``digits.parqet`` are no
+    folders of records.
+
+    Raises:
+        ConfigError: no format is written into files of the suffix.
+    """
+    known = format_of_file(location.name)
+    if isinstance(known, WritableFormat):
+        return known.name
+    suffix = os.path.splitext(location.name)[1].lower()
+    suggestion = did_you_mean(suffix, known_suffixes()).strip() if suffix else ""
+    if known is None and not suggestion and not _is_suffix_of_files(suffix):
+        return _DEFAULT_FORMAT
+    advice = f"{suggestion} choose one by".strip()
+    raise unknown_suffix_error(location, advice, "target_format", writable_formats())
+
+
+def _is_suffix_of_files(suffix: str) -> bool:
+    """Return whether Python knows a suffix as one of files, such as ``".zip"``."""
+    if not suffix:
+        return False
+    # Without the files of the system, so that all machines know the same suffixes.
+    types = mimetypes.MimeTypes(filenames=())
+    is_strict = True
+    return suffix in types.types_map[is_strict] or suffix in types.encodings_map

@@ -1,0 +1,82 @@
+"""Finds what a CSV file probably means otherwise than it says, to warn of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+#: The maximum number of fields with line breaks that are looked at, one by one, in a block.
+_MAX_FIELDS_LOOKED_AT: Final = 10_000
+
+
+def find_swallowed_line(
+    block: bytes, bounds: npt.NDArray[np.int64], delimiter: str, n_columns: int
+) -> int | None:
+    r"""Find the first quoted field that may have swallowed rows.
+
+    It goes over several lines, each of which has all columns by itself: ``1\t"a\t0`` and
+    ``2\tb"\t1`` are two rows if quotes are ordinary characters.
+
+    Args:
+        block: rows of CSV text.
+        bounds: the positions of the quotes that open and close fields, in turn.
+        delimiter: one ASCII character.
+        n_columns: the number of columns.
+
+    Returns:
+        The number of the field's first line in the block, from 0; None without such a field.
+    """
+    n_fields = len(bounds) // 2
+    if n_fields == 0 or n_columns < 2:
+        return None
+    starts = bounds[0 : 2 * n_fields : 2]
+    ends = bounds[1 : 2 * n_fields : 2]
+    line_breaks = np.flatnonzero(np.frombuffer(block, np.uint8) == ord("\n"))
+    has_break = np.searchsorted(line_breaks, starts) < np.searchsorted(line_breaks, ends)
+    for field in np.flatnonzero(has_break)[:_MAX_FIELDS_LOOKED_AT].tolist():
+        start_of_lines = block.rfind(b"\n", 0, int(starts[field])) + 1
+        end_of_lines = block.find(b"\n", int(ends[field]))
+        if end_of_lines == -1:
+            end_of_lines = len(block)
+        lines = block[start_of_lines:end_of_lines].split(b"\n")
+        texts = [line.decode("utf-8", "replace") for line in lines]
+        if all_are_rows(texts, delimiter, n_columns):
+            return block.count(b"\n", 0, start_of_lines)
+    return None
+
+
+def all_are_rows(lines: Sequence[str], delimiter: str, n_columns: int) -> bool:
+    """Return whether each of several lines has all columns by itself."""
+    return n_columns > 1 and all(line.count(delimiter) == n_columns - 1 for line in lines)
+
+
+def swallowed_warning(name: str, line: int) -> str:
+    """Return the warning of a quoted field that may have swallowed rows.
+
+    Args:
+        name: the name of the file.
+        line: the number of the field's first line, from 1.
+    """
+    return (
+        f"{name!r}, line {line}: a quoted field goes over several lines, "
+        "each of which has all columns by itself; "
+        "if quotes are ordinary characters in this file, rows are lost: "
+        "pass quoting=csv.QUOTE_NONE"
+    )
+
+
+def header_warning(name: str, value: str) -> str:
+    """Return the warning of a header that holds a value.
+
+    Args:
+        name: the name of the file.
+        value: the text in the header.
+    """
+    return (
+        f"{name!r} may have no header: its first row, which names the columns, "
+        f"holds {value!r:.40}; "
+        "pass header=False if that row is a sample, header=True if it is a header"
+    )
