@@ -134,6 +134,14 @@ SAMPLES = [
 ]
 
 
+def test_a_cache_of_another_number_of_samples_is_an_error(storage: StorageConnector) -> None:
+    cached(Samples(SAMPLES), storage).fill()
+    longer = cached(Samples([*SAMPLES, SAMPLES[0]]), storage)
+
+    with pytest.raises(ConfigError, match=rf"has {len(SAMPLES)} samples, but .* another version"):
+        list(longer)
+
+
 def test_a_flipped_bit_is_an_error(storage: StorageConnector) -> None:
     written = f"{cached(Samples(SAMPLES), storage).fill()}/sample.bag"
     with storage.get_resource(written) as resource:
