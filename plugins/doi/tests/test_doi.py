@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from catalogue_servers import lead, zenodo
-from data_stack_doi import fetch
+from data_stack_doi.fetching import fetch
 from web_server import Answer, ScriptedServer
 
 import data_stack
