@@ -19,8 +19,7 @@ from process_harness import flip_file
 from written_dataset import Written
 
 import data_stack
-from data_stack import FileStorageConnector
-from data_stack.factories.declarative import DatasetCard
+from data_stack import DatasetCard, FileStorageConnector
 from data_stack.formats import records
 from data_stack.formats.parquet import Field, ParquetWriter, Schema
 from data_stack.formats.records import ColumnType

@@ -12,10 +12,10 @@ from croissant_documents import parquet
 from written_dataset import Written
 
 import data_stack
+from data_stack import DatasetCard, DatasetFactory
 from data_stack.cli.main import main
 from data_stack.dataset.iterator import SequenceDatasetIterator
 from data_stack.exception import ConfigError
-from data_stack.factories.declarative import DatasetCard, DatasetFactory
 from data_stack.formats.parquet import ParquetDataset
 from data_stack.io.folder import folder_of
 from data_stack.io.resource_definition import ResourceDefinition
