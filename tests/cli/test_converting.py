@@ -132,6 +132,15 @@ def test_the_message_for_an_unknown_format_names_from(command: Run, tmp_path: Pa
     assert "say which it is by --from: " in outcome.err
 
 
+def test_the_message_for_bare_numbers_names_o(command: Run, tmp_path: Path) -> None:
+    (tmp_path / "data.bin").write_bytes(b"????")
+
+    outcome = command("convert", str(tmp_path / "data.bin"), str(tmp_path / "out"))
+
+    assert outcome.code == 2
+    assert "such as uint16, by -O dtype=" in outcome.err
+
+
 def test_a_users_text_in_a_message_stays_as_it_is(command: Run, tmp_path: Path) -> None:
     (tmp_path / "table.csv").write_text("columns=,b\n1,2\n")
 

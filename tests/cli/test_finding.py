@@ -10,8 +10,7 @@ import pytest
 from command_runs import Install, Run
 from written_dataset import Written
 
-from data_stack import FileStorageConnector
-from data_stack.factories.declarative import DatasetCard
+from data_stack import DatasetCard, FileStorageConnector
 from data_stack.repository.repository import default_repository, search_datasets
 
 DIGITS_SHA256 = "09f66e6debdee2cd2b5ae59e0d6abbb73fc2b0e0185d2e1957e9ebb51e23aa22"
