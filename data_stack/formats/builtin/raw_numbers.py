@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from data_stack.dataset.iterator import DatasetIteratorIF
-from data_stack.exception import ConfigError
+from data_stack.exception import ArgumentError
 from data_stack.formats.column_source import ColumnSource, source_of_arrays
 from data_stack.formats.format import ALL_COLUMNS, ColumnChoice, Format
 from data_stack.formats.numpy_arrays import RawDatasetIterator
@@ -29,8 +29,9 @@ class RawNumbersFormat(Format):
         self, location: Location, columns: ColumnChoice = ALL_COLUMNS, **options: Any
     ) -> DatasetIteratorIF:
         if "dtype" not in options:
-            raise ConfigError(
-                f"{location.full_name} holds bare numbers: pass dtype=, e.g. dtype='uint16'"
+            raise ArgumentError(
+                f"{location.full_name} holds bare numbers; pass their type, such as uint16, by",
+                "dtype",
             )
         return RawDatasetIterator([location.open()], **options)
 
