@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-import os
-import stat
 import time
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Final
 
+from data_stack.io.local_status import local_status_of
 from data_stack.io.resources import StreamedResource
 from data_stack.util.executor import n_threads, waiting
 from data_stack.util.logger import logger
@@ -121,11 +120,8 @@ def _state_of(resource: StreamedResource) -> _FileState | None:
     """Return the state of a local file; None for another resource."""
     if not resource.is_sealed:
         return None
-    try:
-        status = os.fstat(resource.fileno())
-    except (OSError, AttributeError, ValueError):  # io.UnsupportedOperation is both
-        return None
-    if not stat.S_ISREG(status.st_mode):
+    status = local_status_of(resource)
+    if status is None:
         return None
     return _FileState(
         status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import stat
 import time
 from typing import Any, Final, NamedTuple
 
@@ -11,6 +10,7 @@ import numpy as np
 from xxhash import xxh3_64_intdigest
 
 from data_stack.exception import ResourceChangedError
+from data_stack.io.local_status import local_status_of
 from data_stack.io.resources import StreamedResource
 from data_stack.io.storage_connectors.owners import this_machine
 
@@ -133,11 +133,8 @@ def version_of(resource: StreamedResource) -> Any:
 
 def local_version_of(resource: StreamedResource) -> LocalVersion | None:
     """Return the version of an open file of this machine; None for another resource."""
-    try:
-        status = os.fstat(resource.fileno())
-    except (OSError, AttributeError, ValueError):  # io.UnsupportedOperation is both
-        return None
-    if not stat.S_ISREG(status.st_mode):
+    status = local_status_of(resource)
+    if status is None:
         return None
     return LocalVersion.of(status)
 
