@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import os
 import stat
+from typing import Final
 
 from data_stack.io.resources import StreamedResource
+
+#: A file that was written so recently may change again, or be replaced, without a change of its
+#: times: file systems count in steps of up to 2 seconds.
+SETTLING_NS: Final = 2 * 10**9
 
 
 def local_status_of(resource: StreamedResource) -> os.stat_result | None:
