@@ -25,7 +25,6 @@ EXTRAS = {
     "polars": ["polars>=1.12", "pyarrow>=18.0"],
     "huggingface": ["datasets>=3.1"],
     "plots": ["matplotlib>=3.8"],
-    "croissant": ["mlcroissant>=1.1", "pyarrow>=18.0"],  # 1.1 reads Croissant 1.1
     "browse": ["starlette>=0.41", "uvicorn>=0.32"],
 }
 # s3fs 2025.3 creates a file only if it does not exist, which leases need.
@@ -42,6 +41,7 @@ EXTRAS["cloud"] = [
 # An extra has the name of each plugin, and brings it: `pip install "lazy-data-stack[classics]"`.
 PLUGINS = [
     "classics",
+    "croissant",
     "digits",
     "doi",
     "granular",

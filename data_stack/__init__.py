@@ -21,7 +21,6 @@ _OPTIONAL = (
     *("FsspecStorageConnector", "MongoDBStorageConnector"),
     *(
         "from_arrow",
-        "from_croissant",
         "from_csv",
         "from_huggingface",
         "from_jsonl",

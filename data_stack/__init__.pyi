@@ -53,8 +53,8 @@ from data_stack.loader.loader import Loader as Loader
 from data_stack.loading import datasets as datasets
 from data_stack.loading import describe as describe
 from data_stack.loading import load as load
-from data_stack.repository.croissant.reading import from_croissant as from_croissant
-from data_stack.repository.croissant.writing import to_croissant as to_croissant
+from data_stack.repository.croissant import from_croissant as from_croissant
+from data_stack.repository.croissant import to_croissant as to_croissant
 from data_stack.repository.default_storage import default_storage as default_storage
 from data_stack.repository.default_storage import (
     storage_connector_from_url as storage_connector_from_url,

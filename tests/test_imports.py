@@ -65,10 +65,7 @@ HEAVY = {
     "datasets": {"data_stack.exchange.tables.huggingface"},
     "fsspec": {"data_stack.io.storage_connectors.object_store"},
     "msgpack": {"data_stack.codecs.arrays", "data_stack.formats.records.sample_references"},
-    "mlcroissant": {
-        f"data_stack.repository.croissant.{name}"
-        for name in ("column", "document", "file_rows", "plans", "reading", "rows", "sources")
-    },
+    "mlcroissant": set[str](),
     "paramiko": {"data_stack.io.storage_connectors.object_store"},
     "gridfs": set[str](),
     "h5py": {"data_stack.formats.hdf5"},

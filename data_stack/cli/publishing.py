@@ -27,13 +27,21 @@ def publish(settings: Settings, name: str, destination: str) -> None:
     the dataset first if it is not ready. Published files never change; an interrupted command
     resumes. Prints the digest that pins the dataset; append it to the URL after a #.
     """
-    from data_stack.stores.publishing import publish as publish_dataset
+    from data_stack.stores.publishing import publish_dataset
 
-    pin = publish_dataset(name, destination, settings.connector())
+    published = publish_dataset(name, destination, settings.connector())
+    facts = {
+        "name": name,
+        "destination": destination,
+        "pin": published.pin,
+        "documents": published.documents,
+        "missing_documents": published.missing_documents,
+    }
     print_result(
         settings,
-        {"name": name, "destination": destination, "pin": pin},
-        f"{name} is published in {destination}; load it by its URL, pinned by #{pin}",
+        facts,
+        f"{name} is published in {destination}; load it by its URL, pinned by #{published.pin}",
+        *published.explain_missing_documents(),
     )
 
 
@@ -53,7 +61,7 @@ def croissant(settings: Settings, name: str, output: str | None, options: dict[s
     Writes JSON with the license, sources, splits, and, if the dataset is prepared, its files and
     columns.
     """
-    from data_stack.repository.croissant.writing import to_croissant
+    from data_stack.repository.croissant import to_croissant
 
     document = to_croissant(name, settings.existing_connector(may_be_new=True), **options)
     text = json_text(document)

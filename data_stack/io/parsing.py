@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import io
 import logging
-import os
 from collections.abc import Iterator, Sequence
 from typing import Any, Final, Protocol
 
@@ -13,7 +12,7 @@ from data_stack.exception import DatasetFileCorruptError, DataStackError
 from data_stack.io.location import as_resource
 from data_stack.io.positional import PositionalFile
 from data_stack.io.stand_ins import HEAD_BYTES, check_no_stand_in
-from data_stack.processes.isolation import ISOLATION, run_apart
+from data_stack.processes.isolation import is_switched_off, run_apart
 from data_stack.util.request_limit import check_request
 
 _logger = logging.getLogger(__name__)
@@ -133,8 +132,7 @@ def check_apart(
         DatasetFileCorruptError: parsing fails, crashes, or takes too much time or memory.
     """
     is_known = file.resource.sha256 is not None
-    is_switched_off = os.environ.get(ISOLATION, "").strip().lower() in ("off", "0")
-    if is_known or is_switched_off:
+    if is_known or is_switched_off():
         return
     try:
         run_apart(

@@ -10,13 +10,14 @@ from typing import Literal, TypeAlias
 
 from data_stack.util.untrusted_text import parse_toml
 
-Kind: TypeAlias = Literal["datasets", "catalogues", "engines"]
+Kind: TypeAlias = Literal["datasets", "catalogues", "engines", "documents"]
 
 
 def extras_of(kind: Kind) -> Mapping[str, str]:
     """Return the names of things of a kind, each with the extra of data_stack that brings it.
 
-    ``extras_of("datasets")["cifar10"]`` is ``"classics"``; catalogues are named by their schemes.
+    ``extras_of("datasets")["cifar10"]`` is ``"classics"``; catalogues are named by their schemes,
+    and documents by the names of their files.
     """
     extras: dict[str, str] = {}
     for extra, names in _read_table()[kind].items():

@@ -99,6 +99,8 @@ HOOK_KINDS: Mapping[str, HookKind] = {
         # A plugin's format may have the name of one of ours, which takes precedence.
         HookKind("formats", _is_format, lambda: ()),
         HookKind("catalogues", _is_catalogue, lambda: ()),
+        # The name of the description that data_stack itself writes.
+        HookKind("documents", _is_callable, lambda: {"data_stack.json"}),
     ]
 }
 """All kinds, by their names."""

@@ -10,7 +10,7 @@ A plugin is a module with functions of these names, marked with ``hookimpl``::
 
 and an entry point of its distribution in the group ``data_stack``: ``mongodb = "pkg.module"``. It
 is imported when a scheme, an engine, a kind of encoder, a type of record column, a format or a
-catalogue that is not built in is first asked for. A hook returns data and has no side effects.
+catalogue that is not built in is first asked for, and when a dataset is published. A hook returns data and has no side effects.
 """
 
 from __future__ import annotations
@@ -135,5 +135,21 @@ def data_stack_catalogues() -> Mapping[str, Any]:
 
     Called once, when a name with a scheme is first asked for. If a scheme is already taken, nothing
     of the plugin is used, and ``data-stack doctor`` shows the error.
+    """
+    raise NotImplementedError  # specifications are never run
+
+
+@hookspec
+def data_stack_documents() -> Mapping[str, Callable[[str, Any], bytes]]:
+    """Name the documents that this plugin writes beside published datasets, e.g.
+    ``{"croissant.json": describe}``.
+
+    A name is that of a file in the folder of the published dataset. ``describe(name, storage)``
+    gets the name of a prepared dataset, and the store that has it (None for the default store), as
+    :func:`data_stack.load` takes them. It returns the bytes of the document, which are equal for
+    equal datasets: without times and paths of this machine.
+
+    Called once, when a dataset is first published. If a name is already taken, nothing of the
+    plugin is used, and ``data-stack doctor`` shows the error.
     """
     raise NotImplementedError  # specifications are never run

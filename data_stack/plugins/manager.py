@@ -42,7 +42,7 @@ class PluginManager:
     Listing reads metadata and imports nothing. Loading a dataset imports its module, again after a
     failure, so that installing a missing package is enough. Modules with hooks are imported
     together when a scheme, engine, kind of encoder, type of record column, format or catalogue that
-    is not built in is first asked for.
+    is not built in is first asked for, and when a dataset is published.
 
     Importing a plugin runs its code. An import that hangs cannot be interrupted, but other threads
     can load other datasets. Threads may share a manager.

@@ -3,11 +3,24 @@
 from __future__ import annotations
 
 from data_stack.exception import CatalogueUnavailableError, ConfigError, DataStackError
-from data_stack.factories.catalogue import CatalogueEntry
+from data_stack.factories.catalogue import Catalogue, CatalogueEntry
 from data_stack.io.retriever import is_offline
 from data_stack.plugins.manager import default_manager
 from data_stack.repository.missing_datasets import explain_scheme
 from data_stack.util.logger import logger
+
+
+def find_catalogue(scheme: str) -> Catalogue:
+    """Return an installed catalogue, such as that of ``"hf"``.
+
+    Raises:
+        ConfigError: it is not installed; the message says how to get it, or which are.
+    """
+    plugins = default_manager()
+    catalogue: Catalogue | None = plugins.provided("catalogues").get(scheme)
+    if catalogue is None:
+        raise ConfigError(f"unknown catalogue{explain_scheme(f'{scheme}:', plugins)}")
+    return catalogue
 
 
 def search_catalogues(
@@ -26,11 +39,9 @@ def search_catalogues(
         CatalogueUnavailableError: ``DATA_STACK_OFFLINE`` is set.
         CatalogueError: the one catalogue that was asked failed.
     """
-    plugins = default_manager()
-    catalogues = plugins.provided("catalogues")
-    if not catalogues or (scheme is not None and scheme not in catalogues):
-        advice = explain_scheme(f"{scheme or ''}:", plugins)
-        raise ConfigError(f"unknown catalogue{advice}")
+    catalogues = default_manager().provided("catalogues")
+    if not catalogues or scheme is not None:
+        find_catalogue(scheme or "")
     if is_offline():
         raise CatalogueUnavailableError(
             "catalogues need the network, but DATA_STACK_OFFLINE is set or --offline given"

@@ -6,9 +6,10 @@ import base64
 import hashlib
 import os
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any, Final
 
-from data_stack.exception import ChecksumMismatchError, ConfigError
+from data_stack.exception import ChecksumMismatchError, ConfigError, install_command
 from data_stack.factories.declarative import DatasetFactory
 from data_stack.factories.definition import DatasetDefinition
 from data_stack.factories.manifest import Manifest
@@ -18,7 +19,8 @@ from data_stack.io.folder import Folder
 from data_stack.io.integrity import BLOCK_BYTES
 from data_stack.io.location import location_of
 from data_stack.io.resources import StreamedResource
-from data_stack.repository.croissant.writing import to_croissant
+from data_stack.plugins.first_party import extras_of
+from data_stack.plugins.manager import default_manager
 from data_stack.repository.default_storage import Storage
 from data_stack.repository.named_dataset import has_prepared_resources
 from data_stack.repository.published_description import (
@@ -28,14 +30,39 @@ from data_stack.repository.published_description import (
     PublishedDescription,
 )
 from data_stack.repository.repository import Resolved, default_repository
-from data_stack.util.json_text import json_text
+from data_stack.util.program_lines import warn_program
 from data_stack.util.untrusted_text import MAX_BYTES, seal_json
 
-_CROISSANT: Final = "croissant.json"
 #: The digest of a block in base 64.
 _CHARACTERS_OF_DIGEST: Final = 22
 #: Digests may take half of what a description may have, so that there is room for the manifest.
 _MAX_CHARACTERS_OF_DIGESTS: Final = MAX_BYTES // 2
+
+
+@dataclass(frozen=True, slots=True)
+class PublishingResult:
+    """What publishing a dataset came to.
+
+    Attributes:
+        pin: ``"sha256=…"``, the digest of ``data_stack.json``.
+        documents: the names of the documents for other programs that the folder has, such as
+            ``"croissant.json"``.
+        missing_documents: the names of those that it lacks, as their package is not installed.
+    """
+
+    pin: str
+    documents: tuple[str, ...]
+    missing_documents: tuple[str, ...]
+
+    def explain_missing_documents(self) -> list[str]:
+        """Say of each missing document how to get it."""
+        extras = extras_of("documents")
+        return [
+            f"No {name} was written, which describes the dataset for other programs: "
+            f"`{install_command(extras[name])}`, then publish again. "
+            f"If the package is installed, see `data-stack doctor`."
+            for name in self.missing_documents
+        ]
 
 
 def publish(
@@ -54,8 +81,11 @@ def publish(
 
     The folder gets the prepared resources, ``croissant.json`` and, last, ``data_stack.json``: card,
     manifest, and a digest of each block of 64 KiB. A published dataset never changes: publishing it
-    again writes nothing, and another one is refused. After an interruption, files that are there
-    are not sent again.
+    again writes nothing but documents that are missing, and another one is refused. After an
+    interruption, files that are there are not sent again.
+
+    The extra ``croissant`` brings the package that writes ``croissant.json``. Without the package,
+    the dataset is published without that document, with a warning.
 
     Args:
         name: of the dataset; it is prepared first if it is not ready.
@@ -72,6 +102,23 @@ def publish(
             :func:`data_stack.load`.
         ConfigError: the dataset stores nothing, or the destination has another one.
         StorageError: the destination cannot be written.
+    """
+    published = publish_dataset(name, destination, storage, progress=progress)
+    for explanation in published.explain_missing_documents():
+        warn_program(explanation)
+    return published.pin
+
+
+def publish_dataset(
+    name: str,
+    destination: str | os.PathLike[str] | Folder,
+    storage: Storage | None = None,
+    *,
+    progress: bool | None = None,
+) -> PublishingResult:
+    """Publish a dataset as :func:`publish` does, and return what documents there are.
+
+    Arguments and errors are those of :func:`publish`.
     """
     dataset = default_repository().resolve(name, storage)
     dataset.check_license()
@@ -93,18 +140,23 @@ def publish(
     digests = _send_resources(factory, manifest, folder)
     description = _describe(dataset, manifest, digests)
 
-    if folder.has_file(DESCRIPTION):
-        if folder.read(DESCRIPTION) != description:
-            raise ConfigError(
-                f"{folder.describe('')} already has {dataset.name} with another card; "
-                f"choose another destination"
-            )
-    else:
+    is_complete = folder.has_file(DESCRIPTION)
+    if is_complete and folder.read(DESCRIPTION) != description:
+        raise ConfigError(
+            f"{folder.describe('')} already has {dataset.name} with another card; "
+            f"choose another destination"
+        )
+    _write_documents(dataset.name, storage, folder, keeps_present=is_complete)
+    if not is_complete:
         # The description last: with it, the dataset is complete.
-        croissant = json_text(to_croissant(dataset.name, storage)).encode()
-        _write(folder, _CROISSANT, croissant)
         _write(folder, DESCRIPTION, description)
-    return f"sha256={hashlib.sha256(description).hexdigest()}"
+
+    names = _names_of_documents()
+    return PublishingResult(
+        pin=f"sha256={hashlib.sha256(description).hexdigest()}",
+        documents=tuple(name for name in names if folder.has_file(name)),
+        missing_documents=tuple(name for name in names if not folder.has_file(name)),
+    )
 
 
 def _factory_of(dataset: Resolved) -> DatasetFactory:
@@ -124,7 +176,7 @@ def _factory_of(dataset: Resolved) -> DatasetFactory:
 def _check_names(manifest: Manifest) -> None:
     """Refuse resources whose names published datasets reserve."""
     identifiers = {record.identifier for record in manifest.prepared}
-    for reserved in (_CROISSANT, DESCRIPTION):
+    for reserved in (*_names_of_documents(), DESCRIPTION):
         if reserved in identifiers:
             raise ConfigError(
                 f"dataset {manifest.name!r} prepares {reserved!r}, a name that published datasets "
@@ -175,6 +227,29 @@ def _describe(dataset: Resolved, manifest: Manifest, digests: dict[str, bytes]) 
         "blocks": blocks,
     }
     return seal_json(fields)
+
+
+def _names_of_documents() -> list[str]:
+    """Return the names of all documents: of installed plugins, and of data_stack's own packages."""
+    return sorted({*default_manager().provided("documents"), *extras_of("documents")})
+
+
+def _write_documents(
+    name: str, storage: Storage | None, folder: Folder, *, keeps_present: bool
+) -> None:
+    """Write the documents of installed plugins.
+
+    Args:
+        name: of the prepared dataset.
+        storage: where it is kept.
+        folder: where it is published.
+        keeps_present: keep documents that are there. Otherwise they are those of an interrupted
+            publishing, perhaps of another preparation, and are written again.
+    """
+    for file_name, describe in default_manager().provided("documents").items():
+        if keeps_present and folder.has_file(file_name):
+            continue
+        _write(folder, file_name, describe(name, storage))
 
 
 def _write(folder: Folder, name: str, data: bytes) -> None:

@@ -8,9 +8,15 @@ from typing import Any
 import numpy as np
 import pytest
 
+#: Bytes that an error shows of each of two contents that differ.
+_N_SHOWN_BYTES = 20
+
 
 def assert_same(actual: Any, expected: Any) -> None:
-    """Check that samples, batches or lists of them are equal, arrays and tensors by value and dtype."""
+    """Check that two samples, batches or lists of them are equal.
+
+    Arrays and tensors are equal by shape, dtype and values. NaN equals NaN.
+    """
     if isinstance(expected, Mapping):
         assert isinstance(actual, Mapping)
         assert list(actual) == list(expected)
@@ -19,8 +25,8 @@ def assert_same(actual: Any, expected: Any) -> None:
     elif isinstance(expected, (tuple, list)):
         assert isinstance(actual, (tuple, list))
         assert len(actual) == len(expected)
-        for one, other in zip(actual, expected, strict=True):
-            assert_same(one, other)
+        for actual_part, expected_part in zip(actual, expected, strict=True):
+            assert_same(actual_part, expected_part)
     elif hasattr(expected, "dtype") and hasattr(expected, "shape"):
         assert tuple(np.shape(actual)) == tuple(expected.shape)
         assert actual.dtype == expected.dtype
@@ -29,28 +35,39 @@ def assert_same(actual: Any, expected: Any) -> None:
         else:
             np.testing.assert_array_equal(np.asarray(actual), np.asarray(expected))
     else:
-        assert actual == expected or (actual != actual and expected != expected)  # NaN
+        are_both_nan = actual != actual and expected != expected
+        assert actual == expected or are_both_nan
 
 
 def assert_same_bits(actual: Any, expected: Any) -> None:
-    """Check that two columns are equal to the last bit."""
+    """Check that two columns, arrays of numpy, are equal to the last bit."""
     assert (actual.dtype, actual.shape) == (expected.dtype, expected.shape)
-    same = (
-        actual.tolist() == expected.tolist()
-        if expected.dtype == object
-        else actual.tobytes() == expected.tobytes()
-    )
-    assert same, f"{actual!r} is not {expected!r}"
+    if expected.dtype == object:
+        is_same = actual.tolist() == expected.tolist()
+    else:
+        is_same = actual.tobytes() == expected.tobytes()
+    assert is_same, f"{actual!r} is not {expected!r}"
 
 
 def assert_same_bytes(actual: bytes, expected: bytes) -> None:
-    """Fail with the first difference. (pytest would compare byte by byte, in CI whole: minutes for a few 100 kB.)"""
-    if actual != expected:
-        at = next(
-            (i for i, (a, b) in enumerate(zip(actual, expected, strict=False)) if a != b),
-            min(len(actual), len(expected)),
-        )
-        pytest.fail(
-            f"{len(actual):,} bytes differ from the {len(expected):,} expected ones from offset {at:,} on: "
-            f"{actual[at : at + 20]!r} instead of {expected[at : at + 20]!r}"
-        )
+    """Check that bytes are equal; the error shows the first difference.
+
+    A plain ``assert`` would take minutes for a few 100 kB that differ: pytest compares them byte by
+    byte, and in CI prints them whole.
+    """
+    if actual == expected:
+        return
+    offset = _first_difference(actual, expected)
+    end = offset + _N_SHOWN_BYTES
+    pytest.fail(
+        f"{len(actual):,} bytes differ from the {len(expected):,} expected ones from offset "
+        f"{offset:,} on: {actual[offset:end]!r} instead of {expected[offset:end]!r}"
+    )
+
+
+def _first_difference(actual: bytes, expected: bytes) -> int:
+    """Return the first offset at which bytes differ; the length of the shorter ones if none."""
+    for offset, (actual_byte, expected_byte) in enumerate(zip(actual, expected, strict=False)):
+        if actual_byte != expected_byte:
+            return offset
+    return min(len(actual), len(expected))

@@ -1,4 +1,8 @@
-"""The tests of an installed dataset with its real sources, which ``data-stack check`` runs."""
+"""The tests of an installed dataset with its real sources, which ``data-stack check`` runs.
+
+This module is a plugin of pytest, and the file with the tests. ``data-stack check`` starts pytest
+in a process of its own, and reads the results from a file.
+"""
 
 from __future__ import annotations
 
@@ -16,11 +20,14 @@ from data_stack.io.storage_connectors.memory import InMemoryStorageConnector
 from data_stack.repository.repository import default_repository
 from data_stack.testing.dataset import DatasetContract
 
+#: Whether ``--offline`` was given: sources that need the network are skipped.
 _IS_OFFLINE = is_offline()
+
+# ---------------------------------------------------------------------- the plugin of pytest
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """The options that ``data-stack check`` passes."""
+    """Add the options that ``data-stack check`` passes."""
     parser.addoption("--dataset", help="name of the dataset")
     parser.addoption("--results", help="file for a line of JSON per test")
 
@@ -38,63 +45,88 @@ def pytest_collection_modifyitems(config: pytest.Config) -> None:
 
 
 class _Reporter:
+    """Writes the outcome of each test into a file, a line of JSON each.
+
+    Args:
+        path: the file.
+    """
+
     def __init__(self, path: str) -> None:
         self._path = path
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        if report.when != "call" and report.passed:
+        """Write the outcome of a test, or of its preparation unless that passed."""
+        is_of_test = report.when == "call"
+        if report.passed and not is_of_test:
             return
-        reason = (
-            report.longrepr[2].removeprefix("Skipped: ")
-            if isinstance(report.longrepr, tuple)
-            else report.longreprtext
-        )
-        name, bracket, parameters = report.location[2].partition(".test_")[2].partition("[")
-        check = f"{name.replace('_', ' ')} {bracket}{parameters}".strip()
         result = {
-            "check": check,
+            "check": _sentence_of(report),
             "outcome": report.outcome,
             "seconds": round(report.duration, 3),
-            "reason": reason,
+            "reason": _reason_of(report),
         }
         with open(self._path, "a", encoding="utf-8") as file:
             file.write(json.dumps(result) + "\n")
 
 
+def _sentence_of(report: pytest.TestReport) -> str:
+    """Return ``"it pickles [train]"`` for ``TestInstalled.test_it_pickles[train]``."""
+    _, _, name_of_test = report.location[2].partition(".test_")
+    name, bracket, parameters = name_of_test.partition("[")
+    return f"{name.replace('_', ' ')} {bracket}{parameters}".strip()
+
+
+def _reason_of(report: pytest.TestReport) -> str:
+    """Return why a test was skipped or failed; empty if it passed."""
+    if isinstance(report.longrepr, tuple):  # of a skipped test: file, line, reason
+        return report.longrepr[2].removeprefix("Skipped: ")
+    return report.longreprtext
+
+
+# ---------------------------------------------------------------------- the tests
+
+
 class TestInstalled(DatasetContract):
     """The contract on the bytes of the real sources."""
 
+    #: The bytes that were retrieved, by the identifiers of the sources.
     _contents: ClassVar[dict[str, bytes]] = {}
 
     @classmethod
     def pytest_generate_tests(cls, metafunc: pytest.Metafunc) -> None:
         """Try each place of each source."""
         super().pytest_generate_tests(metafunc)
-        if "place" in metafunc.fixturenames:
-            places = [
-                replace(each, source=place, mirrors=())
-                for each in cls.factory.sources
-                for place in each.sources
-            ]
-            metafunc.parametrize("place", places, ids=[place.source for place in places])
+        if "place" not in metafunc.fixturenames:
+            return
+        definitions = []
+        for source in cls.factory.sources:
+            for place in source.sources:
+                definitions.append(replace(source, source=place, mirrors=()))
+        places = [definition.source for definition in definitions]
+        metafunc.parametrize("place", definitions, ids=places)
 
     def make_source(self, identifier: str) -> bytes:
-        """The real bytes, from the first place that has them."""
+        """Return the real bytes, from the first place that has them."""
         if identifier not in self._contents:
-            self._retrieve(
-                next(source for source in self.factory.sources if source.identifier == identifier)
-            )
+            for source in self.factory.sources:
+                if source.identifier == identifier:
+                    self._retrieve(source)
         return self._contents[identifier]
 
     def test_the_source_is_at(self, place: ResourceDefinition) -> None:
+        """Each place has the bytes of the source, mirrors too."""
         self._retrieve(place)
 
     def _retrieve(self, source: ResourceDefinition) -> None:
+        """Retrieve the bytes of a source; skip the test if they cannot be had here."""
         store = InMemoryStorageConnector()
         try:
             retrieve([source], store, offline=_IS_OFFLINE, progress=False)
         except RetrievalError as error:
-            if _IS_OFFLINE or all(place.startswith("package:") for place in source.sources):
-                pytest.skip(f"{'--offline: ' if _IS_OFFLINE else ''}{error.attempts[-1][1]}")
+            _, reason_of_last_attempt = error.attempts[-1]
+            if _IS_OFFLINE:
+                pytest.skip(f"--offline: {reason_of_last_attempt}")
+            if all(place.startswith("package:") for place in source.sources):
+                pytest.skip(reason_of_last_attempt)  # the package is not installed here
             pytest.fail(str(error), pytrace=False)
         self._contents[source.identifier] = bytes(store.get_resource(source.identifier).read())

@@ -1,4 +1,4 @@
-"""Calls functions in other processes, as tests of what must work there do."""
+"""Calls functions in other processes, for tests of what has to work there."""
 
 from __future__ import annotations
 
@@ -9,21 +9,30 @@ from typing import Any
 
 from data_stack.processes.pickling import dump, load
 
-#: Each process is a fork of a fresh interpreter that has imported data_stack, and nothing else of this one.
-_FORKS = multiprocessing.get_context("forkserver")
-_FORKS.set_forkserver_preload([__name__, "data_stack.loading", "data_stack.formats"])
+#: How long a call may take.
+_TIMEOUT_SECONDS = 60.0
+
+#: Each process is a fork of a fresh interpreter, which has imported data_stack and nothing else of
+#: this process.
+_fork_server = multiprocessing.get_context("forkserver")
+_fork_server.set_forkserver_preload([__name__, "data_stack.loading", "data_stack.formats"])
 
 
 def call_in_process(function: Callable[..., Any], *arguments: Any) -> Any:
-    """The result of ``function(*arguments)`` in another process; code that the process cannot import is sent by value."""
-    with ProcessPoolExecutor(1, mp_context=_FORKS) as pool:
-        return load(pool.submit(_call, _packed((function, arguments))).result(60.0))
+    """Return the result of ``function(*arguments)`` in another process.
+
+    Code that the other process cannot import, such as that of a test module, is sent by value.
+    """
+    with ProcessPoolExecutor(1, mp_context=_fork_server) as pool:
+        future = pool.submit(_call_pickled, _pickle((function, arguments)))
+        return load(future.result(_TIMEOUT_SECONDS))
 
 
-def _call(pickled: bytes) -> bytes:
-    function, arguments = load(pickled)
-    return _packed(function(*arguments))
+def _call_pickled(pickled_call: bytes) -> bytes:
+    """Call a pickled function with pickled arguments, and return its pickled result."""
+    function, arguments = load(pickled_call)
+    return _pickle(function(*arguments))
 
 
-def _packed(value: Any) -> bytes:
+def _pickle(value: Any) -> bytes:
     return bytes(dump(value, in_one_piece=True)[0])

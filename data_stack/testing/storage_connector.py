@@ -10,7 +10,7 @@ import os
 import pickle
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, ClassVar, Final
 
@@ -26,35 +26,64 @@ from data_stack.exception import (
 from data_stack.io.resources import StreamedResource, SupportedStreamedResourceTypes
 from data_stack.io.storage_connectors.cached.connector import uncached
 from data_stack.io.storage_connectors.connector import StorageConnector
-from data_stack.io.storage_connectors.lease import Lease
 from data_stack.testing.comparing import assert_same_bytes
 from data_stack.testing.processes import call_in_process
+from data_stack.testing.waiting import PATIENCE_SECONDS, wait_until
 
-CONTENT: Final = hashlib.shake_128(b"content").digest(300_001)  # every offset has other bytes
+#: Bytes that differ at every offset, so that a wrong offset is found.
+CONTENT: Final = hashlib.shake_128(b"content").digest(300_001)
+
+_TEXT = "eins\nzwölf\n\N{OK HAND SIGN}"
+
+#: Sizes around the blocks of stores: of GridFS (255 KiB), and of 64 KiB, 1 MiB, 3 MiB.
+_SIZES = (0, 1, 65_536, (255 << 10) + 1, (1 << 20) - 1, (3 << 20) + 1)
+
+#: What is no identifier.
+HOSTILE_IDENTIFIERS: Final = [
+    # outside of the root, absolute, or not normalized
+    "", ".", "..", "/", "../up", "a/../../up", "/etc/passwd", "//host/share", "a//b", "a/", "/a",
+    "a/./b", "./a", "file:///etc/passwd", "%2e%2e/up", "\uff0e\uff0e/up",
+    # special in Windows
+    "a\\b", "..\\up", "C:\\x", "C:x", "NUL", "con.txt", "a/COM1", "a.", "a...", "a:b", "a|b", "a?b",
+    # special in a shell, or hidden
+    ".hidden", "~", "~root/x", "-rf", "*", "$HOME",
+    # characters that are invisible, or look like others
+    "a\0", "\0", "a\0b", "a\nb", "\x7f", " a", "a ", "a/ /b", "ü", "\u212a", "a\u200b", "\ud800",
+    # too long, or too deep
+    "a" * 201, "a/" * 16 + "a", "/".join(["a" * 100] * 6),
+    # no text
+    None, 0, True, b"a", ["a"], {"$ne": None},
+]  # fmt: skip
+
+#: Identifiers that a store might confuse with each other, or with names of its own.
+_SIMILAR_IDENTIFIERS: Final = [
+    # only the capital letter, or one character, differs
+    "a/b", "a/c/d", "A/b", "a_b", "a-b", "a.b", "a+b", "a=b", "a@b", "a,b",
+    # names that stores use
+    "x.tmp", "x", "x.json", "manifest.json", "0", "_id", "fs.files",
+    # as long, and as deep, as identifiers may be
+    "a" * 200, "a" * 199 + "b", "/".join("bcdefghijklmnopq"), "/".join(["d" * 101] * 5),
+]  # fmt: skip
 
 
 class SourceFailed(Exception):
     """The error of a source of bytes that breaks off."""
 
 
-HOSTILE_IDENTIFIERS: Final = [
-    "", ".", "..", "/", "../up", "a/../../up", "/etc/passwd", "//host/share", "a//b", "a/", "/a", "a/./b", "./a",
-    "a\\b", "..\\up", "C:\\x", "C:x", "a\0", "\0", "a\0b", "a\nb", "\x7f", " a", "a ", "a/ /b", "a.", "a...", ".hidden",
-    "~", "~root/x", "-rf", "*", "$HOME", "a:b", "a|b", "a?b", "%2e%2e/up", "\uff0e\uff0e/up", "ü", "\u212a", "a\u200b",
-    "\ud800", "NUL", "con.txt", "a/COM1", "a" * 201, "a/" * 16 + "a", "/".join(["a" * 100] * 6), "file:///etc/passwd",
-    None, 0, True, b"a", ["a"], {"$ne": None},
-]  # fmt: skip
-
-
 class StorageConnectorContract:
-    """Inherit it in a test class, and define a fixture ``connector``: an empty store, a new one for each test.
+    """What every storage connector promises.
 
-    Methods that a connector does not override must behave like their defaults: deleting and listing raise
-    ``UnsupportedStorageOperationError``, everything else works.
+    Inherit it in a test class, and define a fixture ``connector``: an empty store, a new one for
+    each test.
+
+    Methods that a connector does not override must behave like their defaults: deleting and listing
+    raise ``UnsupportedStorageOperationError``, everything else works.
 
     Attributes:
-        crosses_processes: whether the connector pickles, and another process sees what is stored; False for one process's memory.
-        frees_leases_of_killed_processes: whether the lease of a killed process is free at once; in some stores leases expire.
+        crosses_processes: whether the connector pickles, and another process sees what is stored;
+            False for one process's memory.
+        frees_leases_of_killed_processes: whether the lease of a killed process is free at once; in
+            some stores leases expire.
     """
 
     crosses_processes: ClassVar[bool] = True
@@ -62,13 +91,17 @@ class StorageConnectorContract:
 
     @pytest.fixture
     def connector(self) -> StorageConnector:
-        """An empty store."""
+        """Return an empty store."""
         raise NotImplementedError(
-            f"{type(self).__name__} must define the fixture `connector`, which returns an empty store"
+            f"{type(self).__name__} must define the fixture `connector`, which returns an empty "
+            "store"
         )
 
+    # ------------------------------------------------------------------ storing
+
     def test_what_was_stored_comes_back(self, connector: StorageConnector) -> None:
-        for size in (0, 1, 65_536, (255 << 10) + 1, (1 << 20) - 1, (3 << 20) + 1):
+        """Resources of any size are read whole, block by block, and at any offset."""
+        for size in _SIZES:
             data = hashlib.shake_128(b"data").digest(size)
             connector.set_resource("a/b/data.bin", data)
 
@@ -79,83 +112,115 @@ class StorageConnectorContract:
                 assert_same_bytes(resource.read(), data)
                 assert_same_bytes(b"".join(resource), data)
                 for offset in (max(0, size - 1), size // 2, (1 << 20) - 2, size):
-                    assert resource.read_at(offset, 3) == data[offset:][:3]
+                    assert resource.read_at(offset, 3) == data[offset : offset + 3]
 
-    def test_files_and_iterables_of_bytes_can_be_stored_and_stay_open(
-        self, connector: StorageConnector
-    ) -> None:
+    def test_files_and_iterables_of_bytes_can_be_stored(self, connector: StorageConnector) -> None:
+        """What is stored may be bytes, a buffer, parts, a file or a resource; files stay open.
+
+        A file is stored from its beginning, wherever its position is.
+        """
         file = io.BytesIO(CONTENT)
         file.seek(0, os.SEEK_END)
-        parts = (CONTENT[i : i + 70_000] for i in range(0, len(CONTENT), 70_000))
+        parts = (CONTENT[offset : offset + 70_000] for offset in range(0, len(CONTENT), 70_000))
         sources: list[Any] = [
             CONTENT,
             memoryview(bytearray(CONTENT)),
             [CONTENT[:10], b"", CONTENT[10:]],
             parts,
             file,
+            StreamedResource("another/name", io.BytesIO(CONTENT)),
         ]
-        for number, source in enumerate(
-            [*sources, StreamedResource("another/name", io.BytesIO(CONTENT))]
-        ):
+        for number, source in enumerate(sources):
             connector.set_resource(f"a/{number}", source)
 
             assert_same_bytes(content(connector, f"a/{number}"), CONTENT)
         assert not file.closed
-        with connector.get_resource("a/0") as resource:
-            connector.set_resource("a/0", resource)
-        assert_same_bytes(content(connector, "a/0"), CONTENT)
 
-    def test_nothing_is_seen_of_what_is_being_stored_or_was_broken_off(
-        self, connector: StorageConnector
+    def test_a_resource_can_be_stored_over_itself(self, connector: StorageConnector) -> None:
+        """A store may read the resource that it replaces."""
+        connector.set_resource("a", CONTENT)
+
+        with connector.get_resource("a") as resource:
+            connector.set_resource("a", resource)
+
+        assert_same_bytes(content(connector, "a"), CONTENT)
+
+    @pytest.mark.parametrize("identifier", ["old", "new"])
+    def test_nothing_is_seen_of_what_is_being_stored(
+        self, connector: StorageConnector, identifier: str
     ) -> None:
-        def watching(*, fails: bool) -> Iterator[bytes]:
+        """Readers see no part of a new resource, and the old content of one that is replaced."""
+        connector.set_resource("old", b"old")
+        seen = []
+
+        def watch_readers() -> Iterator[bytes]:
             yield CONTENT
             seen.append((connector.has_resource("new"), content(connector, "old")))
-            if fails:
-                raise SourceFailed
 
-        seen: list[Any] = []
+        connector.set_resource(identifier, watch_readers())
+
+        assert seen == [(False, b"old")]
+        assert_same_bytes(content(connector, identifier), CONTENT)
+
+    @pytest.mark.parametrize("identifier", ["old", "new"])
+    def test_what_breaks_off_while_being_stored_changes_nothing(
+        self, connector: StorageConnector, identifier: str
+    ) -> None:
+        """If the source of bytes raises, the old content stays, and nothing new is seen."""
         connector.set_resource("old", b"old")
-        for identifier in ("old", "new"):
-            with pytest.raises(SourceFailed):
-                connector.set_resource(identifier, watching(fails=True))
-        after = connector.has_resource("new"), content(connector, "old")
-        connector.set_resource("old", watching(fails=False))
 
-        assert [*seen, after] == [(False, b"old")] * 4
-        assert_same_bytes(content(connector, "old"), CONTENT)
+        def break_off() -> Iterator[bytes]:
+            yield CONTENT
+            raise SourceFailed
+
+        with pytest.raises(SourceFailed):
+            connector.set_resource(identifier, break_off())
+
+        assert content(connector, "old") == b"old"
+        assert not connector.has_resource("new")
+
+    # ------------------------------------------------------------------ identifiers
 
     def test_what_is_missing_and_a_folder_are_no_resources(
         self, connector: StorageConnector
     ) -> None:
+        """If only "a/b" was stored, neither "a" nor "b" is a resource."""
         connector.set_resource("a/b/c", b"")
 
         for identifier in ("a", "a/b", "b"):
             assert not connector.has_resource(identifier)
-            for ask in (connector.get_resource, connector.stat, connector.verify_resource):
+            for method in (connector.get_resource, connector.stat, connector.verify_resource):
                 with pytest.raises(ResourceNotFoundError):
-                    ask(identifier)
+                    method(identifier)
 
     def test_an_identifier_outside_of_the_grammar_is_refused(
         self, connector: StorageConnector
     ) -> None:
+        """Every method raises MalformedIdentifierError before it looks into the store."""
         connector.set_resource("a", b"")
-        accepted = []
 
+        def create(identifier: Any) -> None:
+            with connector.create(identifier):
+                pass
+
+        methods: dict[str, Callable[[Any], object]] = {
+            "set_resource": lambda identifier: connector.set_resource(identifier, b"hostile"),
+            "get_resource": connector.get_resource,
+            "has_resource": connector.has_resource,
+            "stat": connector.stat,
+            "create": create,
+        }
+        accepted = []
         for identifier in HOSTILE_IDENTIFIERS:
-            hostile: Any = identifier
-            for name in ("set_resource", "get_resource", "has_resource", "stat", "create"):
+            for name, method in methods.items():
                 with contextlib.suppress(MalformedIdentifierError):
-                    done = getattr(connector, name)(
-                        hostile, *[b"hostile"] * (name == "set_resource")
-                    )
-                    with done if name == "create" else contextlib.nullcontext():
-                        pass
-                    accepted.append(f"{name}({hostile!a:.60})")
+                    method(identifier)
+                    accepted.append(f"{name}({identifier!a:.60})")
 
         assert accepted == []
 
     def test_identifiers_are_keys(self, connector: StorageConnector) -> None:
+        """The methods with "key" in their names do the same as those with "resource"."""
         connector.set_resource("a/b", CONTENT)
 
         assert connector.has_key("a/b")
@@ -164,33 +229,31 @@ class StorageConnectorContract:
             assert_same_bytes(resource.read(), CONTENT)
         if overrides(connector, "list_resources"):
             assert connector.list_keys() == ["a/b"]
-        for key in ("../up", "a/../../up", "a\0b", ""):
-            with pytest.raises(MalformedIdentifierError):
-                connector.open_key(key).close()
         if overrides(connector, "delete_resource"):
             connector.delete_key("a/b")
             assert not connector.has_resource("a/b")
 
+    def test_a_malformed_key_is_refused(self, connector: StorageConnector) -> None:
+        """A key obeys the grammar of identifiers."""
+        for key in ("../up", "a/../../up", "a\0b", ""):
+            with pytest.raises(MalformedIdentifierError):
+                connector.open_key(key).close()
+
     def test_no_two_identifiers_meet(self, connector: StorageConnector) -> None:
-        identifiers = [
-            "a/b", "a/c/d", "A/b", "a_b", "a-b", "a.b", "a+b", "a=b", "a@b", "a,b", "x.tmp", "x", "x.json",
-            "manifest.json", "0", "_id", "fs.files", "a" * 200, "a" * 199 + "b", "/".join("bcdefghijklmnopq"),
-            "/".join(["d" * 101] * 5),
-        ]  # fmt: skip
-        for identifier in identifiers:
+        """Each identifier has bytes of its own, whatever the store names its files."""
+        for identifier in _SIMILAR_IDENTIFIERS:
             connector.set_resource(identifier, identifier.encode())
 
-        assert [
-            content(connector, identifier).decode() for identifier in identifiers
-        ] == identifiers
+        for identifier in _SIMILAR_IDENTIFIERS:
+            assert content(connector, identifier) == identifier.encode()
 
-    def test_a_resource_reads_like_a_file_and_threads_by_position(
-        self, connector: StorageConnector
-    ) -> None:
+    # ------------------------------------------------------------------ reading
+
+    def test_a_resource_reads_like_a_file(self, connector: StorageConnector) -> None:
+        """seek, read, tell and close behave as in Python's io, and read_at moves nothing."""
         connector.set_resource("a", CONTENT)
-        offsets = [i * 7919 % len(CONTENT) for i in range(100)]
 
-        with connector.get_resource("a") as resource, ThreadPoolExecutor(10) as threads:
+        with connector.get_resource("a") as resource:
             for offset, size in [
                 (100_000, 70_000),
                 (7, 1),
@@ -202,21 +265,23 @@ class StorageConnectorContract:
                 assert resource.read_at(size, 100) == CONTENT[size : size + 100]
                 assert_same_bytes(resource.read(size), CONTENT[offset : offset + size])
                 assert resource.tell() == min(offset + size, len(CONTENT))
-            parts = list(threads.map(lambda offset: resource.read_at(offset, 1000), offsets))
-            assert (resource.seek(-5, os.SEEK_END), resource.read(100)) == (
-                len(CONTENT) - 5,
-                CONTENT[-5:],
-            )
-            with pytest.raises(ValueError, match="negative"):
-                resource.read_ranges([(-1, 5)])
-        assert_same_bytes(
-            b"".join(parts), b"".join(CONTENT[offset : offset + 1000] for offset in offsets)
-        )
+            assert resource.seek(-5, os.SEEK_END) == len(CONTENT) - 5
+            assert resource.read(100) == CONTENT[-5:]
         assert resource.closed
 
-    def test_ranges_are_read_in_the_order_asked_for_and_end_with_the_resource(
-        self, connector: StorageConnector
-    ) -> None:
+    def test_threads_read_one_resource_by_position(self, connector: StorageConnector) -> None:
+        """Threads may call read_at of one resource at once."""
+        connector.set_resource("a", CONTENT)
+        offsets = [number * 7919 % len(CONTENT) for number in range(100)]
+
+        with connector.get_resource("a") as resource, ThreadPoolExecutor(10) as threads:
+            parts = list(threads.map(lambda offset: resource.read_at(offset, 1000), offsets))
+
+        for offset, part in zip(offsets, parts, strict=True):
+            assert_same_bytes(part, CONTENT[offset : offset + 1000])
+
+    def test_ranges_are_read_in_the_order_asked_for(self, connector: StorageConnector) -> None:
+        """Ranges may repeat, overlap, be empty, and end behind the resource, or begin there."""
         connector.set_resource("a", CONTENT)
         connector.set_resource("empty", b"")
         end = len(CONTENT)
@@ -230,116 +295,155 @@ class StorageConnectorContract:
             (end + 1000, 1),
             (0, end + 1),
         ]
-        ranges += [(2**40, 2**63), (2**63, 2**64), (2**70, 0), (7, 2**70)]  # which no file has
+        ranges_beyond_any_file = [(2**40, 2**63), (2**63, 2**64), (2**70, 0), (7, 2**70)]
+        ranges.extend(ranges_beyond_any_file)
 
-        assert connector.read_ranges("a", ranges) == [
-            CONTENT[offset : offset + size] for offset, size in ranges
-        ]
+        parts = connector.read_ranges("a", ranges)
+
+        assert parts == [CONTENT[offset : offset + size] for offset, size in ranges]
         assert connector.read_ranges("a", []) == []
         assert connector.read_ranges("empty", [(0, 10), (5, 1)]) == [b"", b""]
+
+    def test_ranges_of_no_resource_are_an_error(self, connector: StorageConnector) -> None:
+        """A missing resource raises ResourceNotFoundError, a negative offset ValueError."""
+        connector.set_resource("a", CONTENT)
+
         with pytest.raises(ResourceNotFoundError):
             connector.read_ranges("missing", [(0, 1)])
+        with (
+            connector.get_resource("a") as resource,
+            pytest.raises(ValueError, match="negative"),
+        ):
+            resource.read_ranges([(-1, 5)])
 
     def test_text_is_read_as_lines_of_utf_8(self, connector: StorageConnector) -> None:
-        connector.set_resource("a.txt", "eins\nzwölf\n\N{OK HAND SIGN}".encode())
+        """A resource that is opened as text yields its lines as str."""
+        connector.set_resource("a.txt", _TEXT.encode())
 
         with connector.get_resource(
             "a.txt", SupportedStreamedResourceTypes.STREAMED_TEXT_RESOURCE
         ) as resource:
-            assert list[Any](resource) == ["eins\n", "zwölf\n", "\N{OK HAND SIGN}"]
+            lines: list[Any] = list(resource)
+
+        assert lines == _TEXT.splitlines(keepends=True)
+
+    # ------------------------------------------------------------------ deleting, moving, listing
 
     def test_what_was_deleted_is_gone_and_nothing_else(self, connector: StorageConnector) -> None:
+        """Deleting a resource twice raises ResourceNotFoundError; similar names stay."""
         if not overrides(connector, "delete_resource"):
             with pytest.raises(UnsupportedStorageOperationError):
                 connector.delete_resource("never")
             return
-        stored = ("a", "ab", "b/c", "b/d")
-        for identifier in stored:
+        for identifier in ("a", "ab", "b/c", "b/d"):
             connector.set_resource(identifier, identifier.encode())
 
-        for identifier in stored[::2]:
+        for identifier in ("a", "b/c"):
             connector.delete_resource(identifier)
             with pytest.raises(ResourceNotFoundError):
                 connector.delete_resource(identifier)
 
-        assert [connector.has_resource(identifier) for identifier in stored] == [False, True] * 2
+        assert not connector.has_resource("a")
+        assert connector.has_resource("ab")
+        assert not connector.has_resource("b/c")
+        assert connector.has_resource("b/d")
 
-    def test_a_moved_resource_has_the_new_name_only_and_replaces_what_had_it(
-        self, connector: StorageConnector
+    @pytest.mark.parametrize("size", [1, 12 * len(CONTENT)])
+    def test_a_moved_resource_has_the_new_name_only(
+        self, connector: StorageConnector, size: int
     ) -> None:
-        can_delete = overrides(connector, "delete_resource")
-        for identifier, new_identifier in (("a", "b/c"), ("b/c", "d"), ("d", "large/a")):
-            data = CONTENT * 12 if new_identifier.startswith("large") else identifier.encode()
-            connector.set_resource(identifier, data)
-            connector.set_resource(new_identifier, b"replaced")
+        """It replaces what had the name. A store that cannot delete copies it, and says so."""
+        data = (CONTENT * 12)[:size]
+        connector.set_resource("a", data)
+        connector.set_resource("b/c", b"replaced")
 
-            with (
-                contextlib.nullcontext()
-                if can_delete
-                else pytest.raises(UnsupportedStorageOperationError)
-            ):
-                connector.move_resource(identifier, new_identifier)  # or copy it
+        if overrides(connector, "delete_resource"):
+            connector.move_resource("a", "b/c")
+            assert not connector.has_resource("a")
+        else:
+            with pytest.raises(UnsupportedStorageOperationError):
+                connector.move_resource("a", "b/c")
+            assert connector.has_resource("a")
 
-            assert connector.has_resource(identifier) is not can_delete
-            connector.move_resource(new_identifier, new_identifier)  # to its own name
-            assert_same_bytes(content(connector, new_identifier), data)
-            assert (
-                connector.verify_resource(new_identifier).sha256 == hashlib.sha256(data).hexdigest()
-            )
+        assert_same_bytes(content(connector, "b/c"), data)
+        assert connector.verify_resource("b/c").sha256 == hashlib.sha256(data).hexdigest()
 
-    def test_a_resource_moved_to_a_malformed_name_or_a_missing_one_stays(
-        self, connector: StorageConnector
-    ) -> None:
+    def test_a_resource_can_be_moved_to_its_own_name(self, connector: StorageConnector) -> None:
+        """Nothing happens, and no store loses the resource."""
+        connector.set_resource("a", CONTENT)
+
+        connector.move_resource("a", "a")
+
+        assert_same_bytes(content(connector, "a"), CONTENT)
+
+    def test_a_move_that_is_an_error_changes_nothing(self, connector: StorageConnector) -> None:
+        """A missing resource and a malformed name raise, and both resources stay."""
         connector.set_resource("a", b"kept")
+
         for new_identifier in ("a", "missing", "other"):
             with pytest.raises(ResourceNotFoundError):
                 connector.move_resource("missing", new_identifier)
-        for names in (("a", "../up"), ("../up", "a"), ("../up", "../up")):
+        for identifier, new_identifier in (("a", "../up"), ("../up", "a"), ("../up", "../up")):
             with pytest.raises(MalformedIdentifierError):
-                connector.move_resource(*names)
+                connector.move_resource(identifier, new_identifier)
 
         assert content(connector, "a") == b"kept"
         assert not connector.has_resource("other")
 
     def test_resources_are_listed_by_prefix_in_order(self, connector: StorageConnector) -> None:
+        """A prefix may end within a name, or name one resource; it obeys the grammar."""
         if not overrides(connector, "list_resources"):
             with pytest.raises(UnsupportedStorageOperationError):
                 connector.list_resources()
             return
         assert connector.list_resources() == []
-        stored = ["b/1", "a/10", "a/2", "ab", "a-b/c", "a/20/deep"]
-        for identifier in stored:
+        identifiers = ["b/1", "a/10", "a/2", "ab", "a-b/c", "a/20/deep"]
+        for identifier in identifiers:
             connector.set_resource(identifier, b"")
 
         for prefix in ("", "a/", "a", "a/2", "c"):
-            assert connector.list_resources(prefix) == sorted(
-                each for each in stored if each.startswith(prefix)
-            )
+            with_prefix = [name for name in identifiers if name.startswith(prefix)]
+            assert connector.list_resources(prefix) == sorted(with_prefix)
         with pytest.raises(MalformedIdentifierError):
             connector.list_resources("a\0")
 
-    def test_a_digest_is_known_without_reading_and_verifying_finds_a_wrong_one(
-        self, connector: StorageConnector
-    ) -> None:
-        sha256 = hashlib.sha256(CONTENT).hexdigest()
+    # ------------------------------------------------------------------ digests
+
+    def test_a_digest_is_known_without_reading(self, connector: StorageConnector) -> None:
+        """``stat`` has the size, and the SHA-256 if the connector knows digests, or None."""
         connector.set_resource("a", CONTENT)
+        sha256 = hashlib.sha256(CONTENT).hexdigest()
 
         info = connector.stat("a")
 
-        assert (info.identifier, info.size) == ("a", len(CONTENT))
-        assert info.sha256 in ([] if connector.knows_digests else [None]) + [sha256]
+        assert info.identifier == "a"
+        assert info.size == len(CONTENT)
+        if connector.knows_digests:
+            assert info.sha256 == sha256
+        else:
+            assert info.sha256 in (None, sha256)
         with connector.get_resource("a") as resource:
             assert resource.sha256 == info.sha256
-        assert connector.verify_resource("a").sha256 == sha256
+
+    def test_verifying_finds_a_wrong_digest(self, connector: StorageConnector) -> None:
+        """``verify_resource`` reads all bytes, and compares them with a digest that it gets."""
+        connector.set_resource("a", CONTENT)
+
+        assert connector.verify_resource("a").sha256 == hashlib.sha256(CONTENT).hexdigest()
         with pytest.raises(ChecksumMismatchError):
             connector.verify_resource("a", "0" * 64)
+
+    # ------------------------------------------------------------------ creating
 
     def test_a_created_resource_is_published_when_its_block_ends_cleanly(
         self, connector: StorageConnector
     ) -> None:
+        """``create`` gives an empty file to write, seek, read and truncate; the digest is known."""
         connector.set_resource("a/b", CONTENT)
+
         with connector.create("a/b") as file:
-            assert (file.read(), file.tell()) == (b"", 0)  # nothing of the old content
+            assert file.read() == b"", "nothing of the old content"
+            assert file.tell() == 0
             file.write(b"????56789")
             file.write(memoryview(CONTENT))
             file.seek(0)
@@ -349,45 +453,57 @@ class StorageConnectorContract:
             file.truncate(1000)
             assert_same_bytes(content(connector, "a/b"), CONTENT)
 
-        for identifier in ("a/b", "new"):
-            with pytest.raises(SourceFailed), connector.create(identifier) as broken_off:
-                broken_off.write(CONTENT)
-                raise SourceFailed
         expected = (b"012356789" + CONTENT)[:1000]
         assert content(connector, "a/b") == expected
         assert file.digest.sha256 == hashlib.sha256(expected).hexdigest()
+
+    def test_a_block_that_raises_publishes_nothing(self, connector: StorageConnector) -> None:
+        """If the block of ``create`` raises, the old content stays, and nothing new is seen."""
+        connector.set_resource("old", b"old")
+
+        for identifier in ("old", "new"):
+            with pytest.raises(SourceFailed), connector.create(identifier) as file:
+                file.write(CONTENT)
+                raise SourceFailed
+
+        assert content(connector, "old") == b"old"
         assert not connector.has_resource("new")
 
-    def test_threads_store_at_once_and_of_those_that_store_one_resource_one_wins_whole(
-        self, connector: StorageConnector
-    ) -> None:
-        identifiers = [f"folder{i % 7}/sub{i % 3}/{i}" for i in range(24)]
-        versions = [bytes([65 + i]) * 200_000 for i in range(8)]
+    # ------------------------------------------------------------------ at the same time
+
+    def test_threads_store_resources_at_once(self, connector: StorageConnector) -> None:
+        """Threads share a connector, and its folders."""
+        contents = {}
+        for number in range(24):
+            identifier = f"folder{number % 7}/sub{number % 3}/{number}"
+            contents[identifier] = identifier.encode() * 3000
 
         with ThreadPoolExecutor(8) as threads:
-            list(
-                threads.map(
-                    lambda identifier: connector.set_resource(
-                        identifier, identifier.encode() * 3000
-                    ),
-                    identifiers,
-                )
-            )
-            list(
-                threads.map(
-                    lambda version: connector.set_resource(
-                        "a", [version[:100_000], version[100_000:]]
-                    ),
-                    versions,
-                )
-            )
+            list(threads.map(connector.set_resource, contents, contents.values()))
 
-        for identifier in identifiers:
-            assert_same_bytes(content(connector, identifier), identifier.encode() * 3000)
+        for identifier, data in contents.items():
+            assert_same_bytes(content(connector, identifier), data)
+
+    def test_of_threads_that_store_one_resource_one_wins_whole(
+        self, connector: StorageConnector
+    ) -> None:
+        """The resource has the bytes of one writer, and no mixture."""
+        versions = [bytes([letter]) * 200_000 for letter in b"ABCDEFGH"]
+
+        def store_in_two_parts(version: bytes) -> None:
+            connector.set_resource("a", [version[:100_000], version[100_000:]])
+
+        with ThreadPoolExecutor(8) as threads:
+            list(threads.map(store_in_two_parts, versions))
+
         assert content(connector, "a") in versions
 
     def test_readers_see_the_old_resource_or_the_new_one(self, connector: StorageConnector) -> None:
-        versions = [bytes([65 + i]) * (100_000 + i) for i in range(4)]
+        """While a resource is replaced again and again, each reader gets one version whole.
+
+        A reader may also get ResourceChangedError, from a store that keeps no old versions.
+        """
+        versions = [bytes([65 + number]) * (100_000 + number) for number in range(4)]
         connector.set_resource("a", versions[0])
         stop = threading.Event()
 
@@ -401,61 +517,50 @@ class StorageConnectorContract:
                 return content(connector, "a")
             return None
 
-        with ThreadPoolExecutor(3) as threads, contextlib.ExitStack() as stack:
-            stack.callback(stop.set)
+        with ThreadPoolExecutor(3) as threads:
             writer = threads.submit(overwrite)
-            seen = list(threads.map(read, range(40)))
+            try:
+                seen = set(threads.map(read, range(40)))
+            finally:
+                stop.set()
         writer.result()
-        assert set(seen) - {None} <= set(versions)
 
-    def test_a_reader_of_a_resource_that_is_replaced_and_deleted_never_gets_other_bytes(
-        self, connector: StorageConnector
-    ) -> None:
+        assert seen - {None} <= set(versions)
+
+    def test_an_open_resource_never_gives_other_bytes(self, connector: StorageConnector) -> None:
+        """A reader whose resource is replaced and deleted gets the old bytes, or an error.
+
+        The error is the other honest answer, of a store that keeps no old versions.
+        """
         data = hashlib.shake_128(b"old").digest(3 << 20)
         connector.set_resource("a", data)
+
         with connector.get_resource("a") as resource:
             beginning = resource.read(100)
             connector.set_resource("a", b"new" * 500_000)
             if overrides(connector, "delete_resource"):
                 connector.delete_resource("a")
 
-            # The errors are the other honest answer, of a store that keeps no old versions.
             with contextlib.suppress(ResourceChangedError, ResourceNotFoundError):
                 assert_same_bytes(beginning + resource.read(), data)
 
+    # ------------------------------------------------------------------ leases
+
     def test_a_lease_is_for_one_at_a_time(self, connector: StorageConnector) -> None:
+        """Who holds a lease may acquire it again; others may when its block has ended."""
         with connector.lease("a/lease") as first:
             assert first.acquire()
-            assert first.acquire()  # it is held already
+            assert first.acquire()
             with connector.lease("a/lease") as second, connector.lease("b") as other:
                 assert other.acquire()
                 if overrides(connector, "lease"):
                     assert not second.acquire()
         with connector.lease("a/lease") as third:
-            _acquire(third)
-
-    def test_nothing_of_a_healthy_store_is_garbage(self, connector: StorageConnector) -> None:
-        data = {"a/b": b"0123456789", "a/c": b"", "d": CONTENT, "e": CONTENT * 4}
-        for identifier, each in data.items():
-            connector.set_resource(identifier, b"replaced at once")
-            connector.set_resource(identifier, each)
-
-        with connector.get_resource("e") as resource, connector.create("f") as file:
-            file.write(CONTENT)
-            # What was replaced is spared for the default grace of a day.
-            assert (connector.collect_garbage(dry_run=True), connector.collect_garbage()) == (
-                [],
-                [],
-            )
-            assert_same_bytes(resource.read(), data["e"])
-
-        connector.collect_garbage(0.0)
-
-        assert connector.collect_garbage(0.0) == []
-        for identifier, each in {**data, "f": CONTENT}.items():
-            assert_same_bytes(content(connector, identifier), each)
+            # A store that did not answer in time has the lease until it lapses.
+            assert wait_until(third.acquire)
 
     def test_the_lease_of_a_killed_process_is_free_again(self, connector: StorageConnector) -> None:
+        """The system, or the store, sees that the holder is dead."""
         if not self.frees_leases_of_killed_processes:
             return
         here, there = multiprocessing.Pipe()
@@ -463,73 +568,110 @@ class StorageConnectorContract:
             target=_hold_lease, args=(connector, there), daemon=True
         )
         holder.start()
-        assert here.poll(60)
-        assert here.recv() is True
+        assert here.poll(PATIENCE_SECONDS)
+        has_acquired = here.recv()
+        assert has_acquired is True
 
         with connector.lease("a/lease") as lease:
             assert not lease.acquire()
             holder.kill()
             holder.join()
-            _acquire(lease)
+            assert wait_until(lease.acquire)
+
+    # ------------------------------------------------------------------ garbage
+
+    def test_nothing_of_a_healthy_store_is_garbage(self, connector: StorageConnector) -> None:
+        """Neither resources, nor what is being read or written, nor what was just replaced.
+
+        What was replaced is spared for the default grace of a day, and goes with a grace of 0.
+        """
+        contents = {"a/b": b"0123456789", "a/c": b"", "d": CONTENT, "e": CONTENT * 4}
+        for identifier, data in contents.items():
+            connector.set_resource(identifier, b"replaced at once")
+            connector.set_resource(identifier, data)
+
+        with connector.get_resource("e") as resource, connector.create("f") as file:
+            file.write(CONTENT)
+            assert connector.collect_garbage(dry_run=True) == []
+            assert connector.collect_garbage() == []
+            assert_same_bytes(resource.read(), contents["e"])
+        connector.collect_garbage(0.0)
+
+        assert connector.collect_garbage(0.0) == []
+        for identifier, data in contents.items():
+            assert_same_bytes(content(connector, identifier), data)
+        assert_same_bytes(content(connector, "f"), CONTENT)
+
+    # ------------------------------------------------------------------ other processes
 
     def test_another_process_reads_what_is_stored(self, connector: StorageConnector) -> None:
+        """A pickled connector, and a pickled resource, read the same bytes in another process."""
         if not self.crosses_processes:
             return
         connector.set_resource("a", CONTENT)
 
         with connector.get_resource("a") as resource:
-            by_connector = call_in_process(content, connector, "a")
-            by_resource = call_in_process(StreamedResource.read, resource)
-            # To the connector it adds a name and a digest, nothing that is stored.
-            assert len(pickle.dumps(resource)) < len(pickle.dumps(connector)) + 1000
+            read_by_connector = call_in_process(content, connector, "a")
+            read_by_resource = call_in_process(StreamedResource.read, resource)
 
-        assert_same_bytes(by_connector, CONTENT)
-        assert_same_bytes(by_resource, CONTENT)
+        assert_same_bytes(read_by_connector, CONTENT)
+        assert_same_bytes(read_by_resource, CONTENT)
+
+    def test_a_pickled_resource_holds_no_bytes(self, connector: StorageConnector) -> None:
+        """To its connector it adds a name and a digest, nothing that is stored."""
+        if not self.crosses_processes:
+            return
+        connector.set_resource("a", CONTENT)
+
+        with connector.get_resource("a") as resource:
+            n_bytes_of_resource = len(pickle.dumps(resource))
+
+        assert n_bytes_of_resource < len(pickle.dumps(connector)) + 1000
 
     def test_after_a_fork_both_processes_read_for_themselves(
         self, connector: StorageConnector
     ) -> None:
+        """The position of a resource in a forked child is not that in its parent."""
         if not hasattr(os, "fork"):
             return
         connector.set_resource("a", CONTENT)
         with connector.get_resource("a") as resource:
             beginning = resource.read(1000)
 
-            if (child := os.fork()) == 0:
-                try:
-                    os._exit(
-                        0
-                        if resource.read(100_000) == CONTENT[1000:101_000] and resource.seek(5) == 5
-                        else 1
-                    )
-                finally:
-                    os._exit(2)  # no pytest, no cleaning up of what the parent still uses
+            child = os.fork()
+            if child == 0:
+                _exit_after_reading(resource)
+            _, status = os.waitpid(child, 0)
 
-            assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+            assert os.waitstatus_to_exitcode(status) == 0
             assert_same_bytes(beginning + resource.read(), CONTENT)
 
 
-def _acquire(lease: Lease) -> None:
-    """Take a lease within a minute: a store that did not answer in time has it until it lapses."""
-    deadline = time.monotonic() + 60
-    while not lease.acquire():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+def _exit_after_reading(resource: StreamedResource) -> None:
+    """Read in a forked child, and end the child: 0 if the bytes are right, 1 if not, 2 at an error.
+
+    The child ends without pytest, and does not clean up what its parent still uses.
+    """
+    try:
+        is_right = resource.read(100_000) == CONTENT[1000:101_000] and resource.seek(5) == 5
+        os._exit(0 if is_right else 1)
+    finally:
+        os._exit(2)
 
 
 def _hold_lease(connector: StorageConnector, pipe: Any) -> None:
-    """Take a lease, say so, and keep it until killed."""
+    """Acquire a lease, send whether that succeeded, and keep the lease until killed."""
     with connector.lease("a/lease") as lease:
         pipe.send(lease.acquire())
         time.sleep(600)
 
 
 def content(connector: StorageConnector, identifier: str) -> bytes:
-    """All bytes of a stored resource."""
+    """Return all bytes of a stored resource."""
     with connector.get_resource(identifier) as resource:
         return resource.read()
 
 
 def overrides(connector: StorageConnector, method: str) -> bool:
-    """Whether a connector, or the one behind its cache, overrides a method."""
+    """Return whether a connector, or the one behind its cache, overrides a method."""
     return getattr(type(uncached(connector)), method) is not getattr(StorageConnector, method)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import pickle
 from collections.abc import Callable, Iterator
@@ -9,13 +10,16 @@ from operator import itemgetter
 from typing import Any
 
 import numpy as np
-from hypothesis import HealthCheck, given, settings
+import pytest
+from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from layer_laws import Samples as ClientSamples
 from layer_laws import check_all_ways_agree
 
 import data_stack
+from data_stack.dataset.encoders.categorical import CategoricalEncoder
 from data_stack.dataset.encoders.class_mapping import ClassMapping
+from data_stack.dataset.encoders.continuous import ContinuousEncoder
 from data_stack.dataset.iterator import (
     ColumnKey,
     DatasetIteratorIF,
@@ -24,6 +28,7 @@ from data_stack.dataset.iterator import (
     SequenceDatasetIterator,
 )
 from data_stack.dataset.meta import DatasetMeta, IteratorMeta
+from data_stack.io.storage_connectors.memory import InMemoryStorageConnector
 
 Samples = list[Any]
 Stack = tuple[DatasetIteratorIF, Samples]
@@ -195,6 +200,18 @@ def _check_balanced(positions: list[int], labels: list[int]) -> None:
 
 _NEW_LABELS = {0: 2, 1: 0, 2: 7}
 
+#: Where stored caches lie.
+_STORE = InMemoryStorageConnector()
+
+#: Only its version tells a cache of one client's samples from that of others.
+_cache_versions = itertools.count()
+
+
+def _cache_in_store(iterator: Any, label: Any) -> DatasetIteratorIF:
+    version = str(next(_cache_versions))
+    return iterator.cache(storage=_STORE, version=version)  # type: ignore[no-any-return]
+
+
 #: Each is given the column of the labels, too.
 OF_ANY: list[Layer] = [
     (lambda it, label: it.repeat(2), lambda samples, label: samples * 2),
@@ -219,6 +236,7 @@ OF_ANY: list[Layer] = [
     (lambda it, label: it.in_memory(), lambda samples, label: samples),
     (lambda it, label: it.cache(), lambda samples, label: samples),
     (lambda it, label: it.cache(2000), lambda samples, label: samples),
+    (_cache_in_store, lambda samples, label: samples),
     (_inform, lambda samples, label: samples),
     # last, as hypothesis often draws the first of a list, and an empty stack tells little
     (lambda it, label: it.repeat(0), lambda samples, label: []),
@@ -313,6 +331,62 @@ def _make_runs(length: int, stride: int) -> Callable[[Samples, Any], Samples]:
     return expect
 
 
+def _make_windows_of_classes(samples: Samples, label: Any) -> Samples:
+    """Pairs of neighbours among the samples of a class; classes in the order of their first sample."""
+    samples_of_class: dict[int, Samples] = {}
+    for sample in samples:
+        samples_of_class.setdefault(int(sample[label]), []).append(sample)
+    windows: Samples = []
+    for members in samples_of_class.values():
+        windows += _make_runs(2, stride=1)(members, label)
+    return windows
+
+
+def _make_windows_without_gaps(samples: Samples, label: Any) -> Samples:
+    """Pairs of neighbours by label whose labels differ by at most one."""
+    ordered = sorted(samples, key=itemgetter(label))
+    windows: Samples = []
+    for first, second in itertools.pairwise(ordered):
+        if int(second[label]) - int(first[label]) <= 1:
+            windows.append(_stack_samples([first, second]))
+    return windows
+
+
+def _look_ahead(samples: Samples, label: Any) -> Samples:
+    """Each sample beside the label of the sample two places later."""
+    pairs: Samples = []
+    for sample, later in zip(samples, samples[2:], strict=False):
+        ahead = {label: later[label]} if isinstance(label, str) else (later[label],)
+        pairs.append({0: sample, 2: ahead})
+    return pairs
+
+
+def _fit(encoder: Any) -> Make:
+    """The labels encoded by what the encoder learned of all of them."""
+    return lambda iterator, label: iterator.encode({label: encoder()}, fit_on=iterator)
+
+
+def _scale_to_unit_interval(samples: Samples, label: Any) -> Samples:
+    labels = np.array([int(sample[label]) for sample in samples], dtype=np.float64)
+    extent = np.ptp(labels)
+    scaled = (labels - labels.min()) / (extent if extent > 0 else 1)
+    return [
+        _replace(sample, label, value)
+        for sample, value in zip(samples, scaled.astype(np.float32), strict=True)
+    ]
+
+
+def _encode_as_vectors(samples: Samples, label: Any) -> Samples:
+    """One-hot vectors of as many numbers as there are distinct labels, in sorted order."""
+    labels = [int(sample[label]) for sample in samples]
+    classes = sorted(set(labels))
+    vectors = np.eye(len(classes), dtype=np.float32)
+    return [
+        _replace(sample, label, vectors[classes.index(value)])
+        for sample, value in zip(samples, labels, strict=True)
+    ]
+
+
 def _pack(samples: Samples, label: Any) -> Samples:
     """Sequences of three tokens, token by token."""
     tokens: list[tuple[int, int, int]] = []
@@ -337,19 +411,33 @@ def _pack(samples: Samples, label: Any) -> Samples:
 
 _N_CLASSES = 200
 
-AT_THE_TOP: list[Layer] = [
-    (lambda it, label: it.batch(3, drop_last=True), _make_runs(3, stride=3)),
-    (lambda it, label: it.windows(3), _make_runs(3, stride=1)),
-    (lambda it, label: it.windows(2, stride=3), _make_runs(2, stride=3)),
-    (lambda it, label: it.map(_make_document).pack(3), _pack),
-    (
+AT_THE_TOP: dict[str, Layer] = {
+    "batch": (lambda it, label: it.batch(3, drop_last=True), _make_runs(3, stride=3)),
+    "windows": (lambda it, label: it.windows(3), _make_runs(3, stride=1)),
+    "windows with a stride": (lambda it, label: it.windows(2, stride=3), _make_runs(2, stride=3)),
+    "windows of groups": (
+        lambda it, label: it.windows(2, group_by=label),
+        _make_windows_of_classes,
+    ),
+    "windows without gaps": (
+        lambda it, label: it.windows(2, order_by=label, max_gap=1),
+        _make_windows_without_gaps,
+    ),
+    "windows of offsets": (
+        lambda it, label: it.windows(3, offsets={0: None, 2: [label]}),
+        _look_ahead,
+    ),
+    "pack": (lambda it, label: it.map(_make_document).pack(3), _pack),
+    "fitted numbers": (_fit(lambda: ContinuousEncoder("min_max")), _scale_to_unit_interval),
+    "fitted categories": (_fit(CategoricalEncoder), _encode_as_vectors),
+    "one-hot": (
         lambda it, label: it.one_hot(range(_N_CLASSES), column=label),
         lambda samples, label: [
             _replace(sample, label, np.eye(_N_CLASSES, dtype=np.float32)[int(sample[label])])
             for sample in samples
         ],
     ),
-]
+}
 
 
 @st.composite
@@ -367,9 +455,6 @@ def _stacks(draw: st.DrawFn) -> Stack:
         else:
             layers = [*OF_ANY, *_layers_of_form(samples)]
             iterator, samples = _put_on_top(draw(st.sampled_from(layers)), iterator, samples)
-    has_top = draw(st.booleans())
-    if samples and has_top:
-        iterator, samples = _put_on_top(draw(st.sampled_from(AT_THE_TOP)), iterator, samples)
     return iterator, samples
 
 
@@ -412,6 +497,18 @@ def test_a_stack_gives_what_the_same_gives_with_lists(stack: Stack, data: st.Dat
     check_all_ways_agree(*stack, data)
 
 
+@pytest.mark.parametrize("name", AT_THE_TOP)
+@_thoroughly
+@given(stack=_stacks(), data=st.data())
+def test_a_top_layer_gives_what_the_same_gives_with_lists(
+    name: str, stack: Stack, data: st.DataObject
+) -> None:
+    iterator, samples = stack
+    assume(samples)
+
+    check_all_ways_agree(*_put_on_top(AT_THE_TOP[name], iterator, samples), data)
+
+
 def _leaves(iterator: DatasetIteratorIF) -> Iterator[DatasetIteratorIF]:
     if isinstance(iterator, ClientSamples):
         yield iterator
@@ -426,9 +523,13 @@ _FUNCTIONS = {
 
 
 @_thoroughly
-@given(stack=_stacks(), data=st.data())
-def test_a_rebuilt_or_pickled_stack_is_the_same(stack: Stack, data: st.DataObject) -> None:
+@given(stack=_stacks(), top=st.none() | st.sampled_from(list(AT_THE_TOP.values())), data=st.data())
+def test_a_rebuilt_or_pickled_stack_is_the_same(
+    stack: Stack, top: Layer | None, data: st.DataObject
+) -> None:
     iterator, samples = stack
+    if samples and top is not None:
+        iterator, samples = _put_on_top(top, iterator, samples)
     recipe = json.loads(json.dumps(iterator.recipe()))
 
     rebuilt = data_stack.from_recipe(

@@ -23,7 +23,7 @@ def test_the_datasets_of_our_packages_are_known() -> None:
     assert extras_of("datasets") == extras
 
 
-@pytest.mark.parametrize("kind", ["catalogues", "engines"])
+@pytest.mark.parametrize("kind", ["catalogues", "engines", "documents"])
 def test_what_our_packages_provide_by_hooks_is_known(kind: Kind) -> None:
     extras: dict[str, str] = {}
     for name, value in default_manager().provided(kind).items():

@@ -25,6 +25,7 @@ def test_each_hook_has_its_kind() -> None:
         ("retrievers", "ipfs", print),
         ("engines", "slurm", print),
         ("codecs", "dicom", NpyCodec()),
+        ("documents", "CITATION.bib", print),
     ],
 )
 def test_what_a_hook_documents_is_accepted(kind: str, name: str, value: Any) -> None:
@@ -40,6 +41,8 @@ def test_what_a_hook_documents_is_accepted(kind: str, name: str, value: Any) -> 
         ("codecs", "dicom", NpyCodec),
         ("encoders", "tfidf", dict),
         ("catalogues", "calc", object()),
+        ("documents", "../CITATION.bib", print),
+        ("documents", "CITATION.bib", b"@misc{}"),
     ],
 )
 def test_what_a_hook_excludes_is_named(kind: str, name: Any, value: Any) -> None:
@@ -49,7 +52,12 @@ def test_what_a_hook_excludes_is_named(kind: str, name: Any, value: Any) -> None
 
 @pytest.mark.parametrize(
     ("kind", "name", "taken"),
-    [("engines", "processes", ()), ("retrievers", "https", ()), ("engines", "ray", ("ray",))],
+    [
+        ("engines", "processes", ()),
+        ("retrievers", "https", ()),
+        ("engines", "ray", ("ray",)),
+        ("documents", "data_stack.json", ()),
+    ],
 )
 def test_a_taken_name_is_refused(kind: str, name: str, taken: tuple[str, ...]) -> None:
     with pytest.raises(PluginError, match="is taken"):

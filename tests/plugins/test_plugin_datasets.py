@@ -20,8 +20,8 @@ from data_stack.exception import (
     MalformedIdentifierError,
     PluginError,
 )
-from data_stack.plugins import PluginManager
-from data_stack.repository.catalogues import search_catalogues
+from data_stack.plugins import PluginManager, default_manager
+from data_stack.repository.catalogues import find_catalogue, search_catalogues
 from data_stack.reproduce.lock_file import LockFile
 
 Site = Any  # the class in conftest.py, which cannot be imported from here
@@ -359,3 +359,9 @@ def test_a_name_that_no_folder_can_have_is_refused() -> None:
         data_stack.take_inventory("memory://", ["hf:" + "a" * 300])
     with pytest.raises(ConfigError, match="unknown catalogue"):
         search_catalogues("x", "nosuch")
+
+
+def test_an_installed_catalogue_is_found_by_its_scheme() -> None:
+    assert find_catalogue("hf") is default_manager().provided("catalogues")["hf"]
+    with pytest.raises(ConfigError, match="No catalogue 'nosuch' is installed"):
+        find_catalogue("nosuch")

@@ -24,7 +24,7 @@ from data_stack.io.parsing import check_apart
 from data_stack.io.positional import PositionalFile
 from data_stack.io.resources import StreamedResource
 from data_stack.io.storage_connectors import InMemoryStorageConnector
-from data_stack.processes.isolation import mapped_bytes, run_apart
+from data_stack.processes.isolation import mapped_bytes, run_apart, run_on_bytes
 
 HERE = "tests.processes.test_isolation"
 DATA = bytes(range(256)) * 1000
@@ -226,3 +226,25 @@ def test_isolation_can_be_turned_off(monkeypatch: pytest.MonkeyPatch) -> None:
     check_apart(PositionalFile(io.BytesIO(b"x")), f"{HERE}:crash", [])
 
     assert asked == []
+
+
+def test_bytes_are_given_to_a_function_in_another_process() -> None:
+    result = run_on_bytes(f"{HERE}:add_up", [2], DATA, name="numbers")
+
+    assert result["sum"] == 2 * sum(DATA)
+    assert result["pid"] != os.getpid()
+
+
+def test_bytes_that_crash_a_function_are_an_error() -> None:
+    with pytest.raises(DatasetFileCorruptError, match="numbers"):
+        run_on_bytes(f"{HERE}:crash", [], DATA, name="numbers")
+
+
+def test_without_isolation_bytes_are_given_to_this_process(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("DATA_STACK_ISOLATION", "off")
+
+    result = run_on_bytes(f"{HERE}:add_up", [1], DATA, name="numbers")
+
+    assert result == {"sum": sum(DATA), "pid": os.getpid()}

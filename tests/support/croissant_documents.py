@@ -12,10 +12,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from archives import zip_of
+from data_stack_croissant.vocabulary import CONFORMS_TO, CONTEXT
 from PIL import Image
 from writing import bytes_of, image_bytes
-
-from data_stack.repository.croissant.vocabulary import CONFORMS_TO, CONTEXT
 
 CSV = b"id,weight,code,day\n1,0.5,007,2024-01-02\n2,1.25,x8,2024-03-04\n"
 

@@ -1,6 +1,7 @@
-"""The methods of iterators that describe the samples, or convert them for other libraries."""
+"""Gives every iterator the methods that describe the samples, or convert them for other libraries."""
 
 # mypy: no-warn-unused-ignores
+# ``self: Any`` stands for DatasetIteratorIF, whose module imports this one.
 
 from __future__ import annotations
 
@@ -15,8 +16,8 @@ from data_stack.util.program_lines import warn_deprecated
 class Attribute:
     """An attribute of iterators that is computed when it is read.
 
-    A client's class or instance may define or set an attribute of its name, which it could not if it
-    were a property.
+    A client's class or instance may define or set an attribute of its name, which it could not if
+    it were a property.
 
     Args:
         function: of the iterator.
@@ -27,7 +28,9 @@ class Attribute:
         functools.update_wrapper(self, function)  # type: ignore[arg-type]  # for its documentation
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
-        return self._function if instance is None else self._function(instance)
+        if instance is None:
+            return self._function
+        return self._function(instance)
 
 
 class DescribedIterator:
@@ -42,20 +45,29 @@ class DescribedIterator:
 
         @Attribute
         def column_names(self):
-            """The names or keys of the columns; positions of tuples without names, nothing of bare values. May read sample 0."""
+            """Return the names or keys of the columns. May read sample 0.
+
+            They are positions of tuples without names, and nothing of bare values.
+            """
             from data_stack.dataset.iterator.layers.columns_layer import list_column_names
 
             return list_column_names(self)
 
         @Attribute
         def features(self):
-            """The columns by their names, keys or positions, with dtype and shape, by a schema or a few samples."""
+            """Return the columns by their names, keys or positions, with dtype and shape.
+
+            These come from a schema, or from a few samples.
+            """
             from data_stack.show.reporting import features
 
             return features(self)
 
     def unique(self: Any, column: int | str | None = None) -> Any:
-        """The distinct values of a column, the target's by default, in the order of their appearance. Reads the column."""
+        """Return the distinct values of a column, in the order of their appearance.
+
+        Reads the column; None is the target's.
+        """
         from data_stack.dataset.iterator.layers.deduplicated import unique
 
         return unique(self, column)
@@ -63,25 +75,37 @@ class DescribedIterator:
     # ------------------------------------------------------------------ its stack, and pages
 
     def recipe(self: Any) -> dict[str, Any]:
-        """Plain JSON data that names this stack exactly; ``data_stack.from_recipe`` rebuilds it. See ``docs/stacking.md``."""
+        """Return plain JSON data that names this stack exactly.
+
+        ``data_stack.from_recipe`` rebuilds it. See ``docs/stacking.md``.
+        """
         from data_stack.dataset.recipes.recipe import recipe
 
         return recipe(self)
 
     def fingerprint(self: Any) -> str:
-        """SHA-256 of the recipe, as far as it decides the samples: the same in every process, machine and Python version."""
+        """Return the SHA-256 of the recipe, as far as it decides the samples.
+
+        It is the same in every process, machine and Python version.
+        """
         from data_stack.dataset.recipes.fingerprint import fingerprint
 
         return fingerprint(self)
 
     def explain(self: Any) -> Any:
-        """The stack as a tree, with lengths, costs and licenses; prints as text, shows as HTML in a notebook."""
+        """Return the stack as a tree, with lengths, costs and licenses.
+
+        It prints as text, and shows as HTML in a notebook.
+        """
         from data_stack.show.explanation import explain
 
         return explain(self)
 
     def licenses(self: Any) -> Any:
-        """The licenses of all datasets in the stack, with what they ask: attribution, share-alike and so on."""
+        """Return the licenses of all datasets in the stack.
+
+        They print as text, and show as HTML in a notebook.
+        """
         from data_stack.show.licensed_datasets import licenses
 
         return licenses(self)
@@ -92,31 +116,43 @@ class DescribedIterator:
         return self.licenses()
 
     def citation(self: Any, *, with_data_stack: bool = False) -> str:
-        """BibTeX entries of all datasets in the stack, each once; that of data_stack at the end, if asked."""
+        """Return the BibTeX entries of all datasets in the stack, each once.
+
+        Args:
+            with_data_stack: whether the last entry is that of data_stack.
+        """
         from data_stack.show.citation import citation
 
         return citation(self, with_data_stack)
 
     def provenance(self: Any) -> list[dict[str, Any]]:
-        """Of each dataset in the stack: who prepared it, when, and from which sources. Plain JSON data.
+        """Return who prepared each dataset in the stack, when, and from which sources.
 
         Returns:
-            Dicts with ``name``, ``version``, ``split``, ``config``, ``distribution`` (of the plugin, now installed), and
-            ``preparation``: None for a dataset that stores nothing, else a dict with ``created`` (ISO 8601, UTC), ``seconds``
-            it took, ``factory``, ``distribution`` and ``framework`` that prepared it, ``adopted`` and ``sources``.
+            Plain JSON data: dicts with ``name``, ``version``, ``split``, ``config``,
+            ``distribution`` (of the plugin, now installed), and ``preparation``: None for a dataset
+            that stores nothing, else a dict with ``created`` (ISO 8601, UTC), ``seconds`` it took,
+            ``factory``, ``distribution`` and ``framework`` that prepared it, ``adopted`` and
+            ``sources``.
         """
         from data_stack.show.provenance import provenance
 
         return provenance(self)
 
     def __str__(self: Any) -> str:
-        """Name, length, license and the tree of layers; reads no sample, so it is safe in log lines."""
+        """Return name, length, license and the tree of layers.
+
+        Reads no sample, so it is safe in log lines.
+        """
         from data_stack.show.page import IteratorPage
 
         return str(IteratorPage(self))
 
     def _repr_html_(self: Any) -> str:
-        """What notebooks show: facts, eight samples, columns, classes, the stack; see ``docs/display.md``. It raises nothing."""
+        """Return what notebooks show: facts, eight samples, columns, classes, the stack.
+
+        It raises nothing. See ``docs/display.md``.
+        """
         from data_stack.show.page import IteratorPage
 
         return str(IteratorPage(self).to_html())
@@ -131,7 +167,7 @@ class DescribedIterator:
         n_columns: int | None = None,
         title: str | None = None,
     ) -> Any:
-        """Draw samples with their labels in a grid, as a picture of Pillow, which notebooks display and ``.save()`` writes.
+        """Draw samples with their labels in a grid.
 
         Args:
             n_samples: how many at most; None: 100, or as many as ``per_class`` gives.
@@ -140,6 +176,9 @@ class DescribedIterator:
             per_class: how many of each class at most, a row for each class.
             n_columns: pictures in a row.
             title: None: the dataset's name and tag.
+
+        Returns:
+            A picture of Pillow, which notebooks display and ``.save()`` writes.
 
         Raises:
             ConfigError: a number is out of range, or a column does not exist.
@@ -160,7 +199,9 @@ class DescribedIterator:
     def plot(
         self: Any, column: ColumnKey | None = None, *, bins: int = 30, title: str | None = None
     ) -> Any:
-        """Plot how often each value of a column occurs: bars of classes, a histogram of numbers. Reads the column.
+        """Plot how often each value of a column occurs: bars of classes, a histogram of numbers.
+
+        Reads the column.
 
         Args:
             column: None: the target.
@@ -178,40 +219,72 @@ class DescribedIterator:
 
         return plot(self, column, bins=bins, title=title)
 
-    def report(self: Any, report_format: str = "data_class", **options: Any) -> Any:
-        """See ``DatasetIteratorReportGenerator.generate_report``."""
+    def report(
+        self: Any,
+        report_format: str = "data_class",
+        *,
+        measure_speed: bool = False,
+        statistics: bool = False,
+    ) -> Any:
+        """Report on this iterator and those below.
+
+        See ``DatasetIteratorReportGenerator.generate_report``.
+
+        Args:
+            report_format: ``"data_class"``, ``"dict"``, ``"json"`` or ``"yaml"``.
+            measure_speed: iterate for up to 0.2 s over each iterator.
+            statistics: read all samples, for missing values, extremes, means and distinct values of
+                each column.
+        """
         from data_stack.show.reporting import DatasetIteratorReportGenerator
 
-        return DatasetIteratorReportGenerator.generate_report(self, report_format, **options)
+        return DatasetIteratorReportGenerator.generate_report(
+            self, report_format, measure_speed=measure_speed, statistics=statistics
+        )
 
     # ------------------------------------------------------------------ for other libraries
 
     def to_pandas(self) -> Any:
-        """All samples as a ``pandas.DataFrame``, see :func:`data_stack.to_pandas`."""
+        """Return all samples as a ``pandas.DataFrame``, see :func:`data_stack.to_pandas`."""
         from data_stack.exchange.tables.pandas import to_pandas
 
         return to_pandas(self)
 
     def to_polars(self) -> Any:
-        """All samples as a ``polars.DataFrame``, see :func:`data_stack.to_polars`."""
+        """Return all samples as a ``polars.DataFrame``, see :func:`data_stack.to_polars`."""
         from data_stack.exchange.tables.polars import to_polars
 
         return to_polars(self)
 
-    def to_arrow(self, **options: Any) -> Any:
-        """All samples as a ``pyarrow.Table``, or ``lazy=True`` as a reader of batches, see :func:`data_stack.to_arrow`."""
+    def to_arrow(self, *, lazy: bool = False, schema: Any = None) -> Any:
+        """Return all samples as a ``pyarrow.Table``, see :func:`data_stack.to_arrow`.
+
+        Args:
+            lazy: return a reader of batches instead.
+            schema: a ``pyarrow.Schema``; None: the types are inferred.
+        """
         from data_stack.exchange.tables.arrow import to_arrow
 
-        return to_arrow(self, **options)
+        return to_arrow(self, lazy=lazy, schema=schema)
 
-    def to_huggingface(self, **options: Any) -> Any:
-        """All samples as a ``datasets.Dataset``, or ``streaming=True`` lazily, see :func:`data_stack.to_huggingface`."""
+    def to_huggingface(self, *, streaming: bool = False, features: Any = None) -> Any:
+        """Return all samples as a ``datasets.Dataset``, see :func:`data_stack.to_huggingface`.
+
+        Args:
+            streaming: return a ``datasets.IterableDataset`` instead, which reads lazily.
+            features: ``datasets.Features``; None: they are inferred.
+        """
         from data_stack.exchange.tables.huggingface import to_huggingface
 
-        return to_huggingface(self, **options)
+        return to_huggingface(self, streaming=streaming, features=features)
 
-    def to_tensorflow(self, **options: Any) -> Any:
-        """The samples as a lazy ``tf.data.Dataset``, see :func:`data_stack.to_tensorflow`."""
+    def to_tensorflow(self, *, batch_size: int | None = None, **options: Any) -> Any:
+        """Return the samples as a lazy ``tf.data.Dataset``, see :func:`data_stack.to_tensorflow`.
+
+        Args:
+            batch_size: number of samples in each element; None for single samples.
+            options: of :class:`~data_stack.loader.loader.Loader`, such as ``shuffle=True, seed=7``.
+        """
         from data_stack.exchange.arrays import to_tensorflow
 
-        return to_tensorflow(self, **options)
+        return to_tensorflow(self, batch_size=batch_size, **options)

@@ -1,14 +1,16 @@
-"""What every iterator can be made into by a method: ``iterator.shuffle(seed=1).take(100)``."""
+"""Gives every iterator the methods that stack a layer on it: ``iterator.shuffle(seed=1).take(100)``."""
 
 # mypy: no-warn-return-any, no-warn-unused-ignores
-# A layer is made by name, and a type checker cannot see that it has this iterator's kind and samples.
+# A layer is made by name, and a type checker cannot see that it has this iterator's kind and
+# samples. Where a function of ours takes an iterator, ``self: Any`` stands for DatasetIteratorIF,
+# whose module imports this one.
 
 from __future__ import annotations
 
 import os
 import secrets
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, overload
 
 from data_stack.dataset.class_lists import Classes, ClassesOfZip
 from data_stack.dataset.iterator.access import ColumnKey
@@ -32,63 +34,75 @@ if TYPE_CHECKING:
 _Stack = TypeVar("_Stack")
 _Same = TypeVar("_Same", covariant=True)
 
+#: Seeds that are drawn are below this number, so that they are short where they are shown.
+_MAX_DRAWN_SEED = 10**6
+
 
 class FluentIterator(DescribedIterator, Generic[_Stack, _Same]):
-    """Methods that stack a layer on this iterator, or say something about it. None of them reads a sample unless it says so.
+    """Methods that stack a layer on this iterator, or say something about it.
 
-    Each layer is an iterator again. Stacked on an iterator with meta, it has meta too, changed where the layer changes what is
-    true. A class that has an attribute of one of these names keeps it; data_stack itself does not call these methods.
+    None of them reads a sample unless it says so. Each layer is an iterator again. Stacked on an
+    iterator with meta, it has meta too, changed where the layer changes what is true. A class that
+    has an attribute of one of these names keeps it; data_stack itself does not call these methods.
 
-    ``column`` and ``by`` name a column: a position in tuple samples, or its name where the dataset declares ``columns``; a key of
-    dict samples. ``by=None`` means the target, of the iterator's meta if it has one, otherwise column 1.
+    ``column`` and ``by`` name a column: a position in tuple samples, or its name where the dataset
+    declares ``columns``; a key of dict samples. ``by=None`` means the target, of the iterator's
+    meta if it has one, otherwise column 1.
 
-    Type parameters: an iterator of this kind, with meta or without; one of this kind with samples of the same type.
+    Type parameters: an iterator of this kind, with meta or without; one of this kind with samples
+    of the same type.
     """
 
-    # ------------------------------------------------------------------ which samples, in which order
+    # ------------------------------------------------------------------ which samples, which order
 
     def take(self, n_samples: int) -> _Same:
-        """The first ``n_samples`` samples; all of them where there are fewer."""
-        return self._view(slice(0, check_integer("n_samples", n_samples, at_least=0)))
+        """Return the first ``n_samples`` samples; all of them where there are fewer."""
+        stop = check_integer("n_samples", n_samples, at_least=0)
+        return self._view(slice(0, stop))
 
     def head(self, n_samples: int = 5) -> _Same:
-        """The first few samples, as :meth:`take`."""
+        """Return the first few samples, as :meth:`take`."""
         return FluentIterator.take(self, n_samples)
 
     def skip(self, n_samples: int) -> _Same:
-        """All but the first ``n_samples`` samples."""
-        return self._view(slice(check_integer("n_samples", n_samples, at_least=0), None))
+        """Return all but the first ``n_samples`` samples."""
+        start = check_integer("n_samples", n_samples, at_least=0)
+        return self._view(slice(start, None))
 
     @explains_arguments(METHOD_ARGUMENTS)
     def shuffle(self, seed: int | None = None, *, epoch: int = 0) -> _Same:
-        """All samples in an order that ``seed``, any integer, and ``epoch`` decide; no array of positions for large iterators.
+        """Return all samples in a random order; a large iterator needs no array of positions.
 
-        None draws a seed, which :meth:`explain` shows. Processes that share the samples must pass the same seed.
+        Args:
+            seed: any integer, which decides the order together with ``epoch``. None draws a seed,
+                which :meth:`explain` shows. Processes that share the samples must pass the same
+                seed.
+            epoch: see :meth:`at_epoch`.
         """
         from data_stack.dataset.iterator.layers.shuffled import ShuffledDatasetIterator
 
-        return self._stack_layer(
-            ShuffledDatasetIterator,
-            seed=secrets.randbelow(10**6) if seed is None else seed,
-            epoch=epoch,
-        )
+        if seed is None:
+            seed = secrets.randbelow(_MAX_DRAWN_SEED)
+        return self._stack_layer(ShuffledDatasetIterator, seed=seed, epoch=epoch)
 
     def repeat(self, times: int) -> _Same:
-        """All samples ``times`` times, one pass after the other."""
+        """Return all samples ``times`` times, one pass after the other."""
         from data_stack.dataset.iterator.layers.repeated import RepeatedDatasetIterator
 
         return self._stack_layer(RepeatedDatasetIterator, times=times)
 
     def combine(self, *others: FluentIterator[Any, Any], classes: Classes = "same") -> _Same:
-        """These samples, then those of ``others``, one iterator after the other.
+        """Return these samples, then those of ``others``, one iterator after the other.
 
         Args:
             others: the other iterators.
-            classes: ``"same"`` refuses iterators with different ``class_names``, as their labels mean different classes;
-                ``"by name"`` gives each class one number: those of this iterator, then the new ones of the others.
+            classes: ``"same"`` refuses iterators with different ``class_names``, as their labels
+                mean different classes; ``"by name"`` gives each class one number: those of this
+                iterator, then the new ones of the others.
 
         Raises:
-            ConfigError: the lists of classes differ; or, by name, the classes of an iterator are unknown.
+            ConfigError: the lists of classes differ; or, by name, the classes of an iterator are
+                unknown.
         """
         from data_stack.dataset.iterator.layers.combined import CombinedDatasetIterator
 
@@ -101,7 +115,7 @@ class FluentIterator(DescribedIterator, Generic[_Stack, _Same]):
         stop: Literal["longest", "shortest"] = "longest",
         classes: Classes = "same",
     ) -> _Same:
-        """One sample of each iterator in turn, until all are exhausted, or until the first one is.
+        """Return one sample of each iterator in turn.
 
         Args:
             others: the other iterators.
@@ -122,34 +136,46 @@ class FluentIterator(DescribedIterator, Generic[_Stack, _Same]):
         epoch: int = 0,
         classes: Classes = "same",
     ) -> _Same:
-        """Samples of several iterators in stated proportions, each iterator's in a shuffled order of their own.
+        """Return samples of several iterators in stated proportions.
 
-        The iterator that is exhausted starts again in another order. At every position the number of samples so far differs
-        from the stated proportion by less than one block, see ``MixedDatasetIterator``.
+        The samples of each iterator are in a shuffled order of their own. An iterator that is
+        exhausted starts again in another order. At every position the number of samples so far
+        differs from the stated proportion by less than one block, see ``MixedDatasetIterator``.
 
         Args:
             others: the other iterators.
-            proportions: one number for each iterator, this one first; none negative, and they need not sum to 1.
+            proportions: one number for each iterator, this one first; none negative, and they need
+                not sum to 1.
             seed: decides the order, together with ``epoch``.
-            n_samples: how many; None for as many as there are before an iterator is exhausted for the first time.
+            n_samples: how many; None for as many as there are before an iterator is exhausted for
+                the first time.
             epoch: see :meth:`at_epoch`.
             classes: as for :meth:`combine`.
         """
         from data_stack.dataset.iterator.layers.mixed import MixedDatasetIterator
 
-        arguments = {
-            "proportions": proportions,
-            "seed": seed,
-            "n_samples": n_samples,
-            "epoch": epoch,
-        }
         first, *more = self._with_common_classes(others, classes)
-        return first._stack_layer(MixedDatasetIterator, *more, **arguments)
+        return first._stack_layer(
+            MixedDatasetIterator,
+            *more,
+            proportions=proportions,
+            seed=seed,
+            n_samples=n_samples,
+            epoch=epoch,
+        )
 
     def resample(
         self, n_samples: int, *, seed: int, weights: npt.ArrayLike | None = None, epoch: int = 0
     ) -> _Same:
-        """``n_samples`` samples drawn with replacement, each with a probability in proportion to its weight (None: all alike)."""
+        """Return samples drawn with replacement.
+
+        Args:
+            n_samples: how many.
+            seed: decides the draw, together with ``epoch``.
+            weights: shape ``(len(self),)``; the probability of a sample is in proportion to its
+                weight. None: all are alike.
+            epoch: see :meth:`at_epoch`.
+        """
         from data_stack.dataset.iterator.layers.resampled import ResampledDatasetIterator
 
         return self._stack_layer(
@@ -164,7 +190,9 @@ class FluentIterator(DescribedIterator, Generic[_Stack, _Same]):
         n_samples: int | None = None,
         epoch: int = 0,
     ) -> _Same:
-        """Every class equally often; reads the column ``by``. See ``BalancedDatasetIterator``.
+        """Return every class equally often; reads the column ``by``.
+
+        See ``BalancedDatasetIterator``.
 
         Args:
             seed: decides the order, together with ``epoch``.
@@ -190,11 +218,12 @@ class FluentIterator(DescribedIterator, Generic[_Stack, _Same]):
         column: ColumnKey | Sequence[ColumnKey] | None = None,
         batched: bool = False,
     ) -> _Same:
-        """The samples for which ``predicate`` is true, found now.
+        """Return the samples for which ``predicate`` is true, found now.
 
         Args:
-            predicate: of a sample; with ``column``, of that column's value (of several columns: of their values, one argument
-                each); ``batched``, of whole columns, returning an array of bools.
+            predicate: of a sample; with ``column``, of that column's value (of several columns: of
+                their values, one argument each); ``batched``, of whole columns, returning an array
+                of bools.
             column: what to read; None for whole samples.
             batched: whether the predicate takes many samples at once.
         """
@@ -205,13 +234,19 @@ class FluentIterator(DescribedIterator, Generic[_Stack, _Same]):
         )
 
     def sort(self, by: ColumnKey, *, descending: bool = False) -> _Same:
-        """The samples in the order of a column's values, equal ones in their old order; reads that column now."""
+        """Return the samples in the order of a column's values; reads that column now.
+
+        Samples of equal values stay in their order.
+        """
         from data_stack.dataset.iterator.layers.ordered import SortedDatasetIterator
 
         return self._stack_layer(SortedDatasetIterator, by=by, descending=descending)
 
     def deduplicate(self, by: ColumnKey | Sequence[ColumnKey] | None = None) -> _Same:
-        """The first of all samples that are equal, in whole or in the columns ``by``; reads these now."""
+        """Return the first of all samples that are equal, in whole or in the columns ``by``.
+
+        Reads these columns, or all, now.
+        """
         from data_stack.dataset.iterator.layers.deduplicated import DeduplicatedDatasetIterator
 
         return self._stack_layer(DeduplicatedDatasetIterator, by=by)
@@ -227,18 +262,18 @@ class FluentIterator(DescribedIterator, Generic[_Stack, _Same]):
         group_by: ColumnKey | None = None,
         offsets: Mapping[int, Sequence[ColumnKey] | None] | None = None,
     ) -> _Stack:
-        """Runs of ``length`` consecutive samples, see ``WindowedDatasetIterator``."""
+        """Return runs of ``length`` consecutive samples, see ``WindowedDatasetIterator``."""
         from data_stack.dataset.iterator.layers.windowed import WindowedDatasetIterator
 
-        arguments = {
-            "stride": stride,
-            "order_by": order_by,
-            "max_gap": max_gap,
-            "overlap": overlap,
-            "group_by": group_by,
-        }
         return self._stack_layer(
-            WindowedDatasetIterator, length=length, **arguments, offsets=offsets
+            WindowedDatasetIterator,
+            length=length,
+            stride=stride,
+            order_by=order_by,
+            max_gap=max_gap,
+            overlap=overlap,
+            group_by=group_by,
+            offsets=offsets,
         )
 
     def pack(
@@ -251,16 +286,31 @@ class FluentIterator(DescribedIterator, Generic[_Stack, _Same]):
         end_token: int | None = None,
         drop_last: bool = True,
     ) -> _Stack:
-        """Documents of tokens as sequences of ``length`` tokens: concatenated, and cut. Reads all documents once, now.
+        """Return documents of tokens as sequences of ``length`` tokens: concatenated, and cut.
 
-        A sample is a dict of ``tokens``, ``segment_ids`` (1, 2, … for the documents in the sequence, 0 for padding) and
-        ``positions`` (of each token in its document), each of shape ``(length,)``. ``seed`` and ``epoch`` decide an order of the
-        documents; ``end_token`` is put after each. See ``PackedDatasetIterator``.
+        Reads all documents once, now. A sample is a dict of ``tokens``, ``segment_ids`` (1, 2, …
+        for the documents in the sequence, 0 for padding) and ``positions`` (of each token in its
+        document), each of shape ``(length,)``. See ``PackedDatasetIterator``.
+
+        Args:
+            length: of a sequence.
+            column: the documents; None for the sample proper.
+            seed: decides an order of the documents, together with ``epoch``; None keeps theirs.
+            epoch: see :meth:`at_epoch`.
+            end_token: put after each document; None for none.
+            drop_last: whether to leave out a last sequence that is not full.
         """
         from data_stack.dataset.iterator.layers.packed import PackedDatasetIterator
 
-        arguments = {"seed": seed, "epoch": epoch, "end_token": end_token, "drop_last": drop_last}
-        return self._stack_layer(PackedDatasetIterator, length=length, column=column, **arguments)
+        return self._stack_layer(
+            PackedDatasetIterator,
+            length=length,
+            column=column,
+            seed=seed,
+            epoch=epoch,
+            end_token=end_token,
+            drop_last=drop_last,
+        )
 
     def shard(
         self,
@@ -270,7 +320,7 @@ class FluentIterator(DescribedIterator, Generic[_Stack, _Same]):
         contiguous: bool = False,
         uneven: Literal["keep", "pad", "drop"] = "keep",
     ) -> _Same:
-        """The part of one of ``world`` ranks, see ``ShardedDatasetIterator``."""
+        """Return the part of one of ``world`` ranks, see ``ShardedDatasetIterator``."""
         from data_stack.dataset.iterator.layers.sharded import ShardedDatasetIterator
 
         return self._stack_layer(
@@ -290,76 +340,94 @@ class FluentIterator(DescribedIterator, Generic[_Stack, _Same]):
         seed: int | None = None,
         epoch: int = 0,
     ) -> _Stack:
-        """``function`` of each sample, or of one column, called whenever one is read; see ``MappedDatasetIterator``.
+        """Return ``function`` of each sample, or of one column, called whenever one is read.
 
         ::
 
-            iterator.map(lambda image: image / 255, column="image")     # the other columns, and all names, stay
-            iterator.map(lambda sample: (sample[0].mean(), sample[1]), columns=["brightness", "label"])
+            # The other columns, and all names, stay.
+            iterator.map(lambda image: image / 255, column="image")
+            iterator.map(lambda sample: (sample[0].mean(), sample[1]), columns=["mean", "label"])
 
-        The columns of tuples have no names after a map of whole samples, which may move them, unless ``columns`` declares these.
+        The columns of tuples have no names after a map of whole samples, which may move them,
+        unless ``columns`` declares these. See ``MappedDatasetIterator``.
 
         Args:
-            function: of a sample, which it takes apart itself, or of a value of ``column``; ``batched``: of a batch (columns, as
-                ``read_batch`` returns them), or of the column, returning as many.
+            function: of a sample, which it takes apart itself, or of a value of ``column``;
+                ``batched``: of a batch (columns, as ``read_batch`` returns them), or of the column,
+                returning as many.
             column: the only one to change; None for whole samples.
             columns: names of the columns of the tuples that ``function`` makes of whole samples.
             batched: whether ``function`` takes many samples at once.
-            seed: of a function that draws random numbers: it gets a ``numpy.random.Generator`` as second argument (with
-                ``batched``, a list of one for each sample) that seed, epoch and the sample's position alone decide.
+            seed: of a function that draws random numbers: it gets a ``numpy.random.Generator`` as
+                second argument (with ``batched``, a list of one for each sample) that seed, epoch
+                and the sample's position alone decide.
             epoch: see :meth:`at_epoch`.
         """
         from data_stack.dataset.iterator.layers.mapped import MappedDatasetIterator
 
-        names: Any = columns if columns is None or isinstance(columns, str) else tuple(columns)
-        arguments = {
-            "function": function,
-            "batched": batched,
-            "seed": seed,
-            "epoch": epoch,
-            "column": column,
-            "names": names,
-        }
-        stacked = self._stack_layer(MappedDatasetIterator, **arguments)
-        if names is None or hasattr(stacked, "dataset_meta"):
-            return stacked
-        return stacked._with_meta(DatasetMeta(column_names=names))
+        # One text stays a text, which the layer refuses.
+        names: Any = columns
+        if columns is not None and not isinstance(columns, str):
+            names = tuple(columns)
+        mapped = self._stack_layer(
+            MappedDatasetIterator,
+            function=function,
+            batched=batched,
+            seed=seed,
+            epoch=epoch,
+            column=column,
+            names=names,
+        )
+        if names is None or hasattr(mapped, "dataset_meta"):
+            return mapped
+        return mapped._with_meta(DatasetMeta(column_names=names))
 
     def select(self, *columns: ColumnKey) -> _Stack:
-        """Samples of only these columns, in this order; the others are not read where that is possible.
+        """Return samples of only these columns, in this order.
 
-        Raises at once if a column does not exist. If neither names nor a schema are known, sample 0 is read for that, and for
-        the meta if there is one.
+        The others are not read where that is possible. Raises at once if a column does not exist.
+        If neither names nor a schema are known, sample 0 is read for that, and for the meta if
+        there is one.
         """
         from data_stack.dataset.iterator.layers.fields import FieldsDatasetIterator
 
         return self._stack_layer(FieldsDatasetIterator, columns=list(columns))
 
     def rename(self, names: Mapping[str, str]) -> _Stack:
-        """Dict samples with new names for some of their keys: ``{"old": "new"}``."""
+        """Return dict samples with new names for some of their keys: ``{"old": "new"}``."""
         from data_stack.dataset.iterator.layers.renamed import RenamedDatasetIterator
 
         return self._stack_layer(RenamedDatasetIterator, names=names)
 
     def as_dict(self, *names: str) -> _Stack:
-        """Tuple samples as dicts: one name for each position; without any, the names that the columns have."""
+        """Return tuple samples as dicts.
+
+        Args:
+            names: one for each position; without any, the names that the columns have.
+        """
         from data_stack.dataset.iterator.layers.dicts import DictsDatasetIterator
 
         return self._stack_layer(DictsDatasetIterator, names=list(names))
 
     def as_tuple(self, *columns: ColumnKey) -> _Stack:
-        """Samples as tuples of these columns; of dict samples without any, of all keys in their order."""
+        """Return samples as tuples.
+
+        Args:
+            columns: of the tuples; of dict samples without any, all keys in their order.
+        """
         from data_stack.dataset.iterator.layers.tuples import TuplesDatasetIterator
 
         return self._stack_layer(TuplesDatasetIterator, columns=list(columns))
 
     def zip(self, *others: FluentIterator[Any, Any], classes: ClassesOfZip = "same") -> _Stack:
-        """The columns of several equally long iterators side by side: tuples end to end, dicts united.
+        """Return the columns of several equally long iterators side by side.
+
+        Tuples are joined end to end, dicts are united.
 
         Args:
             others: the other iterators.
-            classes: as for :meth:`combine`; ``"first"`` keeps all labels, and the ``class_names`` of this
-                iterator, whose target is that of the stack.
+            classes: as for :meth:`combine`; ``"first"`` keeps all labels, and the ``class_names``
+                of this iterator, whose target is that of the stack.
         """
         from data_stack.dataset.iterator.layers.zipped import ZippedDatasetIterator
 
@@ -372,12 +440,13 @@ class FluentIterator(DescribedIterator, Generic[_Stack, _Same]):
         *,
         fit_on: FluentIterator[Any, Any] | None = None,
     ) -> _Stack:
-        """Columns replaced by what encoders make of them.
+        """Return samples with columns replaced by what encoders make of them.
 
         Args:
-            encoders: for each column its encoder; a bare one is for the sample proper, of the meta if there is one,
-                otherwise column 0.
-            fit_on: the iterator, as a rule the training split, that encoders which are not fitted yet are fitted on now.
+            encoders: for each column its encoder; a bare one is for the sample proper, of the meta
+                if there is one, otherwise column 0.
+            fit_on: the iterator, as a rule the training split, that encoders which are not fitted
+                yet are fitted on now.
 
         Raises:
             ModelNotTrainedError: an encoder is not fitted, and there is no ``fit_on``.
@@ -392,10 +461,11 @@ class FluentIterator(DescribedIterator, Generic[_Stack, _Same]):
         *,
         columns: Sequence[ColumnKey] | None = None,
     ) -> _Stack:
-        """Classes replaced by others, see ``ClassMapping``.
+        """Return samples with classes replaced by others, see ``ClassMapping``.
 
         Args:
-            mapping: what becomes of each class; a plain dict leaves classes that it does not name as they are.
+            mapping: what becomes of each class; a plain dict leaves classes that it does not name
+                as they are.
             columns: which columns; None for the target.
         """
         from data_stack.dataset.iterator.layers.mapped_classes import map_classes
@@ -408,11 +478,11 @@ class FluentIterator(DescribedIterator, Generic[_Stack, _Same]):
         *,
         column: ColumnKey | None = None,
     ) -> _Stack:
-        """The target as a vector of zeros with a one at the position of its class, float32.
+        """Return samples whose target is a vector of zeros with a one at its class, float32.
 
         Args:
-            classes: in the order of the positions; None for those of the meta's ``class_names`` if it has any, otherwise the
-                sorted distinct values, read now.
+            classes: in the order of the positions; None for those of the meta's ``class_names`` if
+                it has any, otherwise the sorted distinct values, read now.
             column: None for the target.
         """
         from data_stack.dataset.iterator.layers.one_hot import one_hot
@@ -422,7 +492,10 @@ class FluentIterator(DescribedIterator, Generic[_Stack, _Same]):
     # ------------------------------------------------------------------ where samples are kept
 
     def in_memory(self) -> _Same:
-        """All samples, read now and kept; as one array per column where those below have one dtype and shape."""
+        """Read all samples now, and return them as they are kept in memory.
+
+        A column is one array where its values have one dtype and shape.
+        """
         from data_stack.dataset.iterator.layers.in_memory import InMemoryDatasetIterator
 
         return self._stack_layer(InMemoryDatasetIterator)
@@ -436,16 +509,19 @@ class FluentIterator(DescribedIterator, Generic[_Stack, _Same]):
         identifier: str | None = None,
         version: str | None = None,
     ) -> _Same:
-        """Samples kept when they are read: in memory up to ``max_bytes``, or all of them as records in ``storage``.
+        """Return these samples, kept when they are read.
 
-        See ``CachedDatasetIterator`` and ``StoredCacheDatasetIterator``.
+        They are kept in memory up to ``max_bytes``, or all of them as records in ``storage``. See
+        ``CachedDatasetIterator`` and ``StoredCacheDatasetIterator``.
 
         Args:
             max_bytes: of a cache in memory; None for no limit.
             storage: of a stored cache: a path, a URL or a connector.
-            identifier: the folder in ``storage`` in which it has a folder named by its fingerprint; None for ``caches``.
-            version: of what is stored: yours to change when the samples change and the fingerprint cannot know. Needed where an
-                iterator of your own class, a lambda or a callable object takes part.
+            identifier: the folder in ``storage`` in which the cache has a folder named by its
+                fingerprint; None for ``caches``.
+            version: of what is stored: yours to change when the samples change and the fingerprint
+                cannot know. It is needed where an iterator of your own class, a lambda or a
+                callable object takes part.
 
         Raises:
             ConfigError: arguments exclude each other, or a ``version`` is needed.
@@ -460,7 +536,8 @@ class FluentIterator(DescribedIterator, Generic[_Stack, _Same]):
             return self._stack_layer(CachedDatasetIterator, max_bytes=max_bytes)
         if max_bytes is not None:
             raise ConfigError(
-                f"a stored cache keeps all samples; max_bytes={max_bytes!r} is for a cache in memory"
+                f"a stored cache keeps all samples; max_bytes={max_bytes!r} is for a cache in "
+                f"memory"
             )
         if isinstance(storage, (str, os.PathLike)):
             storage = storage_connector_from_url(storage)
@@ -470,12 +547,43 @@ class FluentIterator(DescribedIterator, Generic[_Stack, _Same]):
 
     @explains_arguments(METHOD_ARGUMENTS)
     def batch(self, batch_size: int, *, drop_last: bool = False) -> _Stack:
-        """An iterator whose samples are batches: columns of ``batch_size`` consecutive samples (the last one may be shorter)."""
+        """Return an iterator whose samples are batches.
+
+        A batch is the columns of ``batch_size`` consecutive samples; the last one may be shorter,
+        unless ``drop_last`` leaves it out.
+        """
         from data_stack.dataset.iterator.layers.batched import BatchedDatasetIterator
 
         return self._stack_layer(BatchedDatasetIterator, batch_size=batch_size, drop_last=drop_last)
 
     # ------------------------------------------------------------------ divided
+
+    @overload
+    def split(
+        self,
+        ratios: Mapping[str, float],
+        *,
+        seed: int = 0,
+        stratify: ColumnKey | bool = False,
+        group_by: ColumnKey | None = None,
+        time: ColumnKey | None = None,
+        by: None = None,
+    ) -> dict[str, _Same]: ...
+
+    @overload
+    def split(
+        self,
+        ratios: Sequence[float],
+        *,
+        seed: int = 0,
+        stratify: ColumnKey | bool = False,
+        group_by: ColumnKey | None = None,
+        time: ColumnKey | None = None,
+        by: None = None,
+    ) -> list[_Same]: ...
+
+    @overload
+    def split(self, *, by: ColumnKey) -> dict[Any, _Same]: ...
 
     def split(
         self: Any,
@@ -486,36 +594,42 @@ class FluentIterator(DescribedIterator, Generic[_Stack, _Same]):
         group_by: ColumnKey | None = None,
         time: ColumnKey | None = None,
         by: ColumnKey | None = None,
-    ) -> Any:
+    ) -> list[_Same] | dict[Any, _Same]:
         """Divide into parts, each in this iterator's order. Reads only the columns named.
 
         ::
 
             train, test = iterator.split([0.8, 0.2], seed=1)
-            parts = iterator.split({"train": 0.8, "val": 0.2}, stratify=True)     # parts["train"]
+            parts = iterator.split({"train": 0.8, "val": 0.2}, stratify=True)
+            parts["train"]
 
         Args:
-            ratios: sizes as fractions of sum 1, or as counts of all samples, ``[1000, 437]``; a mapping names the parts.
+            ratios: sizes as fractions of sum 1, or as counts of all samples, ``[1000, 437]``; a
+                mapping names the parts.
             seed: decides the drawing.
-            stratify: a column whose values shall be mixed equally in all parts; True for the target.
+            stratify: a column whose values shall be mixed equally in all parts; True for the
+                target.
             group_by: a column whose equal values shall stay together in one part.
-            time: a column to divide by: the earliest samples are in the first part, and equal values in one part.
+            time: a column to divide by: the earliest samples are in the first part, and equal
+                values in one part.
             by: a column that names the part of each sample (a predefined split); without ratios.
 
         Returns:
             A list of iterators, or a dict if the parts have names.
 
         Raises:
-            ConfigError: ratios do not sum to 1, nor counts to the number of samples; a class or group is too small or large; or
-                arguments exclude each other.
+            ConfigError: ratios do not sum to 1, nor counts to the number of samples; a class or
+                group is too small or large; or arguments exclude each other.
         """
         from data_stack.dataset.splits.parts import split
         from data_stack.show.splits import Splits
 
-        parts = split(
+        parts: Any = split(
             self, ratios, seed=seed, stratify=stratify, group_by=group_by, time=time, by=by
         )
-        return Splits(parts) if isinstance(parts, dict) else parts
+        if isinstance(parts, dict):
+            return Splits(parts)
+        return parts
 
     def folds(
         self: Any,
@@ -525,17 +639,27 @@ class FluentIterator(DescribedIterator, Generic[_Stack, _Same]):
         stratify: ColumnKey | bool = False,
         group_by: ColumnKey | None = None,
     ) -> list[Fold[_Same]]:
-        """Folds for cross validation, each with ``train`` and ``test``; seed None: consecutive, not drawn.
+        """Divide for cross validation: each fold has ``train`` and ``test``.
+
+        Args:
+            n_folds: the number of folds, at least 2.
+            seed: decides the drawing; None: folds are consecutive, not drawn.
+            stratify: as for :meth:`split`.
+            group_by: as for :meth:`split`.
 
         Raises:
-            ConfigError: fewer than 2 folds, or more than there are samples, members of a class, or groups.
+            ConfigError: fewer than 2 folds, or more than there are samples, members of a class, or
+                groups.
         """
         from data_stack.dataset.splits.parts import folds
 
         return folds(self, n_folds, seed=seed, stratify=stratify, group_by=group_by)  # type: ignore[return-value]
 
     def at_epoch(self: Any, epoch: int) -> _Same:
-        """The same stack with its random layers (shuffles, mixes, resampled, random maps and so on) drawn for another epoch."""
+        """Return the same stack with its random layers drawn for another epoch.
+
+        These are shuffles, mixes, resampled, random maps and so on.
+        """
         from data_stack.dataset.iterator.epochs import at_epoch
 
         return at_epoch(self, epoch)  # type: ignore[return-value]
@@ -543,32 +667,35 @@ class FluentIterator(DescribedIterator, Generic[_Stack, _Same]):
     # ------------------------------------------------------------------ inside
 
     def _stack_layer(self, layer: type[Any], *others: Any, **arguments: Any) -> Any:
-        """A layer on this iterator (and ``others``)."""
+        """Stack a layer on this iterator (and ``others``)."""
         return layer._from_arguments([self, *others], arguments)
 
     def _with_common_classes(self, others: Sequence[Any], classes: ClassesOfZip) -> list[Any]:
-        """This iterator and ``others``, with labels that mean the same classes if ``classes`` says so."""
-        if classes == "same":  # the layer compares them
+        """Return this iterator and ``others``, with labels that mean the same classes."""
+        # The layer compares the classes itself.
+        if classes == "same":
             return [self, *others]
         from data_stack.dataset.iterator.layers.common_classes import with_common_classes
 
         return with_common_classes([self, *others], classes)
 
     def _view(self, indices: Any) -> Any:
-        """The samples at ``indices``."""
+        """Return the samples at ``indices``."""
         from data_stack.dataset.iterator.layers.view import DatasetIteratorView
 
         return self._stack_layer(DatasetIteratorView, indices=indices)
 
     def _with_meta(self, meta: DatasetMetaIF) -> Any:
-        """The same samples, with what is known of them."""
+        """Return the same samples, with what is known of them."""
         from data_stack.dataset.iterator.layers.informed import InformedDatasetIterator
 
         return InformedDatasetIterator._from_arguments([self], {"dataset_meta": meta})
 
     def _class_column(self, by: ColumnKey | None) -> ColumnKey:
-        """``by``, or where the target is."""
+        """Return ``by``, or where the target is."""
         if by is not None:
             return column_key(self, by)  # type: ignore[no-any-return]  # of one key one
         meta = getattr(self, "dataset_meta", None)
-        return 1 if meta is None else meta.target_pos
+        if meta is None:
+            return 1
+        return meta.target_pos

@@ -1,4 +1,4 @@
-"""Converts columns to the types that the features of a card declare, as the package ``datasets`` casts them."""
+"""Converts columns to declared types, as the package ``datasets`` casts them."""
 
 from __future__ import annotations
 
@@ -12,35 +12,46 @@ import numpy.typing as npt
 from data_stack.dataset.encoders import Encoder
 from data_stack.dataset.encoders.errors import EncodingError
 from data_stack.exception import ConfigError
+from data_stack_huggingface.features import LIST_KINDS
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 _TIMESTAMP: Final = re.compile(r"timestamp\[(s|ms|us|ns)(?:, *tz=([\w/+:-]{1,60}))?\]", re.ASCII)
 _DECIMAL: Final = re.compile(r"decimal(128|256)\((\d{1,2}), *(-?\d{1,2})\)", re.ASCII)
-_LISTS: Final = ("List", "Sequence", "LargeList")
+
 #: Texts of infinite numbers, as Arrow reads them.
 _INFINITE: Final = r"(?i)^\s*[+-]?inf(inity)?\s*$"
+
+#: How deeply features may be nested.
 _MAX_DEPTH: Final = 100
 
 
 class CastEncoder(Encoder):
     """Casts values of one type of Arrow to another, as far as they do not change.
 
-    Numbers, times and bools become text, text is parsed, a number other than 0 is true. What the declared type cannot hold is an
-    error: also infinite floats of finite numbers and days of times, which the package ``datasets`` makes in silence.
+    Numbers, times and bools become text, text is parsed, a number other than 0 is true. What the
+    declared type cannot hold is an error: also infinite floats of finite numbers and days of times,
+    which the package ``datasets`` makes in silence.
 
     Args:
-        stored: the type of the files, as :func:`~data_stack.formats.parquet.types.describe_type` describes it.
+        stored: the type of the files, as
+            :func:`~data_stack.formats.parquet.types.describe_type` describes it.
         feature: the declared feature, in the form of files.
         nullable: whether the column has nulls anywhere; then its values are objects.
     """
 
     kind = "huggingface_cast"
 
+    _stored: Any
+    _feature: dict[str, Any]
+    _nullable: bool
+
     def __init__(self, stored: Any, feature: Mapping[str, Any], nullable: bool) -> None:
-        self._stored, self._feature, self._nullable = stored, dict(feature), bool(nullable)
-        self._learned = {}
+        self._stored = stored
+        self._feature = dict(feature)
+        self._nullable = bool(nullable)
+        self._remember({})
 
     def config(self) -> dict[str, Any]:
         """Return the arguments of the constructor."""
@@ -52,43 +63,50 @@ class CastEncoder(Encoder):
         from data_stack.formats.parquet import infer_schema
         from data_stack.formats.parquet.types import type_described
 
-        type_ = arrow_type_of(self._feature)
-        if type_ is None:
+        declared_type = arrow_type_of(self._feature)
+        if declared_type is None:
             raise ConfigError(f"no type of Arrow for the feature {self._feature!s:.200}")
-        stored = pa.field("stored", type_described(self._stored))
-        declared = pa.field("declared", type_)
-        schema = infer_schema(pa.schema([stored, declared]))
-        cells = schema["stored"].cells.encode_column(schema["stored"], column)
+        stored_column = pa.field("stored", type_described(self._stored))
+        declared_column = pa.field("declared", declared_type)
+        schema = infer_schema(pa.schema([stored_column, declared_column]))
+        stored_field = schema["stored"]
+        declared_field = schema["declared"]
+
+        cells = stored_field.cells.encode_column(stored_field, column)
         try:
-            cast = cast_cells(cells, type_)
+            cast = cast_cells(cells, declared_type)
         except (pa.ArrowException, ValueError) as error:
-            place = _first_unfit(cells, type_)
-            raise EncodingError(f"expected a value of {type_}: {error!s:.200}", place) from error
-        field = schema["declared"]
-        has_nulls = self._nullable or bool(cast.null_count)
-        values = field.cells.column(field, cast, has_nulls=has_nulls)
+            position = _first_unfit(cells, declared_type)
+            raise EncodingError(
+                f"expected a value of {declared_type}: {error!s:.200}", position
+            ) from error
+        has_nulls = self._nullable or cast.null_count > 0
+        values = declared_field.cells.column(declared_field, cast, has_nulls=has_nulls)
         return values.take(np.arange(len(cast)))
 
 
-def _first_unfit(cells: pa.Array, type_: pa.DataType) -> int:
-    """The position of the first cell that cannot be cast."""
+def _first_unfit(cells: pa.Array, declared_type: pa.DataType) -> int:
+    """Return the position of the first cell that cannot be cast."""
     import pyarrow as pa
 
-    for place in range(len(cells)):
+    for position in range(len(cells)):
         try:
-            cast_cells(cells.slice(place, 1), type_)
+            cast_cells(cells.slice(position, 1), declared_type)
         except (pa.ArrowException, ValueError):
-            return place
+            return position
     return 0
 
 
-def cast_cells(cells: pa.Array, type_: pa.DataType) -> pa.Array:
+# ---------------------------------------------------------------------------------------- casting
+
+
+def cast_cells(cells: pa.Array, declared_type: pa.DataType) -> pa.Array:
     """Cast cells to a type.
 
     Raises:
         ValueError, pyarrow.ArrowException: a value would change, or Arrow has no such cast.
     """
-    cast = cells.cast(type_)
+    cast = cells.cast(declared_type)
     _check_unchanged(cells, cast)
     return cast
 
@@ -100,36 +118,61 @@ def _check_unchanged(before: pa.Array, after: pa.Array) -> None:
         ValueError: a value has changed.
     """
     import pyarrow as pa
-    import pyarrow.compute as pc
 
     types = pa.types
     if types.is_struct(after.type):
-        for name in (field.name for field in after.type):
-            _check_unchanged(_child(before, name), _child(after, name))
+        for field in after.type:
+            _check_unchanged(_values_of_key(before, field.name), _values_of_key(after, field.name))
     elif types.is_nested(after.type):
         _check_unchanged(before.flatten(), after.flatten())
     elif types.is_floating(after.type):
-        is_lost = pc.is_inf(after)
-        if types.is_floating(before.type):
-            is_lost = pc.and_(is_lost, pc.invert(pc.is_inf(before)))
-        elif types.is_string(before.type) or types.is_large_string(before.type):
-            is_lost = pc.and_(is_lost, pc.invert(pc.match_substring_regex(before, _INFINITE)))
-        if pc.any(is_lost).as_py():
-            raise ValueError(f"a number is beyond the largest of {after.type}")
+        _check_still_finite(before, after)
     elif types.is_date(after.type) and types.is_timestamp(before.type):
-        if pc.any(pc.not_equal(after.cast(before.type), before)).as_py():
-            raise ValueError("a time is not the start of a day")
+        _check_starts_of_days(before, after)
     elif types.is_time(after.type) and types.is_timestamp(before.type):
         raise ValueError("a time of day would lose the day")
 
 
-def _child(cells: pa.Array, name: str) -> pa.Array:
-    """The values of a key of structs that are not null."""
+def _values_of_key(cells: pa.Array, name: str) -> pa.Array:
+    """Return the values of a key of the structs that are not null."""
     present = cells.drop_null()
     return present.flatten()[present.type.get_field_index(name)]
 
 
-def check_cast(stored: pa.DataType, declared: pa.DataType) -> None:
+def _check_still_finite(before: pa.Array, after: pa.Array) -> None:
+    """Check that no finite number, or text of one, has become infinite.
+
+    Raises:
+        ValueError: a number has.
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    types = pa.types
+    is_lost = pc.is_inf(after)
+    if types.is_floating(before.type):
+        is_lost = pc.and_(is_lost, pc.invert(pc.is_inf(before)))
+    elif types.is_string(before.type) or types.is_large_string(before.type):
+        was_infinite = pc.match_substring_regex(before, _INFINITE)
+        is_lost = pc.and_(is_lost, pc.invert(was_infinite))
+    if pc.any(is_lost).as_py():
+        raise ValueError(f"a number is beyond the largest of {after.type}")
+
+
+def _check_starts_of_days(before: pa.Array, after: pa.Array) -> None:
+    """Check that times that have become days are the starts of days.
+
+    Raises:
+        ValueError: a time is not.
+    """
+    import pyarrow.compute as pc
+
+    is_changed = pc.not_equal(after.cast(before.type), before)
+    if pc.any(is_changed).as_py():
+        raise ValueError("a time is not the start of a day")
+
+
+def check_cast(stored_type: pa.DataType, declared_type: pa.DataType) -> None:
     """Check that Arrow casts one type to another, whatever the values.
 
     Raises:
@@ -138,13 +181,23 @@ def check_cast(stored: pa.DataType, declared: pa.DataType) -> None:
     import pyarrow as pa
 
     try:
-        pa.nulls(0, stored).cast(declared)
+        pa.nulls(0, stored_type).cast(declared_type)
     except (pa.ArrowException, ValueError, TypeError) as error:
-        raise ConfigError(f"{declared!s:.60} is stored as {stored!s:.60}") from error
+        raise ConfigError(f"{declared_type!s:.60} is stored as {stored_type!s:.60}") from error
+
+
+# -------------------------------------------------------------------------------- types of features
 
 
 def arrow_type_of(feature: Any, depth: int = 0) -> pa.DataType | None:
-    """The Arrow type of a feature of plain values, lists and dicts; None if there are others in it.
+    """Return the Arrow type of a feature.
+
+    Args:
+        feature: the feature, in the form of files.
+        depth: how deeply it is nested in the feature of a column.
+
+    Returns:
+        The type of plain values, lists and dicts; None if there are others in the feature.
 
     Raises:
         ConfigError: it is nested too deeply, or the name of a type is unknown.
@@ -157,44 +210,60 @@ def arrow_type_of(feature: Any, depth: int = 0) -> pa.DataType | None:
         feature = {"_type": "List", "feature": feature[0]}
     if not isinstance(feature, Mapping) or not feature:
         return None
+
     kind = feature.get("_type")
     if kind == "Value":
-        return _type_named(str(feature.get("dtype")))
-    if kind in _LISTS:
-        inner = feature.get("feature")
-        is_transposed = kind == "Sequence" and isinstance(inner, Mapping) and "_type" not in inner
-        element = None if is_transposed else arrow_type_of(inner, depth + 1)
-        if element is None:
-            return None
-        length = feature.get("length", -1)
-        if kind == "LargeList":
-            return pa.large_list(element)
-        return pa.list_(element, length if isinstance(length, int) else -1)
+        return _type_of_name(str(feature.get("dtype")))
+    if kind in LIST_KINDS:
+        return _list_type_of(feature, depth)
     if isinstance(kind, str):
         return None
-    children = {str(name): arrow_type_of(each, depth + 1) for name, each in feature.items()}
-    if None in children.values():
+
+    # A dict of features.
+    types = {str(name): arrow_type_of(value, depth + 1) for name, value in feature.items()}
+    if any(type_of_key is None for type_of_key in types.values()):
         return None
-    return pa.struct([pa.field(name, type_) for name, type_ in children.items()])
+    return pa.struct([pa.field(name, type_of_key) for name, type_of_key in types.items()])
 
 
-def _type_named(name: str) -> pa.DataType:
-    """A type by the name that ``datasets`` gives it: Arrow's.
+def _list_type_of(feature: Mapping[str, Any], depth: int) -> pa.DataType | None:
+    """Return the Arrow type of a feature of lists; None and errors as for :func:`arrow_type_of`."""
+    import pyarrow as pa
+
+    kind = feature["_type"]
+    element = feature.get("feature")
+    is_dict = isinstance(element, Mapping) and "_type" not in element
+    if kind == "Sequence" and is_dict:
+        return None  # its values are dicts of lists, not lists of dicts
+    element_type = arrow_type_of(element, depth + 1)
+    if element_type is None:
+        return None
+    if kind == "LargeList":
+        return pa.large_list(element_type)
+    length = feature.get("length")
+    if isinstance(length, int):
+        return pa.list_(element_type, length)
+    return pa.list_(element_type)
+
+
+def _type_of_name(name: str) -> pa.DataType:
+    """Return a type by the name that ``datasets`` gives it: Arrow's.
 
     Raises:
         ConfigError: it is unknown.
     """
     import pyarrow as pa
 
-    if match := _TIMESTAMP.fullmatch(name):
-        return pa.timestamp(match[1], match[2])
-    if match := _DECIMAL.fullmatch(name):
-        make = pa.decimal128 if match[1] == "128" else pa.decimal256
-        try:
-            return make(int(match[2]), int(match[3]))
-        except ValueError as error:
-            raise ConfigError(f"unknown type {name!r:.60}") from error
+    timestamp = _TIMESTAMP.fullmatch(name)
+    if timestamp is not None:
+        return pa.timestamp(timestamp[1], timestamp[2])
+    decimal = _DECIMAL.fullmatch(name)
     try:
-        return pa.type_for_alias(name)
+        if decimal is None:
+            return pa.type_for_alias(name)
+        n_bits, precision, scale = decimal.groups()
+        if n_bits == "128":
+            return pa.decimal128(int(precision), int(scale))
+        return pa.decimal256(int(precision), int(scale))
     except ValueError as error:
         raise ConfigError(f"unknown type {name!r:.60}") from error

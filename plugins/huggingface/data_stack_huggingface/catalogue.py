@@ -1,243 +1,228 @@
-"""The Hub as a catalogue, and its datasets."""
+"""The Hub as a catalogue."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
 
 import data_stack
 from data_stack import (
     CatalogueEntry,
     CatalogueName,
-    DatasetFactory,
-    DatasetIteratorIF,
-    IteratorMeta,
     ResourceDefinition,
     StorageConnector,
     exception,
 )
-from data_stack.factories.definition import DatasetDefinition
-from data_stack.factories.manifest import Manifest, ResourceRecord
+from data_stack.factories.manifest import Manifest
 from data_stack.io.retriever import is_offline
-from data_stack_huggingface.columns import (
-    encoders_of,
-    features_of_card,
-    features_of_files,
-    parts_of,
-)
-from data_stack_huggingface.hub import (
-    HubFile,
-    HubFiles,
-    converted_commits,
-    dataset_info,
-    find_datasets,
-)
+from data_stack_huggingface.api import converted_commits, dataset_info, find_datasets
+from data_stack_huggingface.card import license_of
+from data_stack_huggingface.features import features_of_card
+from data_stack_huggingface.hub_dataset import README, HubDataset
+from data_stack_huggingface.hub_file import HubFile
 from data_stack_huggingface.layout import converted_files, split_files
 
 if TYPE_CHECKING:
     from huggingface_hub import DatasetInfo
 
-_README = "README.md"
-_MAX_CARD_BYTES = 16 << 20
+#: The largest README that is read.
+_MAX_CARD_BYTES: Final = 16 << 20
+
 #: Prefix of versions that are commits of Parquet files converted by the Hub.
-_CONVERTED = "parquet-"
+_CONVERTED_PREFIX: Final = "parquet-"
+
+#: The Hub converts the files of this branch.
+_MAIN_BRANCH: Final = "main"
+
+#: The least number of digits in the names of stored files, such as ``data/train/00000.parquet``.
+_MIN_DIGITS: Final = 5
+
+_MAX_TITLE_LENGTH: Final = 200
 
 
 class HuggingFaceCatalogue(data_stack.Catalogue):
-    """The datasets of the Hugging Face Hub with Parquet files, their own or converted by the Hub; none of their code is run.
+    """The datasets of the Hugging Face Hub with Parquet files, their own or converted by the Hub.
 
-    The server is ``HF_ENDPOINT``, the token that of huggingface_hub.
+    None of their code is run. The server is ``HF_ENDPOINT``, the token that of huggingface_hub.
     """
 
     def find(self, name: CatalogueName, store: StorageConnector | None = None) -> HubDataset:
-        """Return the dataset at the current commit of its version, which is a branch, tag or commit."""
+        """Return the dataset at the current commit of its version: a branch, tag or commit."""
         if is_offline():
             return _find_stored(name, store)
-        repo, (_, mark, converted) = name.name, (name.version or "").partition(_CONVERTED)
-        revision = "main" if mark or name.version is None else name.version
-        info = dataset_info(repo, revision)
-        card, files = _card_of(info), _files_of(info)
-        splits = {} if mark else split_files(repo, card, files, name.part)
-        if not splits and revision == "main":
-            mark, commits = _CONVERTED, [converted] if converted else converted_commits(repo)
-            files = _files_of(dataset_info(repo, commits[0])) if commits else {}
-            splits = converted_files(repo, card, files, name.part)
-        if not splits:
-            raise exception.CatalogueError(
-                f"hf:{repo} has no Parquet files at {revision!r:.80}, and the Hub has not converted its main branch. Read it "
-                f"with the package datasets, and pass it to data_stack.from_huggingface()"
-            )
-        digits = max(
-            5, *(len(str(len(paths))) for paths in splits.values())
-        )  # the names are sorted
-        parts = (
-            (f"data/{split}/{n:0{digits}}.parquet", path)
-            for split, paths in splits.items()
-            for n, path in enumerate(paths)
-        )
-        listed = {key: files[path] for key, path in parts}
-        commit = next(iter(listed.values())).commit
-        if (
-            not mark
-            and _README in files
-            and files[_README].size < _MAX_CARD_BYTES
-            and features_of_card(card, name.part)
-        ):
-            listed[_README] = files[_README]  # offline, the features come from it
-        return HubDataset(name, mark + commit, listed, card)
+        version = name.version or _MAIN_BRANCH
+        if version.startswith(_CONVERTED_PREFIX):
+            commit = version.removeprefix(_CONVERTED_PREFIX)
+            card = _card_of(dataset_info(name.name, _MAIN_BRANCH))
+            return _find_converted(name, card, [commit] if commit else converted_commits(name.name))
+
+        info = dataset_info(name.name, version)
+        card = _card_of(info)
+        files = _files_of(info)
+        files_of_split = split_files(name.name, card, files, name.part)
+        if not files_of_split and version == _MAIN_BRANCH:
+            return _find_converted(name, card, converted_commits(name.name))
+        if not files_of_split:
+            raise _no_parquet_files(name.name, version)
+
+        stored_files = _name_files(files_of_split, files)
+        commit = _commit_of(stored_files)
+        # Offline, the features come from the README.
+        has_features = bool(features_of_card(card, name.part))
+        if has_features and README in files and files[README].size < _MAX_CARD_BYTES:
+            stored_files[README] = files[README]
+        return HubDataset(name, commit, stored_files, card)
 
     def search(self, text: str, limit: int = 20) -> list[CatalogueEntry]:
         """Return datasets whose names contain the text."""
-        found = [(each, _card_of(each)) for each in find_datasets(text, limit)]
-        titles = [card["description"].partition("\n")[0][:200] for _, card in found]
-        sizes = [
-            getattr(each, "main_size", None) for each, _ in found
-        ]  # unknown to huggingface_hub 0.26
-        rows = zip(found, titles, sizes, strict=True)
-        return [
-            CatalogueEntry(f"hf:{each.id}", title, _license(card), size)
-            for (each, card), title, size in rows
-        ]
+        return [_entry_of(info) for info in find_datasets(text, limit)]
 
     def list_files(self, name: CatalogueName) -> dict[str, ResourceDefinition]:
         """Return all files of a repository at the current commit of its version."""
-        files = _files_of(dataset_info(name.name, name.version or "main"))
-        return {
-            path: file.define(f"files/{number}")
-            for number, (path, file) in enumerate(files.items())
-        }
+        files = _files_of(dataset_info(name.name, name.version or _MAIN_BRANCH))
+        definitions = {}
+        for number, (path, file) in enumerate(files.items()):
+            definitions[path] = file.define(f"files/{number}")
+        return definitions
+
+
+def _find_converted(
+    name: CatalogueName, card: Mapping[str, Any], commits: Sequence[str]
+) -> HubDataset:
+    """Return a dataset of Parquet files that the Hub has converted.
+
+    Args:
+        name: name of the dataset.
+        card: metadata of the README of the main branch.
+        commits: the commit of the converted files; none if there are no such files.
+
+    Raises:
+        CatalogueError: there are no such files.
+    """
+    if not commits:
+        raise _no_parquet_files(name.name, _MAIN_BRANCH)
+    files = _files_of(dataset_info(name.name, commits[0]))
+    files_of_split = converted_files(name.name, card, files, name.part)
+    if not files_of_split:
+        raise _no_parquet_files(name.name, _MAIN_BRANCH)
+    stored_files = _name_files(files_of_split, files)
+    version = f"{_CONVERTED_PREFIX}{_commit_of(stored_files)}"
+    return HubDataset(name, version, stored_files, card)
+
+
+def _no_parquet_files(repo: str, revision: str) -> exception.CatalogueError:
+    return exception.CatalogueError(
+        f"hf:{repo} has no Parquet files at {revision!r:.80}, and the Hub has not converted its "
+        f"main branch. Read it with the package datasets, and pass it to "
+        f"data_stack.from_huggingface()"
+    )
+
+
+def _name_files(
+    files_of_split: Mapping[str, Sequence[str]], files: Mapping[str, HubFile]
+) -> dict[str, HubFile]:
+    """Return files by their names in a store, ``data/SPLIT/00000.parquet``."""
+    # The names are sorted, so all have the same number of digits.
+    max_n_files = max(len(paths) for paths in files_of_split.values())
+    n_digits = max(_MIN_DIGITS, len(str(max_n_files)))
+    named_files = {}
+    for split, paths in files_of_split.items():
+        for number, path in enumerate(paths):
+            named_files[f"data/{split}/{number:0{n_digits}}.parquet"] = files[path]
+    return named_files
+
+
+def _commit_of(files: Mapping[str, HubFile]) -> str:
+    """Return the commit of files of one commit."""
+    return next(iter(files.values())).commit
+
+
+# ------------------------------------------------------------------------- answers of the API
 
 
 def _card_of(info: DatasetInfo) -> dict[str, Any]:
     """Return the metadata of the README, with the title in ``description``."""
-    card = dict(vars(info.card_data)) if info.card_data is not None else {}
-    return {
-        **card,
-        "description": "\n".join(
-            filter(None, [str(card.get("pretty_name") or ""), (info.description or "").strip()])
-        ),
-    }
+    card = {}
+    if info.card_data is not None:
+        card.update(vars(info.card_data))
+    title = str(card.get("pretty_name") or "")
+    text = (info.description or "").strip()
+    card["description"] = "\n".join(line for line in (title, text) if line)
+    return card
 
 
-def _license(card: Mapping[str, Any]) -> str | None:
-    """Return the licenses of a card, joined by AND."""
-    licenses = card.get("license")
-    listed = licenses if isinstance(licenses, list) else [licenses]
-    return (
-        " AND ".join(str(each) for each in listed if each not in (None, "unknown", "other")) or None
-    )
+def _entry_of(info: DatasetInfo) -> CatalogueEntry:
+    card = _card_of(info)
+    first_line = card["description"].partition("\n")[0]
+    size = getattr(info, "main_size", None)  # unknown to huggingface_hub 0.26
+    return CatalogueEntry(f"hf:{info.id}", first_line[:_MAX_TITLE_LENGTH], license_of(card), size)
 
 
 def _files_of(info: DatasetInfo) -> dict[str, HubFile]:
-    """Return the files of a revision by path, with the digests of the Hub's listing."""
-    if re.fullmatch("[0-9a-f]{40}", commit := str(info.sha)) is None:
+    """Return the files of a revision by path, with the digests of the Hub's listing.
+
+    Raises:
+        CatalogueError: the answer has no commit.
+    """
+    commit = str(info.sha)
+    if re.fullmatch("[0-9a-f]{40}", commit) is None:
         raise exception.CatalogueError(
             f"the Hub's answer for hf:{info.id} lacks the commit: update this package"
         )
-    etags = [each.lfs.sha256 if each.lfs else each.blob_id for each in info.siblings or ()]
-    listed = zip(info.siblings or (), etags, strict=True)
-    return {
-        each.rfilename: HubFile(info.id, commit, each.rfilename, each.size or 0, etag)
-        for each, etag in listed
-        if etag
-    }
+    files = {}
+    for sibling in info.siblings or ():
+        etag = sibling.lfs.sha256 if sibling.lfs else sibling.blob_id
+        if etag:
+            path = sibling.rfilename
+            files[path] = HubFile(info.id, commit, path, sibling.size or 0, etag)
+    return files
+
+
+# ------------------------------------------------------------------------- without network
 
 
 def _find_stored(name: CatalogueName, store: StorageConnector | None) -> HubDataset:
-    """Find a prepared dataset in a store, without network."""
-    identifier = f"{name.folder}/{name.version}/manifest.json"
-    if store is None or name.version is None or not store.has_resource(identifier):
+    """Find a prepared dataset in a store, without network.
+
+    Raises:
+        CatalogueUnavailableError: the store does not have it.
+        CatalogueError: its README is damaged.
+    """
+    folder = f"{name.folder}/{name.version}"
+    manifest = f"{folder}/manifest.json"
+    if store is None or name.version is None or not store.has_resource(manifest):
         raise exception.CatalogueUnavailableError(
-            f"DATA_STACK_OFFLINE is set, and the store does not have {name}; offline, name a prepared dataset with its commit: "
-            f"{name.plain}@COMMIT"
+            f"DATA_STACK_OFFLINE is set, and the store does not have {name}; offline, name a "
+            f"prepared dataset with its commit: {name.plain}@COMMIT"
         )
-    with store.get_resource(identifier) as file:
+    with store.get_resource(manifest) as file:
         sources = Manifest.from_json(file.read()).sources
-    files = {
-        each.identifier: HubFile(
-            name.name, name.version, each.identifier, each.size or 0, each.sha256 or ""
+    files = {}
+    for source in sources:
+        # The path in the repository is not stored; without network, it is not needed.
+        files[source.identifier] = HubFile(
+            name.name, name.version, source.identifier, source.size or 0, source.sha256 or ""
         )
-        for each in sources
-    }
-    if _README not in files:
-        return HubDataset(name, name.version, files, {})
-    with store.get_resource(f"{name.folder}/{name.version}/{_README}") as file:
-        text = file.read(_MAX_CARD_BYTES).decode("utf-8", "replace")
+    card: Mapping[str, Any] = {}
+    if README in files:
+        with store.get_resource(f"{folder}/{README}") as file:
+            text = file.read(_MAX_CARD_BYTES).decode("utf-8", "replace")
+        card = _parse_card(text, name)
+    return HubDataset(name, name.version, files, card)
+
+
+def _parse_card(text: str, name: CatalogueName) -> Mapping[str, Any]:
+    """Return the metadata of a README.
+
+    Raises:
+        CatalogueError: they are damaged.
+    """
     from huggingface_hub import DatasetCard
 
     try:
-        card = vars(DatasetCard(text, ignore_metadata_errors=True).data)
+        return vars(DatasetCard(text, ignore_metadata_errors=True).data)
     except Exception as error:  # an error of the YAML parser
         raise exception.CatalogueError(
             f"the stored README of {name} cannot be read ({type(error).__name__}): prepare it again"
         ) from error
-    return HubDataset(name, name.version, files, card)
-
-
-class HubDataset(data_stack.CatalogueDataset):
-    """A dataset of the Hub at a commit; samples are dicts, with images and arrays as NumPy arrays.
-
-    Loading it first retrieves all files into the store. With ``lazy=True`` it stores nothing, and reads row groups from the Hub
-    on access.
-
-    Args:
-        name: name of the dataset.
-        version: the commit; for files converted by the Hub, ``parquet-`` and the commit.
-        files: files by their names in the store, ``data/SPLIT/00000.parquet``.
-        card: metadata of the README; may be empty.
-    """
-
-    def __init__(
-        self,
-        name: CatalogueName,
-        version: str,
-        files: Mapping[str, HubFile],
-        card: Mapping[str, Any],
-    ) -> None:
-        facts = data_stack.DatasetCard(
-            name.folder, version, _license(card), f"https://huggingface.co/datasets/{name.name}"
-        )
-        splits = list(dict.fromkeys(key.split("/")[1] for key in files if key != _README))
-        super().__init__(
-            facts,
-            splits,
-            [file.define(key) for key, file in files.items()],
-            card.get("description") or "",
-        )
-        self._files, self._features = dict(files), features_of_card(card, name.part)
-        vars(self).update(parts_of(self._features, list(self._features)))
-
-    def get_dataset_iterator(
-        self, config: Mapping[str, Any] | None = None
-    ) -> tuple[DatasetIteratorIF, IteratorMeta]:
-        """Open one split; with ``"lazy": True`` nothing is prepared."""
-        if not (config or {}).get("lazy"):
-            return super().get_dataset_iterator(config)[0], self.iterator_meta
-        definition = DatasetDefinition(self, DatasetFactory)
-        records = [ResourceRecord(key, each.size, each.sha256) for key, each in self._files.items()]
-        files = HubFiles({f"{definition.folder}/{key}": each for key, each in self._files.items()})
-        prepared = data_stack.Resources(files, definition.folder, records)
-        split, options = definition.check_config(config)
-        return self.open(split, prepared, **options), self.iterator_meta
-
-    def open(
-        self,
-        split: str,
-        prepared: data_stack.Resources,
-        *,
-        lazy: bool = False,
-        image_mode: str | None = None,
-    ) -> DatasetIteratorIF:
-        """Open a split; ``image_mode="RGB"`` converts all images to a mode of Pillow."""
-        from data_stack.formats.parquet import ParquetDataset
-
-        rows = ParquetDataset(prepared, prefix=f"data/{split}")
-        features = self._features or features_of_files(rows.metadata)
-        encoders = encoders_of(
-            rows, features, f"{split!r} of {self.card.name}@{self.card.version}", image_mode
-        )
-        names = list(features or rows.schema.fields)
-        vars(self).update(parts_of(features, names))
-        ordered = rows if names == list(rows.schema.fields) else rows.select(*names)
-        return ordered.encode(encoders) if encoders else ordered

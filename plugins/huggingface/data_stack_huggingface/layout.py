@@ -1,50 +1,66 @@
-"""Finds the files of each split of a configuration, by the card of a repository or by their names.
+"""Finds the Parquet files of each split of a configuration.
 
-The card's ``configs`` are described at https://huggingface.co/docs/hub/datasets-manual-configuration, names of files and folders
-at https://huggingface.co/docs/hub/datasets-file-names-and-splits. Files come in the order of ``datasets``: pattern by pattern,
-and sorted within a pattern.
+The card's ``configs`` are described at
+https://huggingface.co/docs/hub/datasets-manual-configuration, names of files and folders at
+https://huggingface.co/docs/hub/datasets-file-names-and-splits. Files come in the order of the
+package ``datasets``: pattern by pattern, and sorted within a pattern.
 """
 
 from __future__ import annotations
 
-import bisect
-import fnmatch
 import glob
 import mimetypes
 import posixpath
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from data_stack.exception import CatalogueError, RevisionNotFoundError
+from data_stack.exception import CatalogueError
+from data_stack_huggingface.card import choose_config, configs_by_name, info_of_config
+from data_stack_huggingface.path_patterns import find_files, join_path
 
-_SHARD = re.compile(r"data/(\w+(?:\.\w+)*)-\d{5}-of-\d{5}[^/]*\.[^/]*")
+#: Words in the names of files and folders, by their splits.
 _WORDS = {
     "train": ("train", "training"),
     "validation": ("validation", "valid", "dev", "val"),
     "test": ("test", "testing", "eval", "evaluation"),
 }
-_MARK = "[-._ 0-9]"
-_IN_FOLDER = (
-    "**/{0}/**",
-    f"**/{{0}}{_MARK}*/**",
-    f"**/*{_MARK}{{0}}/**",
-    f"**/*{_MARK}{{0}}{_MARK}*/**",
+
+#: What separates such a word from other words.
+_SEPARATOR = "[-._ 0-9]"
+
+#: Patterns of the files of a split, with {} for a word: in a folder of that name, or named so.
+_FOLDER_PATTERNS = (
+    "**/{}/**",
+    f"**/{{}}{_SEPARATOR}*/**",
+    f"**/*{_SEPARATOR}{{}}/**",
+    f"**/*{_SEPARATOR}{{}}{_SEPARATOR}*/**",
 )
-_IN_NAME = (f"**/{{0}}{_MARK}*", f"**/*{_MARK}{{0}}{_MARK}*")
-#: Large splits are converted into several folders, ``train-part0``, ``train-part1`` and so on.
-_CONVERTED = re.compile(r"([^/]+)/([^/]+?)(?:-part(\d+))?/\d{4,}\.parquet")
-#: Files that are never data.
-_OTHERS = frozenset(
+_NAME_PATTERNS = (f"**/{{}}{_SEPARATOR}*", f"**/*{_SEPARATOR}{{}}{_SEPARATOR}*")
+
+#: A shard of a split, such as ``data/train-00000-of-00002.parquet``.
+_SHARD = re.compile(r"data/(\w+(?:\.\w+)*)-\d{5}-of-\d{5}[^/]*\.[^/]*")
+
+#: A file that the Hub has converted: configuration, split, number of the part. Large splits are
+#: converted into several folders, ``train-part0``, ``train-part1`` and so on.
+_CONVERTED_FILE = re.compile(r"([^/]+)/([^/]+?)(?:-part(\d+))?/\d{4,}\.parquet")
+
+#: Names of files that are never data.
+_NO_DATA = frozenset(
     ("README.md", "config.json", "dataset_info.json", "dataset_infos.json", "dataset_dict.json")
 )
-#: Of the patterns of a card with the names of files; some seconds of work.
+
+#: How many comparisons of a card's patterns with the names of files are made: some seconds of work.
 _MAX_COMPARISONS = 20_000_000
-_METADATA = ("metadata.csv", "metadata.jsonl", "metadata.parquet")
-_PARQUET = frozenset(("parquet", "geoparquet", "gpq"))
-#: Endings of other files that hold samples, beside those of pictures, sound and videos.
-_DATA = _PARQUET | {
+
+#: Names of files that describe others, so that their format does not count.
+_METADATA_FILES = ("metadata.csv", "metadata.jsonl", "metadata.parquet")
+
+_PARQUET_ENDINGS = frozenset(("parquet", "geoparquet", "gpq"))
+
+#: Endings of files that hold samples, beside those of pictures, sound and videos.
+_DATA_ENDINGS = _PARQUET_ENDINGS | {
     "csv",
     "tsv",
     "json",
@@ -59,54 +75,13 @@ _DATA = _PARQUET | {
     "lance",
     "zip",
 }
-
-
-def default_config(card: Mapping[str, Any]) -> str | None:
-    """Return the default configuration of a card: the marked one, that of this name, or the only one; or None.
-
-    Raises:
-        CatalogueError: several are marked.
-    """
-    configs = card.get("configs") or ()
-    names = [str(config.get("config_name", "default")) for config in configs]
-    marked = [name for name, config in zip(names, configs, strict=True) if config.get("default")]
-    if len(marked) > 1:
-        raise CatalogueError(
-            f"the card marks several configurations as the default ({', '.join(marked):.200}), which the package datasets "
-            f"refuses, too: report it to its owner, or load one by its name: hf:OWNER/NAME#{marked[0]}"
-        )
-    if marked:
-        return marked[0]
-    if "default" in names:
-        return "default"
-    return names[0] if len(names) == 1 else None
-
-
-def _choose(
-    repo: str, part: str | None, known: Mapping[str, Any], default: str | None = None
-) -> str:
-    """Return the configuration ``part``, or the default one.
-
-    Raises:
-        RevisionNotFoundError: the configuration does not exist, or there are several and no default.
-    """
-    chosen = (
-        part
-        or (default if default in known else None)
-        or (next(iter(known)) if len(known) == 1 else "default")
-    )
-    if chosen not in known:
-        asked = f"no configuration {part!r:.80}" if part else "several configurations"
-        raise RevisionNotFoundError(
-            f"hf:{repo} has {asked}: load hf:{repo}#NAME, with one of {', '.join(sorted(known)[:50])}"
-        )
-    return chosen
+_MEDIA_TYPES = ("image", "audio", "video")
 
 
 def split_files(
     repo: str, card: Mapping[str, Any], paths: Iterable[str], part: str | None
 ) -> dict[str, list[str]]:
-    """Return the Parquet files of each split of a configuration, in order; empty if it has other files.
+    """Return the Parquet files of each split of a configuration, in order.
 
     A file that several patterns of a split match is listed once.
 
@@ -116,285 +91,236 @@ def split_files(
         paths: paths of all files.
         part: the configuration; None: the default one.
 
+    Returns:
+        Paths by split; empty if the configuration has files of another format.
+
     Raises:
         RevisionNotFoundError: the configuration does not exist.
-        CatalogueError: the ``configs`` of the card are damaged; or splits have files of different formats.
+        CatalogueError: the ``configs`` of the card are damaged; or splits have files of different
+            formats.
     """
-    listed = sorted(path for path in paths if posixpath.basename(path) not in _OTHERS)
-    if not any(path.endswith(".parquet") for path in listed):
+    data_paths = sorted(path for path in paths if posixpath.basename(path) not in _NO_DATA)
+    if not any(path.endswith(".parquet") for path in data_paths):
         return {}
     try:
-        configs = {
-            str(each.get("config_name", "default")): each for each in card.get("configs") or [{}]
-        }
-        default = None if part else default_config(card)
-        config = configs[_choose(repo, part, configs, default)]
-        folder, given = posixpath.normpath(config.get("data_dir") or "."), config.get("data_files")
-        found = (
-            _by_names(listed, folder)
-            if given is None
-            else _by_card(listed, folder, _patterns_of(given))
-        )
+        files_of_split = _files_of_config(repo, card, data_paths, part)
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise CatalogueError(
-            f"the configs in the card of hf:{repo} are damaged ({error!s:.100}): report it to its owner"
+            f"the configs in the card of hf:{repo} are damaged ({error!s:.100}): report it to "
+            f"its owner"
         ) from error
-    formats = {split: format_ for split, files in found.items() if (format_ := _format_of(files))}
-    if len(set(formats.values())) > 1:
-        listing = ", ".join(f"{split}: {format_}" for split, format_ in formats.items())
-        raise CatalogueError(
-            f"the splits of hf:{repo} have files of several formats ({listing}), which the package datasets refuses, too: "
-            f"ask its owner to list files of one format under configs in the README"
-        )
-    if set(formats.values()) != {"parquet"}:
+    if _common_format(repo, files_of_split) != "parquet":
         return {}
-    files = {
-        split: [path for path in files if _ending_of(path) in _PARQUET]
-        for split, files in found.items()
-    }
-    return {split: paths for split, paths in files.items() if paths}
+
+    parquet_files = {}
+    for split, files in files_of_split.items():
+        files_of_format = [path for path in files if _ending_of(path) in _PARQUET_ENDINGS]
+        if files_of_format:
+            parquet_files[split] = files_of_format
+    return parquet_files
 
 
 def converted_files(
     repo: str, card: Mapping[str, Any], paths: Iterable[str], part: str | None
 ) -> dict[str, list[str]]:
-    """Return the same for the Hub's branch of converted files, ``config/split/0000.parquet``.
+    """Return the files of each split on the Hub's branch of converted files.
 
-    Splits are in the order of the card's ``dataset_info``; unlisted ones follow: ``train``, ``validation``, ``test``, others.
+    They are named ``config/split/0000.parquet``. Splits are in the order of the card's
+    ``dataset_info``; unlisted ones follow: ``train``, ``validation``, ``test``, others. The
+    arguments are those of :func:`split_files`.
 
     Raises:
         RevisionNotFoundError: the configuration does not exist.
+        CatalogueError: the card is damaged.
     """
-    configs: dict[str, dict[str, list[str]]] = {}
-    for match in sorted(
-        filter(None, map(_CONVERTED.fullmatch, paths)),
-        key=lambda each: (int(each[3] or 0), each[0]),
-    ):
-        configs.setdefault(match[1], {}).setdefault(match[2], []).append(match[0])
+    configs = _converted_configs(paths)
     if not configs:
         return {}
     try:
-        default = None if part else default_config(card)
-        chosen = _choose(repo, part, configs, default)
-        listed = [str(each["name"]) for each in info_of(card, chosen).get("splits") or ()]
+        config = choose_config(repo, part, configs, card)
+        split_infos = info_of_config(card, config).get("splits") or ()
+        listed_splits = [str(split_info["name"]) for split_info in split_infos]
     except (AttributeError, KeyError, TypeError) as error:
         raise CatalogueError(
             f"the card of hf:{repo} is damaged ({error!s:.100}): report it to its owner"
         ) from error
-    return {
-        split: configs[chosen][split]
-        for split in [*listed, *_in_order(configs[chosen])]
-        if split in configs[chosen]
-    }
+
+    files_of_split = configs[config]
+    ordered_splits = [*listed_splits, *_in_order(files_of_split)]
+    return {split: files_of_split[split] for split in ordered_splits if split in files_of_split}
 
 
-def info_of(card: Mapping[str, Any], config: str | None) -> Mapping[str, Any]:
-    """Return the ``dataset_info`` of a configuration, or its ``configs``, which may also have features; may be empty.
+def _converted_configs(paths: Iterable[str]) -> dict[str, dict[str, list[str]]]:
+    """Return the converted files by configuration and split, part by part."""
+    matches = []
+    for path in paths:
+        match = _CONVERTED_FILE.fullmatch(path)
+        if match is not None:
+            matches.append(match)
+    matches.sort(key=lambda match: (int(match[3] or 0), match[0]))
 
-    Args:
-        card: metadata of a README.
-        config: None: the default one.
-    """
-    infos = card.get("dataset_info") or []
-    known = {
-        str(each.get("config_name", "default")): each
-        for each in (infos if isinstance(infos, list) else [infos])
-    }
-    only = next(iter(known)) if len(known) == 1 else "default"
-    chosen = config or default_config(card) or only
-    configs = {str(each.get("config_name", "default")): each for each in card.get("configs") or ()}
-    found: Mapping[str, Any] = known.get(chosen) or configs.get(chosen) or {}
-    return found
+    configs: dict[str, dict[str, list[str]]] = {}
+    for match in matches:
+        path, config, split = match[0], match[1], match[2]
+        configs.setdefault(config, {}).setdefault(split, []).append(path)
+    return configs
 
 
 def _in_order(splits: Iterable[str]) -> list[str]:
     """Sort splits as ``datasets`` does: the three known ones, then others by name."""
-    known = list(_WORDS)
-    return sorted(
-        splits, key=lambda split: (known.index(split) if split in known else len(known), split)
-    )
+    known_splits = list(_WORDS)
+
+    def place(split: str) -> tuple[int, str]:
+        if split in known_splits:
+            return known_splits.index(split), split
+        return len(known_splits), split
+
+    return sorted(splits, key=place)
 
 
-def _ending_of(path: str) -> str:
-    return path.rpartition(".")[2].lower()
+# ----------------------------------------------------------------------------- files of the splits
 
 
-def _format_of(paths: Sequence[str]) -> str | None:
-    """Return the format of most files, as ``datasets`` counts them: ``"parquet"``, another ending, or None."""
-    names = [name for name in map(posixpath.basename, paths) if name not in _METADATA]
-    endings = Counter(ending.lower() for name in names for ending in name.split(".")[1:])
-    known = {ending: n for ending, n in endings.items() if ending in _DATA or _is_media(ending)}
-    most = max(known, key=lambda ending: (known[ending], ending in _PARQUET, ending), default=None)
-    return "parquet" if most in _PARQUET else most
-
-
-def _is_media(ending: str) -> bool:
-    return (mimetypes.guess_type(f"x.{ending}")[0] or "").partition("/")[0] in (
-        "image",
-        "audio",
-        "video",
-    )
-
-
-def _patterns_of(given: Any) -> dict[str, list[str]]:
-    """Return the patterns of each split in the ``data_files`` of a card."""
-    listed = given if isinstance(given, list) else [given]
-    found: dict[str, list[str]] = {}
-    for each in listed:
-        split, patterns = (
-            (each["split"], each["path"]) if isinstance(each, dict) else ("train", each)
-        )
-        found.setdefault(str(split), []).extend(
-            [patterns] if isinstance(patterns, str) else patterns
-        )
-    return found
-
-
-def _by_patterns(
-    paths: Sequence[str],
-    folder: str,
-    patterns: Mapping[str, Sequence[str]],
-    max_comparisons: int | None = None,
+def _files_of_config(
+    repo: str, card: Mapping[str, Any], paths: Sequence[str], part: str | None
 ) -> dict[str, list[str]]:
-    """Return the files that match patterns below a folder, pattern by pattern; each once.
-
-    A pattern without wildcards is looked up, and one with a fixed beginning is compared with the paths that begin so: a card may
-    name 40,000 files one by one.
-
-    Args:
-        paths: of all files, sorted.
-        folder: of the patterns.
-        patterns: of each split.
-        max_comparisons: the limit of comparisons of patterns with paths; None for patterns that are not a stranger's.
-
-    Raises:
-        ValueError: the patterns would take more comparisons.
-    """
-    whole_patterns = {
-        split: [posixpath.normpath(posixpath.join(folder, pattern)) for pattern in listed]
-        for split, listed in patterns.items()
-    }
-    n_comparisons = 0
-    for listed in whole_patterns.values():
-        n_comparisons += sum(len(_range_of(pattern, paths)) for pattern in listed)
-    if max_comparisons is not None and n_comparisons > max_comparisons:
-        raise ValueError(
-            f"its patterns take more than {max_comparisons:,} comparisons with names of files"
-        )
-    known = frozenset(paths)
-    files_of_split: dict[str, list[str]] = {}
-    for split, listed in whole_patterns.items():
-        taken: dict[str, None] = {}
-        for pattern in listed:
-            if not glob.has_magic(pattern):
-                if pattern in known:
-                    taken.setdefault(pattern)
-                continue
-            is_match = _matcher(pattern)
-            for number in _range_of(pattern, paths):
-                if is_match(paths[number]):
-                    taken.setdefault(paths[number])
-        files_of_split[split] = list(taken)
-    return files_of_split
+    """Return the files of each split, of all formats."""
+    configs = configs_by_name(card.get("configs") or [{}])
+    config = configs[choose_config(repo, part, configs, card)]
+    folder = posixpath.normpath(config.get("data_dir") or ".")
+    data_files = config.get("data_files")
+    if data_files is None:
+        return _files_by_names(paths, folder)
+    return _files_by_card(paths, folder, _patterns_of(data_files))
 
 
-def _range_of(pattern: str, paths: Sequence[str]) -> range:
-    """Return which of sorted paths begin with what precedes the first wildcard of a pattern; none without wildcards."""
-    if not glob.has_magic(pattern):
-        return range(0)
-    beginning = re.split(r"[*?[]", pattern, maxsplit=1)[0]
-    if pattern[len(beginning) :].startswith("**"):
-        # "data/**" matches "data" too.
-        beginning = beginning.rstrip("/")
-    if not beginning:
-        return range(len(paths))
-    first = bisect.bisect_left(paths, beginning)
-    end = bisect.bisect_left(paths, beginning + "\U0010ffff", lo=first)
-    return range(first, end)
+def _patterns_of(data_files: Any) -> dict[str, list[str]]:
+    """Return the patterns of each split in the ``data_files`` of a card."""
+    entries = data_files if isinstance(data_files, list) else [data_files]
+    patterns_of_split: dict[str, list[str]] = {}
+    for entry in entries:
+        if isinstance(entry, dict):
+            split = str(entry["split"])
+            patterns = entry["path"]
+        else:
+            split = "train"
+            patterns = entry
+        if isinstance(patterns, str):
+            patterns = [patterns]
+        patterns_of_split.setdefault(split, []).extend(patterns)
+    return patterns_of_split
 
 
-def _by_card(
-    paths: Sequence[str], folder: str, patterns: Mapping[str, Sequence[str]]
+def _files_by_card(
+    paths: Sequence[str], folder: str, patterns_of_split: Mapping[str, Sequence[str]]
 ) -> dict[str, list[str]]:
     """Return the files that match the patterns of a card.
 
     Raises:
         ValueError: a named file does not exist, or a split has no files.
     """
-    found = _by_patterns(paths, folder, patterns, _MAX_COMPARISONS)
-    known = frozenset(paths)
-    names = [name for listed in patterns.values() for name in listed if not glob.has_magic(name)]
-    missing = [
-        name for name in names if posixpath.normpath(posixpath.join(folder, name)) not in known
-    ]
-    if missing:
-        raise ValueError(f"the file {missing[0]!r:.80} does not exist")
-    if empty := [split for split, files in found.items() if not files]:
-        raise ValueError(f"no files match the patterns of {empty[0]!r:.80}")
-    return found
+    files_of_split = find_files(paths, folder, patterns_of_split, _MAX_COMPARISONS)
+    known_paths = frozenset(paths)
+    for patterns in patterns_of_split.values():
+        for name in patterns:
+            if not glob.has_magic(name) and join_path(folder, name) not in known_paths:
+                raise ValueError(f"the file {name!r:.80} does not exist")
+    for split, files in files_of_split.items():
+        if not files:
+            raise ValueError(f"no files match the patterns of {split!r:.80}")
+    return files_of_split
 
 
-def _matcher(pattern: str) -> Callable[[str], bool]:
-    """Return a function that matches paths; hidden files, and folders such as __x__, must be named to match."""
-    pattern = posixpath.normpath(pattern)
-    parts, n_special = pattern.split("/"), _n_special(pattern)
-    words = re.split("[*?]", re.sub(r"\[!?]?[^]]*]", "*", pattern))
-    word = max((each.strip("/") for each in words), key=len)  # a fast check first
-    return lambda path: word in path and _matches(path, parts) and _n_special(path) == n_special
+def _files_by_names(paths: Sequence[str], folder: str) -> dict[str, list[str]]:
+    """Return the files of each split by the names of files and folders.
+
+    Shards take precedence over names of folders, and these over names of files. Where no name says
+    a split, all files are ``train``.
+    """
+    splits_of_shards = _splits_of_shards(paths, folder)
+    if splits_of_shards:
+        five_digits = "[0-9]" * 5
+        patterns = {}
+        for split in _in_order(splits_of_shards):
+            patterns[split] = [f"data/{split}-{five_digits}-of-{five_digits}*.*"]
+        return find_files(paths, folder, patterns)
+
+    for patterns_with_word in (_FOLDER_PATTERNS, _NAME_PATTERNS):
+        patterns = {}
+        for split, words in _WORDS.items():
+            patterns[split] = [
+                pattern.format(word) for word in words for pattern in patterns_with_word
+            ]
+        files_of_split = find_files(paths, folder, patterns)
+        found_splits = {split: files for split, files in files_of_split.items() if files}
+        if found_splits:
+            return found_splits
+
+    return find_files(paths, folder, {"train": ["**"]})
 
 
-def _n_special(path: str) -> tuple[int, int]:
-    *folders, name = path.split("/")
-    return sum(part.startswith(".") and part != "." for part in (*folders, name)), sum(
-        part.startswith("__") for part in folders
-    )
-
-
-def _matches(path: str, parts: Sequence[str]) -> bool:
-    """Whether a path matches a glob with ``**``, part by part; a regular expression for a hostile ``*a*a*a*b`` would hang."""
-    parts = [*parts, "*"] if parts[-1] == "**" else parts
-    reached = _after_folders({0}, parts)
-    for name in path.split("/"):
-        stay = {number for number in reached if number < len(parts) and parts[number] == "**"}
-        step = {
-            number + 1
-            for number in reached - stay
-            if number < len(parts) and fnmatch.fnmatchcase(name, parts[number])
-        }
-        reached = _after_folders(stay | step, parts)
-    return len(parts) in reached
-
-
-def _after_folders(reached: set[int], parts: Sequence[str]) -> set[int]:
-    """Return the parts of a glob that can come next; ``**`` may also match no folder."""
-    for number in range(min(reached, default=0), len(parts)):
-        if number in reached and parts[number] == "**":
-            reached.add(number + 1)
-    return reached
-
-
-def _by_names(paths: Sequence[str], folder: str) -> dict[str, list[str]]:
-    """Return the files of each split by the names of files and folders, or all as ``train``."""
+def _splits_of_shards(paths: Sequence[str], folder: str) -> set[str]:
     start = "" if folder == "." else f"{folder}/"
-    shards = {
-        match[1]
-        for path in paths
-        if (match := _SHARD.fullmatch(path.removeprefix(start))) and path.startswith(start)
-    }
-    if shards:
-        number = "[0-9]" * 5
-        return _by_patterns(
-            paths,
-            folder,
-            {split: [f"data/{split}-{number}-of-{number}*.*"] for split in _in_order(shards)},
+    splits = set()
+    for path in paths:
+        if path.startswith(start):
+            match = _SHARD.fullmatch(path.removeprefix(start))
+            if match is not None:
+                splits.add(match[1])
+    return splits
+
+
+# --------------------------------------------------------------------------------- their formats
+
+
+def _common_format(repo: str, files_of_split: Mapping[str, Sequence[str]]) -> str | None:
+    """Return the format of the files of all splits; None if no split has a known one.
+
+    Raises:
+        CatalogueError: splits have different formats.
+    """
+    formats = {}
+    for split, files in files_of_split.items():
+        format_name = _format_of(files)
+        if format_name is not None:
+            formats[split] = format_name
+    if len(set(formats.values())) > 1:
+        listing = ", ".join(f"{split}: {format_name}" for split, format_name in formats.items())
+        raise CatalogueError(
+            f"the splits of hf:{repo} have files of several formats ({listing}), which the "
+            f"package datasets refuses, too: ask its owner to list files of one format under "
+            f"configs in the README"
         )
-    for rules in (_IN_FOLDER, _IN_NAME):
-        patterns = {
-            split: [rule.format(word) for word in words for rule in rules]
-            for split, words in _WORDS.items()
-        }
-        if found := {
-            split: files for split, files in _by_patterns(paths, folder, patterns).items() if files
-        }:
-            return found
-    return _by_patterns(paths, folder, {"train": ["**"]})
+    return next(iter(formats.values()), None)
+
+
+def _format_of(paths: Sequence[str]) -> str | None:
+    """Return the format of most files, as ``datasets`` counts them.
+
+    Returns:
+        ``"parquet"``, another ending, or None if no ending is known.
+    """
+    counts: Counter[str] = Counter()
+    for path in paths:
+        name = posixpath.basename(path)
+        if name not in _METADATA_FILES:
+            counts.update(name.lower().split(".")[1:])
+    endings = [ending for ending in counts if _is_of_data(ending)]
+    if not endings:
+        return None
+    # Of equal counts, Parquet and then the last ending of the alphabet decides.
+    most_frequent = max(
+        endings, key=lambda ending: (counts[ending], ending in _PARQUET_ENDINGS, ending)
+    )
+    return "parquet" if most_frequent in _PARQUET_ENDINGS else most_frequent
+
+
+def _ending_of(path: str) -> str:
+    return path.rpartition(".")[2].lower()
+
+
+def _is_of_data(ending: str) -> bool:
+    if ending in _DATA_ENDINGS:
+        return True
+    media_type, _ = mimetypes.guess_type(f"x.{ending}")
+    return media_type is not None and media_type.partition("/")[0] in _MEDIA_TYPES

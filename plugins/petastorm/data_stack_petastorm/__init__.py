@@ -1,4 +1,8 @@
-"""Petastorm's readers and adapters, with its arguments, on top of Parquet datasets and the loader of data_stack."""
+"""Petastorm's readers and adapters, with its arguments, on top of data_stack.
+
+They read Parquet datasets by :mod:`data_stack.formats.parquet`, and make batches by
+:mod:`data_stack.loader`.
+"""
 
 from __future__ import annotations
 
@@ -22,6 +26,7 @@ __all__ = [
     "make_reader",
 ]
 
+#: By the name of an adapter, the module that defines it, which needs torch or TensorFlow.
 _ADAPTERS = {
     "BatchedDataLoader": "pytorch",
     "DataLoader": "pytorch",

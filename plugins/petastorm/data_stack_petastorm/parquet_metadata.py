@@ -45,8 +45,8 @@ def stored_field(field: UnischemaField) -> Field:
     """
     if field.codec is None and len(field.shape) > 1:
         raise ConfigError(
-            f"field {field.name!r} of shape {field.shape} has no codec; Parquet itself cannot store "
-            "such arrays"
+            f"field {field.name!r} of shape {field.shape} has no codec; Parquet itself cannot "
+            "store such arrays"
         )
     codec = _stored_codec(field)
     dtype = dtype_with_unit(field.numpy_dtype, codec)

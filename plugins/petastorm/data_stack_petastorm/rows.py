@@ -12,7 +12,7 @@ import numpy.typing as npt
 from data_stack.values.named_rows import row_type as named_row_type
 from data_stack_petastorm.batches import count_rows
 from data_stack_petastorm.ngram import NGram
-from data_stack_petastorm.unischema import Unischema
+from data_stack_petastorm.unischema import Unischema, schema_name
 
 #: A row of an array of up to this many bytes is a view of its chunk. A larger row is copied, as a
 #: view would keep the whole chunk in memory.
@@ -93,7 +93,7 @@ class _TupleMaker:
 
     def __init__(self, schema: Unischema) -> None:
         self._names = tuple(schema.fields)
-        self._type = row_type(vars(schema)["_name"], self._names)
+        self._type = row_type(schema_name(schema), self._names)
         self._text_types = {}
         for name, field in schema.fields.items():
             if field.shape == () and field.numpy_dtype in _TEXT_TYPES:

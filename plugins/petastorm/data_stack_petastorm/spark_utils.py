@@ -37,9 +37,7 @@ def dataset_as_rdd(
         ResourceNotFoundError: there are no Parquet files.
         ConfigError: a field does not exist.
     """
-    names = (
-        None
-        if schema_fields is None
-        else [getattr(field, "name", field) for field in schema_fields]
-    )
+    names = None
+    if schema_fields is not None:
+        names = [getattr(field, "name", field) for field in schema_fields]
     return data_stack_spark.dataset_as_rdd(dataset_url, spark_session, names)

@@ -1,13 +1,11 @@
 """Petastorm's transforms of rows: a function, and the fields that it edits, removes and selects.
 
-A program declares a :class:`TransformSpec`. A reader completes it by :func:`resolve`, and makes a
-:class:`BatchTransform` of it. Fingerprints of transformed datasets name both classes by this
-module.
+A program declares a :class:`TransformSpec`, of which a reader makes a :class:`BatchTransform`.
+Fingerprints of transformed datasets name both classes by this module.
 """
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal
 
@@ -17,17 +15,13 @@ import numpy.typing as npt
 from data_stack.exception import ConfigError
 from data_stack.formats.parquet import Field, Schema
 from data_stack.util.functions import has_parameter
-from data_stack_petastorm.nested_columns import nested_names
+from data_stack.util.program_lines import warn_program
 from data_stack_petastorm.schemas import as_unischema
 from data_stack_petastorm.transform_calls import Columns, Form, call_transform, missing_field
-from data_stack_petastorm.transform_inference import changed_fields
 from data_stack_petastorm.transform_values import check_column, with_nulls
 from data_stack_petastorm.unischema import Unischema, UnischemaField, schema_name
 
 __all__ = ["TransformSpec", "edit_field", "transform_schema"]
-
-#: The number of rows on which a function of batches is tried; a function of rows is tried on one.
-_MAX_ROWS_TRIED = 16
 
 
 def edit_field(
@@ -134,10 +128,10 @@ class TransformSpec:
         unknown = [name for name in mentioned if name not in known_names]
         if unknown:
             argument = "removed_fields" if self.removed_fields else "selected_fields"
-            warnings.warn(
+            warn_program(
                 f"{argument} specified some field names that are not part of the schema. These "
                 f'field names will be ignored "{", ".join(unknown)}".',
-                stacklevel=4,
+                package=__package__,
             )
         return TransformSpec(
             self.func, self.edit_fields, removed or None, selected, on=self.on or on
@@ -264,7 +258,7 @@ class BatchTransform:
                 message names the field.
         """
         first_column = next(iter(batch.values()))
-        columns = _call_function(
+        columns = call_function(
             self._spec, batch, rngs, names=list(self._schema.fields), zones=self._zones
         )
         for name in self._schema.fields:
@@ -288,7 +282,7 @@ class BatchTransform:
             )
 
 
-def _call_function(
+def call_function(
     spec: TransformSpec,
     batch: Columns,
     rngs: Sequence[np.random.Generator],
@@ -307,46 +301,3 @@ def _call_function(
         removed_names=spec.removed_fields,
         zones=zones,
     )
-
-
-def resolve(spec: TransformSpec, rows: Any, on: Any) -> tuple[TransformSpec, bool]:
-    """Complete a spec by what its function does to the first rows.
-
-    Args:
-        spec: the spec of the user.
-        rows: the rows; their schema is ``rows.schema``.
-        on: the kind of argument of the function, if the spec does not say it.
-
-    Returns:
-        The spec with all fields that the function changes; and whether it dropped a row.
-    """
-    spec = spec.known(rows.schema.fields, on)
-    schema = spec.schema_of(rows.schema)
-    if spec.func is None or not len(rows):
-        return spec, False
-
-    takes_rows = spec.on in (None, "rows")
-    n_tried = min(len(rows), 1 if takes_rows else _MAX_ROWS_TRIED)
-    rngs = [np.random.default_rng(0)] * n_tried if spec.draws else []
-    try:
-        first_rows = rows.read_batch(np.arange(n_tried))
-        columns = _call_function(spec, first_rows, rngs, names=None, zones=rows.time_zones)
-    except Exception:  # noqa: BLE001  # of the user's function
-        # Reading the row raises the error again.
-        return spec, False
-    drops_rows = any(len(column) < n_tried for column in columns.values())
-    first_values = {name: column[0] for name, column in columns.items() if len(column)}
-
-    declared_names = [field.name for field in spec.edit_fields]
-    changed = changed_fields(schema, first_values, except_names=declared_names)
-    dropped_names: set[str] | frozenset[str] = frozenset()
-    if spec.on == "pandas" and first_values:
-        # Petastorm's readers have no nested columns, so a function of DataFrames drops them without
-        # saying so.
-        dropped_names = nested_names(schema.fields).difference(first_values)
-    if changed or dropped_names:
-        kept_names = [name for name in schema.fields if name not in dropped_names]
-        spec = TransformSpec(
-            spec.func, [*spec.edit_fields, *changed], selected_fields=kept_names, on=spec.on
-        )
-    return spec, drops_rows

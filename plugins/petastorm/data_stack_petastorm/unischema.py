@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import warnings
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from decimal import Decimal
@@ -20,6 +19,7 @@ from data_stack.formats.parquet.types import (
     is_list,
     name_of_arrow,
 )
+from data_stack.util.program_lines import warn_program
 from data_stack.values.named_rows import row_type
 from data_stack_petastorm.codecs import ScalarCodec, as_column_codec
 from data_stack_petastorm.unischema_field import UnischemaField
@@ -64,10 +64,10 @@ class Unischema:
         self._fields = OrderedDict((field.name, field) for field in fields)
         for field_name in self._fields:
             if hasattr(type(self), field_name):
-                warnings.warn(
+                warn_program(
                     f"Can not create dynamic property {field_name}: Unischema has one of this "
                     f"name; use fields[{field_name!r}]",
-                    stacklevel=2,
+                    package=__package__,
                 )
 
     def __getattr__(self, name: str) -> UnischemaField:
@@ -183,9 +183,9 @@ class Unischema:
             if field is not None:
                 fields.append(field)
             elif omit_unsupported_fields:
-                warnings.warn(
+                warn_program(
                     f"Column {column.name!r} has the unsupported type {column.type} and is omitted",
-                    stacklevel=2,
+                    package=__package__,
                 )
             else:
                 raise ConfigError(
@@ -218,10 +218,10 @@ def match_unischema_fields(schema: Unischema, field_regex: Sequence[str]) -> lis
         elif any(re.match(pattern, name) for pattern in field_regex):
             matching_only_before.append(name)
     if matching_only_before:
-        warnings.warn(
+        warn_program(
             "schema_fields behavior has changed: a regular expression must match the entire field "
             f"name. This affects {', '.join(sorted(matching_only_before))}",
-            stacklevel=2,
+            package=__package__,
         )
     return matching
 

@@ -282,7 +282,7 @@ COLUMNS: list[tuple[Any, Any, dict[Any, set[int]]]] = [
 
 
 @pytest.mark.parametrize(("first", "second", "expected"), COLUMNS)
-def test_an_index_knows_the_row_groups_of_each_value_and_no_nulls(
+def test_an_index_has_row_groups_of_values_not_of_nulls(
     first: Any, second: Any, expected: Any
 ) -> None:
     index = single(first, second)
@@ -298,7 +298,7 @@ def test_an_index_knows_the_row_groups_of_each_value_and_no_nulls(
     assert (index.index_name, index.field) == ("by_field", "field")
 
 
-def test_a_day_is_found_as_a_date_and_as_its_midnight() -> None:
+def test_a_day_is_found_as_date_and_as_midnight() -> None:
     days, times = (
         single(np.array(["2020-02-29"], "M8[D]")),
         single(np.array(["2020-02-29"], "M8[us]")),

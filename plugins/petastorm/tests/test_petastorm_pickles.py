@@ -116,7 +116,7 @@ def shown(schema: tuple[str, list[UnischemaField]]) -> list[Any]:
 
 
 @pytest.mark.parametrize("protocol", range(6))
-def test_fields_and_indexed_values_of_every_type_are_read_from_every_protocol_of_pickle(
+def test_every_protocol_reads_every_type_of_field_and_value(
     protocol: int,
 ) -> None:
     schema = read_pickled_schema(
@@ -179,7 +179,7 @@ def test_a_schema_from_before_petastorm_had_its_name_is_read(package: bytes) -> 
     )
 
 
-def test_a_written_schema_is_a_pickle_of_protocol_2_that_petastorm_lets_through() -> None:
+def test_petastorms_unpickler_lets_a_written_schema_through() -> None:
     ours = Schema(
         "S",
         [

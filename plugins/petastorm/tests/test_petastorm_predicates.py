@@ -233,7 +233,7 @@ def test_lists_intersect_with_sets() -> None:
     assert selected(in_intersection([1], "x"), x=[]) == []
 
 
-def test_functions_are_given_the_fields_in_their_order_and_the_state() -> None:
+def test_functions_get_fields_in_their_order_and_the_state() -> None:
     calls = []
 
     def function(b: Any, a: Any, state: str) -> bool:
@@ -363,13 +363,13 @@ def test_footers_leave_out_no_row(table: pa.Table, n_rows: int, data: st.DataObj
             ), predicate
 
 
-def test_bounds_of_float32_leave_out_no_row_that_rounded_members_equal(tmp_path: Path) -> None:
+def test_bounds_of_float32_leave_out_no_rounded_member(tmp_path: Path) -> None:
     pq.write_table(pa.table({"x": pa.array([0.1, 0.1], pa.float32())}), tmp_path / "a.parquet")
 
     assert len(ParquetDataset(tmp_path, filters=col("x").isin([0.1]))) == 2
 
 
-def test_bytes_of_a_view_that_pyarrow_neither_shows_nor_compares_are_refused(
+def test_bytes_that_pyarrow_cannot_compare_are_refused(
     tmp_path: Path,
 ) -> None:
     pq.write_table(pa.table({"b": [b"\xff"]}), tmp_path / "a.parquet")
@@ -378,7 +378,7 @@ def test_bytes_of_a_view_that_pyarrow_neither_shows_nor_compares_are_refused(
         len(ParquetDataset(tmp_path, filters=col("b") == pa.scalar(b"\xff", pa.binary_view())))
 
 
-def test_times_with_a_zone_are_compared_as_pyarrow_does_and_spare_row_groups(
+def test_times_with_a_zone_spare_row_groups(
     tmp_path: Path,
 ) -> None:
     times = [

@@ -83,7 +83,7 @@ def test_fields_are_attributes_and_named_tuples() -> None:
         _ = Frames.imaje
 
 
-def test_a_view_is_a_schema_of_fields_and_of_those_that_patterns_match() -> None:
+def test_a_view_has_fields_and_those_that_patterns_match() -> None:
     other = UnischemaField("image", np.uint8, (None, None, 3), codecs.CompressedImageCodec("jpeg"))
 
     view = Frames.create_schema_view(["i.$", other])
@@ -115,7 +115,7 @@ def test_images_are_compressed_as_png_or_jpeg(arguments: tuple[Any, ...], stored
         codecs.CompressedImageCodec("webp")
 
 
-def test_numbers_of_other_widths_are_written_if_they_fit_and_text_as_bytes(tmp_path: Path) -> None:
+def test_numbers_that_fit_are_written_and_text_as_bytes(tmp_path: Path) -> None:
     schema = Unischema(
         "numbers",
         [
@@ -146,7 +146,7 @@ def test_numbers_of_other_widths_are_written_if_they_fit_and_text_as_bytes(tmp_p
     assert (read["small"].dtype, read["half"].dtype) == (np.uint8, np.float16)
 
 
-def test_a_codec_of_a_user_is_found_by_name_and_never_unpickled(tmp_path: Path) -> None:
+def test_a_users_codec_is_found_by_name_never_unpickled(tmp_path: Path) -> None:
     schema = Unischema("scaled", [UnischemaField("x", np.float32, (2,), ScaledCodec(4.0))])
     with ParquetWriter(tmp_path / "scaled", as_schema(schema)) as writer:
         writer.append_columns({"x": np.array([[1, 2], [3, 4]], "float32")})

@@ -237,7 +237,7 @@ def test_pseudorandom_splits_are_those_of_petastorm(url: str, field: str, texts:
     ]
 
 
-def test_a_split_of_floats_without_any_value_is_that_of_nan(tmp_path: Path) -> None:
+def test_a_split_of_missing_floats_is_that_of_nan(tmp_path: Path) -> None:
     url = write_rows(tmp_path / "rows", [{"id": 0, "day": None, "time": None, "speed": None}])
 
     found = [

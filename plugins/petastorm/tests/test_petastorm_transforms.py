@@ -50,7 +50,7 @@ def transformed(*arguments: Any, seed: int | None = None, below: Any = None, **o
     return below.map(BatchTransform(spec, spec.schema_of(SCHEMA)), batched=True, seed=seed)
 
 
-def test_edited_fields_stand_behind_the_others_and_removed_ones_are_gone() -> None:
+def test_edited_fields_stand_behind_others_removed_ones_are_gone() -> None:
     spec = TransformSpec(
         lambda row: row,
         [("vector", np.float64, (3,), False), edit_field("new", np.int32, ())],
@@ -142,9 +142,7 @@ def test_a_function_may_change_what_it_is_given(on: str) -> None:
         (("x", str, (None,), False), ["a", None], [b"x"]),
     ],
 )
-def test_a_value_that_does_not_fit_is_an_error_with_row_and_field(
-    field: Any, good: Any, value: Any
-) -> None:
+def test_the_error_for_a_misfit_names_row_and_field(field: Any, good: Any, value: Any) -> None:
     iterator = transformed(lambda row: {**row, "x": value if row["id"] == 4 else good}, [field])
 
     assert len(iterator.read_batch([0, 1, 2, 3])["x"]) == 4

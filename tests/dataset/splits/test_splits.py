@@ -388,7 +388,8 @@ def test_parts_describe_themselves_by_the_division_and_are_rebuilt_by_it() -> No
 
 def test_a_pickled_part_reads_nothing_to_find_its_samples_again() -> None:
     source = of_columns()
-    parts = [*source.split([0.5, 0.5], stratify=True), source.folds(2, group_by=1)[1].train]
+    parts: list[Any] = [*source.split([0.5, 0.5], stratify=True)]
+    parts.append(source.folds(2, group_by=1)[1].train)
     source.requests.clear()
 
     copies = [pickle.loads(pickle.dumps(part)) for part in parts]
@@ -399,8 +400,8 @@ def test_a_pickled_part_reads_nothing_to_find_its_samples_again() -> None:
 
 
 def test_named_parts_of_an_informed_iterator_are_tagged_with_their_names() -> None:
-    untagged = InformedDatasetIterator(dataset(), DatasetMeta(identifier="digits"))
-    tagged = InformedDatasetIterator(
+    untagged: Any = InformedDatasetIterator(dataset(), DatasetMeta(identifier="digits"))
+    tagged: Any = InformedDatasetIterator(
         dataset(), DatasetMeta(identifier="digits", dataset_tag="train")
     )
 

@@ -143,7 +143,7 @@ def _make_filter(arguments: ReaderArguments, *, batched: bool) -> Any:
         predicate = as_predicate(arguments.predicate)
         if batched:
             # Needs pandas, which a reader of rows does not.
-            from data_stack_petastorm.frames import on_frames
+            from data_stack_petastorm.frame_predicate import on_frames
 
             predicate = on_frames(predicate)
         predicates.append(predicate)

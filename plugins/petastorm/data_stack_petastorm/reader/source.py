@@ -14,6 +14,7 @@ from data_stack_petastorm import transform
 from data_stack_petastorm.ngram import NGram
 from data_stack_petastorm.ngram_iterator import NGramIterator, names_at_all_offsets
 from data_stack_petastorm.reader.dataset import OpenedDataset
+from data_stack_petastorm.transform_trial import complete_spec
 
 
 @dataclass(frozen=True)
@@ -66,7 +67,7 @@ def _transform_rows(
     dataset: ParquetDataset, spec: transform.TransformSpec, *, batched: bool, seed: int
 ) -> ReaderSource:
     """Return the transformed rows of a dataset."""
-    spec, drops_rows = transform.resolve(spec, dataset, "pandas" if batched else None)
+    spec, drops_rows = complete_spec(spec, dataset, "pandas" if batched else None)
     fields = spec.schema_of(dataset.schema)
     if spec.func is None:
         return ReaderSource(dataset.select(*fields.fields), fields, dataset.block_lengths)

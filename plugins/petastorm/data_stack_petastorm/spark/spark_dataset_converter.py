@@ -1,4 +1,8 @@
-"""DataFrames of Spark as batches, with Petastorm's arguments and defaults; :mod:`data_stack_spark` writes the files."""
+"""DataFrames of Spark as batches, with Petastorm's arguments and defaults.
+
+:mod:`data_stack_spark` writes the files. Private functions have Petastorm's names, as its own tests
+and programs after their example call them.
+"""
 
 from __future__ import annotations
 
@@ -36,38 +40,51 @@ logger = logging.getLogger("data_stack")
 __all__ = ["SparkDatasetConverter", "make_spark_converter", "register_delete_dir_handler"]
 
 DEFAULT_ROW_GROUP_SIZE_BYTES: Final = 32 << 20
-_SETTING: Final = "petastorm.spark.converter.parentCacheDirUrl"
-_WORKERS: Final = 4
-_BATCH_SIZE: Final = 32
+
+#: The setting of a session that names the folder for all converters.
+_CACHE_DIR_SETTING: Final = "petastorm.spark.converter.parentCacheDirUrl"
+
+_DEFAULT_WORKERS: Final = 4
+_DEFAULT_BATCH_SIZE: Final = 32
+
+#: Below this median size of the files, a warning advises to write fewer.
 _SMALL_FILE_BYTES: Final = 50 << 20
+
+#: How long a mounted file system may take until it shows the files of an executor.
 _FILE_AVAILABILITY_WAIT_TIMEOUT_SECS = 30
+_POLL_SECONDS: Final = 0.1
+
+#: The environment variable that a machine of Databricks has.
+_DATABRICKS_VARIABLE: Final = "DATABRICKS_RUNTIME_VERSION"
 
 
 class SparkDatasetConverter(data_stack_spark.SparkDatasetConverter):
-    """The rows of a DataFrame as Parquet files, for batches of torch and TensorFlow; made by :func:`make_spark_converter`.
+    """The rows of a DataFrame as Parquet files, for batches of torch and TensorFlow.
 
-    It pickles, so functions that Spark's executors or other processes run may use it.
+    :func:`make_spark_converter` makes it. It pickles, so functions that Spark's executors or other
+    processes run may use it.
 
     Attributes:
         cache_dir_url: URL of the folder.
         file_urls: URLs of the Parquet files in it, a list.
         dataset_size: number of rows, also ``len(converter)``.
-        PARENT_CACHE_DIR_URL_CONF: name of the setting of a session that names the folder for all converters.
+        PARENT_CACHE_DIR_URL_CONF: name of the setting of a session that names the folder for all
+            converters.
     """
 
-    PARENT_CACHE_DIR_URL_CONF: Final = _SETTING
+    PARENT_CACHE_DIR_URL_CONF: Final = _CACHE_DIR_SETTING
 
     @contextlib.contextmanager
     def make_torch_dataloader(
         self,
-        batch_size: int | None = _BATCH_SIZE,
+        batch_size: int | None = _DEFAULT_BATCH_SIZE,
         num_epochs: int | None = None,
         workers_count: int | None = None,
         shuffling_queue_capacity: int = 0,
         data_loader_fn: Callable[..., Any] | None = None,
         **petastorm_reader_kwargs: Any,
     ) -> Iterator[Any]:
-        """A torch loader for a ``with`` block, at whose end the reader is stopped.
+        """Make a torch loader for a ``with`` block, at whose end the reader is stopped.
 
         ::
 
@@ -79,10 +96,13 @@ class SparkDatasetConverter(data_stack_spark.SparkDatasetConverter):
             batch_size: rows of each batch; None: 32.
             num_epochs: epochs of the reader; None: endless.
             workers_count: workers of the reader; None: 4.
-            shuffling_queue_capacity: minimum number of rows to shuffle together; 0: the reader's order.
-            data_loader_fn: makes the loader from ``reader=``, ``batch_size=`` and ``shuffling_queue_capacity=``; None:
+            shuffling_queue_capacity: minimum number of rows to shuffle together; 0: the reader's
+                order.
+            data_loader_fn: makes the loader from ``reader=``, ``batch_size=`` and
+                ``shuffling_queue_capacity=``; None:
                 :class:`data_stack_petastorm.pytorch.DataLoader`.
-            petastorm_reader_kwargs: other arguments of :func:`data_stack_petastorm.make_batch_reader`, such as ``cur_shard`` and
+            petastorm_reader_kwargs: other arguments of
+                :func:`data_stack_petastorm.make_batch_reader`, such as ``cur_shard`` and
                 ``shard_count``, ``transform_spec``, ``seed``.
 
         Raises (at the beginning of the block):
@@ -92,17 +112,18 @@ class SparkDatasetConverter(data_stack_spark.SparkDatasetConverter):
         """
         from data_stack_petastorm.pytorch import DataLoader
 
-        size = _BATCH_SIZE if batch_size is None else batch_size
-        with (
-            self._reader(num_epochs, workers_count, petastorm_reader_kwargs) as reader,
-            contextlib.ExitStack() as stack,
-        ):
-            made = (data_loader_fn or DataLoader)(
-                reader=reader, batch_size=size, shuffling_queue_capacity=shuffling_queue_capacity
+        make_loader = DataLoader if data_loader_fn is None else data_loader_fn
+        with self._open_reader(num_epochs, workers_count, petastorm_reader_kwargs) as reader:
+            loader = make_loader(
+                reader=reader,
+                batch_size=_DEFAULT_BATCH_SIZE if batch_size is None else batch_size,
+                shuffling_queue_capacity=shuffling_queue_capacity,
             )
-            if hasattr(made, "__exit__"):  # our loaders end their workers then
-                stack.enter_context(made)
-            yield made
+            if hasattr(loader, "__exit__"):
+                with loader:  # our loaders end their workers then
+                    yield loader
+            else:
+                yield loader
 
     @contextlib.contextmanager
     def make_tf_dataset(
@@ -114,14 +135,17 @@ class SparkDatasetConverter(data_stack_spark.SparkDatasetConverter):
         shuffling_queue_capacity: int | None = None,
         **petastorm_reader_kwargs: Any,
     ) -> Iterator[Any]:
-        """Batches as a ``tf.data.Dataset`` of named tuples of tensors, for a ``with`` block.
+        """Make a ``tf.data.Dataset`` of batches for a ``with`` block.
+
+        A batch is a named tuple of tensors.
 
         Args:
             batch_size: rows of each batch; None: 32.
             prefetch: number of batches to prefetch; None: ``tf.data.AUTOTUNE``.
             num_epochs: as for :meth:`make_torch_dataloader`, like all other arguments.
             workers_count: likewise.
-            shuffling_queue_capacity: rows of the buffer of ``tf.data.Dataset.shuffle``; None: the reader's order.
+            shuffling_queue_capacity: rows of the buffer of ``tf.data.Dataset.shuffle``; None: the
+                reader's order.
             petastorm_reader_kwargs: likewise.
 
         Raises (at the beginning of the block):
@@ -131,24 +155,25 @@ class SparkDatasetConverter(data_stack_spark.SparkDatasetConverter):
 
         from data_stack_petastorm.tf_utils import make_petastorm_dataset
 
-        with self._reader(num_epochs, workers_count, petastorm_reader_kwargs) as reader:
+        with self._open_reader(num_epochs, workers_count, petastorm_reader_kwargs) as reader:
             rows = make_petastorm_dataset(reader).unbatch()
             if shuffling_queue_capacity:
                 rows = rows.shuffle(shuffling_queue_capacity)
-            yield rows.batch(batch_size or _BATCH_SIZE).prefetch(
-                tf.data.AUTOTUNE if prefetch is None else prefetch
-            )
+            batches = rows.batch(batch_size or _DEFAULT_BATCH_SIZE)
+            yield batches.prefetch(tf.data.AUTOTUNE if prefetch is None else prefetch)
 
     @contextlib.contextmanager
-    def _reader(
-        self, num_epochs: int | None, workers_count: int | None, options: Mapping[str, Any]
+    def _open_reader(
+        self, num_epochs: int | None, workers_count: int | None, other_arguments: Mapping[str, Any]
     ) -> Iterator[Any]:
-        _check_rank_and_size_consistent_with_horovod(options)
+        """Open a reader of the row groups for a ``with`` block."""
+        _check_rank_and_size_consistent_with_horovod(other_arguments)
         _wait_file_available(self.file_urls)
-        n_workers = _WORKERS if workers_count is None else workers_count
-        files = [readable_source(url) for url in self.file_urls]
         with make_batch_reader(
-            files, num_epochs=num_epochs, workers_count=n_workers, **options
+            [readable_source(url) for url in self.file_urls],
+            num_epochs=num_epochs,
+            workers_count=_DEFAULT_WORKERS if workers_count is None else workers_count,
+            **other_arguments,
         ) as reader:
             yield reader
 
@@ -170,8 +195,8 @@ def make_spark_converter(
 
     Args:
         df: a DataFrame, which is written to a new folder below that of the session's setting
-            ``petastorm.spark.converter.parentCacheDirUrl``; or the path or URL of a folder with Parquet, which is used as it is
-            and which ``delete()`` keeps.
+            ``petastorm.spark.converter.parentCacheDirUrl``; or the path or URL of a folder with
+            Parquet, which is used as it is and which ``delete()`` keeps.
         parquet_row_group_size_bytes: bytes of each row group, before compression.
         compression_codec: "snappy", "gzip", "zstd" …; None: uncompressed.
         dtype: "float32" or "float64" for all floating-point numbers; None: unchanged.
@@ -183,39 +208,61 @@ def make_spark_converter(
     """
     if isinstance(df, (str, os.PathLike)):
         url = os.fspath(df)
-        if "DATABRICKS_RUNTIME_VERSION" in os.environ:
+        if _DATABRICKS_VARIABLE in os.environ:
             url = _normalize_databricks_dbfs_url(
                 url, f"on Databricks, paths must start with file:/dbfs/ or dbfs:/, got {url!r}"
             )
-        made = data_stack_spark.make_spark_converter(url)
+        converter = data_stack_spark.make_spark_converter(url)
     else:
-        parent = _get_parent_cache_dir_url()
-        made = data_stack_spark.make_spark_converter(
-            df, parquet_row_group_size_bytes, compression_codec, dtype, cache_dir=parent
+        converter = data_stack_spark.make_spark_converter(
+            df,
+            parquet_row_group_size_bytes,
+            compression_codec,
+            dtype,
+            cache_dir=_get_parent_cache_dir_url(),
         )
-    _check_dataset_file_median_size(made.file_urls)
+    _check_dataset_file_median_size(converter.file_urls)
     return SparkDatasetConverter(
-        made.cache_dir_url, list(made.file_urls), made.dataset_size, made.is_own
+        converter.cache_dir_url,
+        list(converter.file_urls),
+        converter.dataset_size,
+        converter.is_own,
     )
 
 
+# ---------------------------------------------------------------------- which shard is read
+
+
 def _get_horovod_rank_and_size() -> tuple[int, int] | tuple[None, None]:
-    """Rank of this process and number of processes, as the launcher says; or Nones."""
+    """Return the rank of this process and the number of processes, as the launcher says.
+
+    Both are None for a process without a launcher.
+    """
     return launcher_shard() or (None, None)
 
 
 def _check_rank_and_size_consistent_with_horovod(
     petastorm_reader_kwargs: Mapping[str, Any],
 ) -> bool:
-    """Whether the arguments select the shard of this process; logs a warning if they do not."""
+    """Return whether the arguments select the shard of this process.
+
+    A warning is logged if they do not.
+    """
     rank, size = _get_horovod_rank_and_size()
-    shard = petastorm_reader_kwargs.get("cur_shard"), petastorm_reader_kwargs.get("shard_count")
-    if size is None or size == 1 or shard == (rank, size):
+    cur_shard = petastorm_reader_kwargs.get("cur_shard")
+    shard_count = petastorm_reader_kwargs.get("shard_count")
+    is_single = size is None or size == 1
+    if is_single or (cur_shard, shard_count) == (rank, size):
         return True
     logger.warning(
-        "rank %s of %s: this is one of several training processes, but cur_shard=%s and shard_count=%s; to read only its shard, "
-        "pass cur_shard=%s, shard_count=%s",
-        *(rank, size, *shard, rank, size),
+        "rank %s of %s: this is one of several training processes, but cur_shard=%s and "
+        "shard_count=%s; to read only its shard, pass cur_shard=%s, shard_count=%s",
+        rank,
+        size,
+        cur_shard,
+        shard_count,
+        rank,
+        size,
     )
     return False
 
@@ -224,6 +271,11 @@ def _check_rank_and_size_consistent_with_horovod(
 
 
 def _get_spark_session() -> SparkSession:
+    """Return the session of this program.
+
+    Raises:
+        RuntimeError: this process is an executor.
+    """
     if TaskContext.get() is not None:
         raise RuntimeError(
             "convert the DataFrame in the driver, and send the converter to the executors"
@@ -232,26 +284,33 @@ def _get_spark_session() -> SparkSession:
 
 
 def _is_spark_local_mode() -> bool:
-    return str(_get_spark_session().sparkContext.master).startswith("local")
+    """Return whether Spark runs on this machine only."""
+    master = str(_get_spark_session().sparkContext.master)
+    return master.startswith("local")
 
 
 def _get_parent_cache_dir_url() -> str:
-    """The folder for all converters.
+    """Return the folder for all converters.
 
     Raises:
         ConfigError: the setting is missing, or is not a URL.
     """
-    found = _get_spark_session().conf.get(_SETTING, None)
-    if found is None:
+    url = _get_spark_session().conf.get(_CACHE_DIR_SETTING, None)
+    if url is None:
         raise ConfigError(
-            f"Please set the spark config {_SETTING} to the URL of a folder that the executors and all readers reach, "
-            f"such as 'file:///mnt/shared/cache'"
+            f"Please set the spark config {_CACHE_DIR_SETTING} to the URL of a folder that the "
+            "executors and all readers reach, such as 'file:///mnt/shared/cache'"
         )
-    _check_parent_cache_dir_url(found)
-    return found
+    _check_parent_cache_dir_url(url)
+    return url
 
 
 def _check_url(dir_url: str) -> None:
+    """Refuse a path that is not a URL: the executors may be on another machine.
+
+    Raises:
+        ConfigError: it has no scheme.
+    """
     if not urlsplit(dir_url).scheme:
         raise ConfigError(
             f"ambiguous scheme-less URL {dir_url!r}: write file:// for a folder of this machine"
@@ -259,61 +318,87 @@ def _check_url(dir_url: str) -> None:
 
 
 def _check_parent_cache_dir_url(dir_url: str) -> None:
+    """Refuse a path, and log a warning of a folder that the nodes of Databricks do not share.
+
+    Raises:
+        ConfigError: it has no scheme.
+    """
     _check_url(dir_url)
     path = local_path(dir_url)
-    if (
-        "DATABRICKS_RUNTIME_VERSION" in os.environ
-        and not _is_spark_local_mode()
-        and path
-        and not path.startswith("/dbfs/")
-    ):
-        logger.warning(
-            "on a cluster of Databricks you should specify a dbfs fuse path, such as 'file:/dbfs/cache', for %s: all nodes must "
-            "see %r under one path",
-            _SETTING,
-            path,
-        )
+    is_shared = not path or path.startswith("/dbfs/")
+    if _DATABRICKS_VARIABLE not in os.environ or is_shared or _is_spark_local_mode():
+        return
+    logger.warning(
+        "on a cluster of Databricks you should specify a dbfs fuse path, such as "
+        "'file:/dbfs/cache', for %s: all nodes must see %r under one path",
+        _CACHE_DIR_SETTING,
+        path,
+    )
 
 
 def _normalize_databricks_dbfs_url(url: str, err_msg: str) -> str:
-    """The URL of the folder at which a URL of Databricks' store is mounted."""
+    """Return the URL of the folder at which a URL of Databricks' store is mounted.
+
+    Raises:
+        ConfigError: it is another URL, or has a host; the message is ``err_msg``.
+    """
     if url.startswith(("file:/dbfs/", "file:///dbfs/")):
         return url
     scheme, _, path = url.partition(":")
-    if (
-        scheme != "dbfs"
-        or not path.startswith("/")
-        or path.startswith("//") != path.startswith("///")
-    ):
+    has_host = path.startswith("//") and not path.startswith("///")
+    if scheme != "dbfs" or not path.startswith("/") or has_host:
         raise ConfigError(err_msg)
     return "file:/dbfs/" + path.lstrip("/")
 
 
 def _wait_file_available(url_list: Sequence[str]) -> None:
-    """Wait until this machine sees all files: a mounted file system may show files of an executor a little later.
+    """Wait until this machine sees all files.
+
+    A mounted file system may show files of an executor a little later.
 
     Raises:
         RuntimeError: some do not appear.
     """
-    end = time.monotonic() + _FILE_AVAILABILITY_WAIT_TIMEOUT_SECS
-    missing = list(url_list)
-    while missing := [
-        url for url in missing if (path := local_path(url)) is not None and not os.path.exists(path)
-    ]:
-        if time.monotonic() > end:
+    deadline = time.monotonic() + _FILE_AVAILABILITY_WAIT_TIMEOUT_SECS
+    missing_urls = _missing_files(url_list)
+    while missing_urls:
+        if time.monotonic() > deadline:
             raise RuntimeError(
-                f"Timeout while waiting for all parquet-store files to appear at urls {', '.join(missing):.1000}: was the "
-                f"converter deleted, or can this machine not reach its folder?"
+                "Timeout while waiting for all parquet-store files to appear at urls "
+                f"{', '.join(missing_urls):.1000}: was the converter deleted, or can this machine "
+                "not reach its folder?"
             )
-        time.sleep(0.1)
+        time.sleep(_POLL_SECONDS)
+        missing_urls = _missing_files(missing_urls)
+
+
+def _missing_files(urls: Sequence[str]) -> list[str]:
+    """Return the URLs of files that do not exist; files of other stores are taken to exist."""
+    missing_urls = []
+    for url in urls:
+        path = local_path(url)
+        if path is not None and not os.path.exists(path):
+            missing_urls.append(url)
+    return missing_urls
 
 
 def _check_dataset_file_median_size(url_list: Sequence[str]) -> None:
-    paths = [path for path in map(local_path, url_list) if path is not None]
-    sizes = sorted(map(os.path.getsize, paths))
-    if len(sizes) > 1 and sizes[len(sizes) // 2] < _SMALL_FILE_BYTES:
-        logger.warning(
-            "The median size %d B (< 50 MB) of %d Parquet files is small, %d B in total. Fewer, larger files may be read faster: "
-            "use df.coalesce(n) or df.repartition(n). The first file is %s",
-            *(sizes[len(sizes) // 2], len(sizes), sum(sizes), url_list[0]),
-        )
+    """Log a warning if most files are small; sizes in other stores are not known."""
+    sizes = []
+    for url in url_list:
+        path = local_path(url)
+        if path is not None:
+            sizes.append(os.path.getsize(path))
+    if len(sizes) < 2:
+        return
+    median_size = sorted(sizes)[len(sizes) // 2]
+    if median_size >= _SMALL_FILE_BYTES:
+        return
+    logger.warning(
+        "The median size %d B (< 50 MB) of %d Parquet files is small, %d B in total. Fewer, larger "
+        "files may be read faster: use df.coalesce(n) or df.repartition(n). The first file is %s",
+        median_size,
+        len(sizes),
+        sum(sizes),
+        url_list[0],
+    )

@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 import contextlib
 import sys
-from collections.abc import Iterator, Sequence
-from typing import Any, cast
+from collections.abc import Sequence
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -26,6 +26,14 @@ from data_stack_petastorm.etl.rowgroup_indexing import build_rowgroup_index, rea
 from data_stack_petastorm.parquet_metadata import UNISCHEMA_KEY
 from data_stack_petastorm.unischema import match_unischema_fields
 
+_DEFAULT_ROW_GROUP_MB = 32.0
+
+#: Size of a file where the number of files is not given.
+_DEFAULT_FILE_MB = 512.0
+
+#: A size that no file reaches.
+_ENDLESS_FILE_MB = 1e9
+
 
 def copy_dataset(
     spark: Any,
@@ -38,7 +46,7 @@ def copy_dataset(
     row_group_size_mb: float | None,
     hdfs_driver: str = "libhdfs3",
 ) -> None:
-    """Copy a dataset without decoding its cells; rebuild the row-group indexes of the copied fields.
+    """Copy a dataset without decoding its cells; rebuild the row-group indexes of its fields.
 
     Args:
         spark: ignored.
@@ -52,94 +60,140 @@ def copy_dataset(
         hdfs_driver: ignored.
 
     Raises:
-        ConfigError: no field matches, or the target exists (in programs with Spark, this is also an ``AnalysisException``).
+        ConfigError: no field matches, or the target exists (in programs with Spark, this is also an
+            ``AnalysisException``).
         ResourceNotFoundError: the source does not exist.
     """
-    unischema = get_schema_from_dataset_url(source_url)
-    names = [field.name for field in match_unischema_fields(unischema, field_regex or [])]
-    if field_regex and not names:
-        raise ConfigError(
-            f"Regular expressions ({field_regex}) do not match any fields ({', '.join(unischema.fields)})"
-        )
+    names = _match_names(source_url, field_regex)
     if not overwrite_output and folder_of(target_url).list_files():
-        raise _target_error(
+        raise _target_exists_error(
             f"{target_url!r} already exists: pass overwrite_output=True, or another target"
         )
     footers = footers_of(source_url)
     footers.read_all()
-    if (
-        folder_of(target_url).path is not None
-        and folder_of(target_url).path == footers.files.folder.path
-    ):
+    target_path = folder_of(target_url).path
+    if target_path is not None and target_path == footers.files.folder.path:
         raise ConfigError(f"source and target are both {target_url!r}")
+
     row_groups = RowGroups(footers, read_schema(footers))
     schema = row_groups.schema.view(names) if names else row_groups.schema
-    for name in not_null_fields or ():
+    required_names = list(not_null_fields or ())
+    for name in required_names:
         row_groups.schema[name]  # raises if the field does not exist
-    in_folders = partition_names(footers.files.partitions)
+
+    names_of_partitions = partition_names(footers.files.partitions)
     with ParquetWriter(
         target_url,
         schema,
-        partition_by=[name for name in in_folders if name in schema],
-        row_group_mb=row_group_size_mb or 32.0,
-        file_mb=_file_mb(footers, partitions_count),
+        partition_by=[name for name in names_of_partitions if name in schema],
+        row_group_mb=row_group_size_mb or _DEFAULT_ROW_GROUP_MB,
+        file_mb=_choose_file_mb(footers, partitions_count),
         petastorm=UNISCHEMA_KEY in footers.metadata,
         overwrite=overwrite_output,
     ) as writer:
-        for table in _tables(row_groups, list(schema.fields), not_null_fields or (), in_folders):
-            writer.append_arrow(table)
+        for group in range(len(footers)):
+            needed_names = list(dict.fromkeys([*schema.fields, *required_names]))
+            table = _read_table(row_groups, group, needed_names, names_of_partitions)
+            table = _drop_nulls(table, required_names)
+            copied_names = [name for name in schema.fields if name in table.column_names]
+            writer.append_arrow(table.select(copied_names))
+
     indexes: list[Indexer] = []
-    with contextlib.suppress(ConfigError, DatasetFileCorruptError):  # out of date, or damaged
+    # Indexes that are out of date or damaged are not copied; the dataset is read without them.
+    with contextlib.suppress(ConfigError, DatasetFileCorruptError):
         indexes = [index for index in read_indexes(footers).values() if index.field in schema]
     if indexes:
         build_rowgroup_index(target_url, None, indexes)
 
 
-def _file_mb(footers: Footers, partitions_count: int | None) -> float:
-    if not partitions_count or partitions_count == 1:
-        return 1e9 if partitions_count else 512.0
-    return (
-        sum(footers.size(number) for number in range(len(footers.files.paths)))
-        / 1e6
-        / partitions_count
-    )
+def _match_names(source_url: str, field_regex: Sequence[str] | None) -> list[str]:
+    """Return the names of the fields to copy; none for all fields.
+
+    Raises:
+        ConfigError: no field matches, or the dataset has no schema.
+        ResourceNotFoundError: the source does not exist.
+    """
+    unischema = get_schema_from_dataset_url(source_url)
+    if not field_regex:
+        return []
+    names = [field.name for field in match_unischema_fields(unischema, field_regex)]
+    if not names:
+        raise ConfigError(
+            f"Regular expressions ({field_regex}) do not match any fields "
+            f"({', '.join(unischema.fields)})"
+        )
+    return names
 
 
-def _tables(
-    row_groups: RowGroups, names: Sequence[str], not_null: Sequence[str], in_folders: Sequence[str]
-) -> Iterator[pa.Table]:
-    """The selected rows of each row group, with partition columns."""
-    footers, wanted = row_groups.footers, list(dict.fromkeys([*names, *not_null]))
-    for group in range(len(footers)):
-        file, n_rows = int(footers.file_of[group]), int(footers.n_rows[group])
-        with reading_parquet(footers.name_of(group)), footers.files.open(file) as opened:
-            reader = pq.ParquetFile(
-                opened, metadata=footers.of(file), pre_buffer=True, page_checksum_verification=True
-            )
-            stored = [name for name in reader.schema_arrow.names if name in wanted]
-            table = reader.read_row_group(int(footers.index_of[group]), columns=stored)
-        for name in wanted if n_rows else ():
-            if name in in_folders:
-                value = row_groups.read(group, [name])[name].value(0)
-                table = table.append_column(name, pa.array([value] * n_rows))
-        for name in not_null:
-            valid = (
-                pc.is_valid(table.column(name))
-                if name in table.column_names
-                else pa.array([False] * len(table))
-            )
-            table = table.filter(valid)
-        yield table.select([name for name in names if name in table.column_names])
+def _choose_file_mb(footers: Footers, partitions_count: int | None) -> float:
+    """Return the size of the files, in MB, so that there are about so many."""
+    if not partitions_count:
+        return _DEFAULT_FILE_MB
+    if partitions_count == 1:
+        return _ENDLESS_FILE_MB
+    n_files = len(footers.files.paths)
+    n_bytes = sum(footers.size(number) for number in range(n_files))
+    return n_bytes / 1e6 / partitions_count
 
 
-def _target_error(message: str) -> ConfigError:
-    """Return an error that is also Spark's in programs that have imported Spark."""
-    errors: Any = sys.modules.get("pyspark.errors")
-    bases = (ConfigError,) if errors is None else (ConfigError, errors.AnalysisException)
-    return cast(ConfigError, type("TargetExistsError", bases, {})(message))
+def _read_table(
+    row_groups: RowGroups, group: int, names: Sequence[str], names_of_partitions: Sequence[str]
+) -> pa.Table:
+    """Return fields of a row group, without decoding their cells.
+
+    Args:
+        row_groups: the row groups of the dataset.
+        group: number of the row group.
+        names: the fields to read, as far as the file has them.
+        names_of_partitions: the fields whose values are in the names of folders.
+    """
+    footers = row_groups.footers
+    file = int(footers.file_of[group])
+    with reading_parquet(footers.name_of(group)), footers.files.open(file) as opened:
+        reader = pq.ParquetFile(
+            opened, metadata=footers.of(file), pre_buffer=True, page_checksum_verification=True
+        )
+        stored_names = [name for name in reader.schema_arrow.names if name in names]
+        table = reader.read_row_group(int(footers.index_of[group]), columns=stored_names)
+    n_rows = int(footers.n_rows[group])
+    if n_rows == 0:
+        return table
+    for name in names:
+        if name in names_of_partitions:
+            value = row_groups.read(group, [name])[name].value(0)
+            table = table.append_column(name, pa.array([value] * n_rows))
+    return table
+
+
+def _drop_nulls(table: pa.Table, required_names: Sequence[str]) -> pa.Table:
+    """Return the rows in which none of these fields is null; a file may lack a field."""
+    for name in required_names:
+        if name in table.column_names:
+            has_value = pc.is_valid(table.column(name))
+        else:
+            has_value = pa.array([False] * len(table))
+        table = table.filter(has_value)
+    return table
+
+
+def _target_exists_error(message: str) -> ConfigError:
+    """Return an error that is also Spark's in programs that have imported Spark.
+
+    Petastorm's copies are Spark's, so its programs catch an ``AnalysisException``. Importing Spark
+    for its class of errors would take seconds, and needs Java.
+    """
+    spark_errors: Any = sys.modules.get("pyspark.errors")
+    if spark_errors is None:
+        return ConfigError(message)
+
+    class TargetExistsError(ConfigError, spark_errors.AnalysisException):  # type: ignore[misc]  # a class of a module that may not be there
+        """The target of a copy exists."""
+
+    return TargetExistsError(message)
 
 
 def _main(sys_argv: Sequence[str] | None = None) -> None:
+    """Copy a dataset by the arguments of a command line."""
     parser = argparse.ArgumentParser(description="Copy a Petastorm dataset.")
     parser.add_argument("source_url")
     parser.add_argument("target_url")
@@ -148,15 +202,17 @@ def _main(sys_argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--row-group-size-mb", type=float)
     parser.add_argument("--field-regex", nargs="+")
     parser.add_argument("--not-null-fields", nargs="+")
-    given = parser.parse_args(sys_argv)
-    options = (
-        given.field_regex,
-        given.not_null_fields,
-        given.overwrite_output,
-        given.partition_count,
-        given.row_group_size_mb,
+    arguments = parser.parse_args(sys_argv)
+    copy_dataset(
+        None,
+        arguments.source_url,
+        arguments.target_url,
+        field_regex=arguments.field_regex,
+        not_null_fields=arguments.not_null_fields,
+        overwrite_output=arguments.overwrite_output,
+        partitions_count=arguments.partition_count,
+        row_group_size_mb=arguments.row_group_size_mb,
     )
-    copy_dataset(None, given.source_url, given.target_url, *options)
 
 
 if __name__ == "__main__":

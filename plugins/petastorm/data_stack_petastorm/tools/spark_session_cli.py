@@ -15,7 +15,9 @@ def add_configure_spark_arguments(argparser: ArgumentParser) -> None:
     """Add the arguments ``--master`` and ``--spark-session-config`` to a parser."""
     argparser.add_argument(
         "--master",
-        help='master of Spark, such as "local[4]" for this machine; Spark\'s own default otherwise',
+        help=(
+            'master of Spark, such as "local[4]" for this machine; Spark\'s own default otherwise'
+        ),
     )
     argparser.add_argument(
         "--spark-session-config",
@@ -39,18 +41,29 @@ def configure_spark(
 
     Raises:
         RuntimeError: the parser lacks the arguments.
-        ConfigError (a ValueError): a setting is not of the form ``key=value``.
+        ConfigError (a ValueError): a setting is not of the form ``key=value``; the builder is not
+            changed.
     """
     if "spark_session_config" not in args or "master" not in args:
         raise RuntimeError(
-            "the parser lacks --master and --spark-session-config: call add_configure_spark_arguments(parser)"
+            "the parser lacks --master and --spark-session-config: "
+            "call add_configure_spark_arguments(parser)"
         )
-    settings = [pair.partition("=") for pair in args.spark_session_config or ()]
-    for key, equals, value in settings:
-        if not key or not equals:
-            raise ConfigError(f"expected a Spark setting key=value, got {key + equals + value!r}")
-    for key, _, value in settings:
+    settings = [_parse_setting(text) for text in args.spark_session_config or ()]
+    for key, value in settings:
         spark_session_builder.config(key, value)
     if args.master:
         spark_session_builder.master(args.master)
     return spark_session_builder
+
+
+def _parse_setting(text: str) -> tuple[str, str]:
+    """Return the key and the value of a setting; the value may have "=" in it.
+
+    Raises:
+        ConfigError: the text is not of the form ``key=value``.
+    """
+    key, equals_sign, value = text.partition("=")
+    if not key or not equals_sign:
+        raise ConfigError(f"expected a Spark setting key=value, got {text!r}")
+    return key, value

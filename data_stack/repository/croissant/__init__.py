@@ -1,1 +1,0 @@
-"""Croissant, the vocabulary of MLCommons for datasets (https://docs.mlcommons.org/croissant)."""

@@ -1,0 +1,20 @@
+"""Decompresses files of a document, whose names and media types need not say that they are."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from data_stack.io.archives import compression_of, open_decompressed
+
+#: The beginning of a file that tells its compression.
+_HEAD_BYTES: Final = 6
+
+
+def decompress_if_needed(stream: Any) -> Any:
+    """Return a stream of the decompressed bytes; the stream itself if it is not compressed."""
+    stream.seek(0)
+    head = stream.read(_HEAD_BYTES)
+    stream.seek(0)
+    if compression_of(head) is None:
+        return stream
+    return open_decompressed(stream)

@@ -1,0 +1,359 @@
+"""The record sets of a document, checked before anything is retrieved."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+import numpy as np
+
+from data_stack.exception import ConfigError
+from data_stack.formats.parquet import Field, NestedCodec
+from data_stack.formats.parquet.types import arrow_type_of_dtype, describe_type
+from data_stack_croissant.fields import (
+    all_fields,
+    column_name,
+    depth_of,
+    find_unread_part,
+    is_a,
+    kind_of,
+    shape_of,
+    values_by_identifier,
+)
+from data_stack_croissant.globs import excludes_of, includes_of
+from data_stack_croissant.joins import plan_joins, tables_of
+from data_stack_croissant.json_path import MAX_PATTERN_LENGTH, parse_path
+from data_stack_croissant.record_column import (
+    FILE_PREFIX,
+    JSON_PREFIX,
+    MEDIA,
+    RecordColumn,
+    ValueSource,
+)
+from data_stack_croissant.record_set import EVERYTHING, Join, RecordSet
+
+#: Python's types of mlcroissant that are stored as others.
+_DTYPES: Final[Mapping[str, Any]] = {
+    "bytes": str,
+    "Timestamp": "datetime64[us]",
+    "time": "timedelta64[us]",
+    "int": np.int64,
+    "float": np.float64,
+    "BoundingBox": np.float64,
+}
+_SHAPE_OF_BOX: Final = (4,)
+
+#: The ways in which a file is read, of which only one is possible for a file: mlcroissant's
+#: properties of its bytes, its columns, and paths into its JSON.
+_CONTENT: Final = "content"
+_LINES: Final = "lines"
+_COLUMN: Final = "the column"
+_PATH: Final = "the path"
+
+
+class RecordSets:
+    """The record sets of a document.
+
+    Args:
+        metadata: mlcroissant's, of the document.
+
+    Attributes:
+        chosen: all but those that only list splits or classes, if there are others.
+        all: these, and the record sets to which their fields refer, by their identifiers.
+        files: mlcroissant's FileObjects and FileSets by their identifiers.
+
+    Raises:
+        ConfigError: a field is not supported; the message names record set and field.
+    """
+
+    chosen: list[RecordSet]
+    all: dict[str, RecordSet]
+    files: dict[str, Any]
+    #: mlcroissant's record sets by their identifiers.
+    _nodes: dict[str, Any]
+    #: mlcroissant's fields of all record sets by their identifiers.
+    _fields: dict[str, Any]
+    #: By the identifier of a field that of its record set.
+    _owners: dict[str, str]
+    #: The record sets that are being made, each for the one before it.
+    _unfinished: list[str]
+
+    def __init__(self, metadata: Any) -> None:
+        if not metadata.record_sets:
+            raise ConfigError(
+                f"croissant document {metadata.name!r:.80} has no record sets, which say how files "
+                f"become samples"
+            )
+        self.files = {node.uuid: node for node in metadata.distribution}
+        for node in self.files.values():
+            _check_globs(node)
+        self._nodes = {node.uuid: node for node in metadata.record_sets}
+        self._fields = {}
+        self._owners = {}
+        for node in metadata.record_sets:
+            for field in all_fields(node.fields):
+                self._fields[field.uuid] = field
+                self._owners[field.uuid] = node.uuid
+        self._unfinished = []
+        self.all = {}
+
+        with_samples = [
+            node for node in metadata.record_sets if not is_a(node, "Split", "Enumeration")
+        ]
+        chosen_nodes = with_samples or metadata.record_sets
+        self.chosen = [self._find(node.uuid) for node in chosen_nodes]
+
+    def list_files(self) -> list[Any]:
+        """Return the FileObjects and FileSets that the record sets read, in their order."""
+        tables: dict[str | None, None] = {}  # a set that keeps the order
+        for record_set in self.all.values():
+            for column in record_set.columns:
+                tables[column.table] = None
+            for join in record_set.joins:
+                tables[join.right.table] = None
+        return [self.files[table] for table in tables if table in self.files]
+
+    # ------------------------------------------------------------------ a record set
+
+    def _find(self, identifier: str) -> RecordSet:
+        """Return a record set, which is made when it is first asked for."""
+        if identifier in self.all:
+            return self.all[identifier]
+        if identifier in self._unfinished:
+            names = " and ".join(map(repr, self._unfinished))
+            raise ConfigError(f"the record sets {names} refer to each other")
+        self._unfinished.append(identifier)
+        self.all[identifier] = self._make(self._nodes[identifier])
+        self._unfinished.pop()
+        return self.all[identifier]
+
+    def _make(self, node: Any) -> RecordSet:
+        leaves = [field for field in all_fields(node.fields) if not field.sub_fields]
+        if not leaves:
+            raise ConfigError(
+                f"the record set {node.uuid!r} has no fields, so its records are not described"
+            )
+        columns = [self._make_column(node, field) for field in leaves]
+        rows: tuple[Mapping[str, Any], ...] = ()
+        if node.data:
+            # The document has the values, by the identifiers of the fields.
+            rows = tuple(values_by_identifier(row, leaves) for row in node.data)
+            columns = [
+                replace(column, source=ValueSource(node.uuid, column.identifier, column.transforms))
+                for column in columns
+            ]
+        self._check_ways_of_reading(columns)
+        split, splits = self._find_split(leaves, columns)
+        table: str | None = node.uuid
+        joins: tuple[Join, ...] = ()
+        if not rows:
+            table, joins = plan_joins(columns, self._find_joins(leaves, columns))
+        return RecordSet(node.uuid, table, joins, tuple(columns), split, splits, rows)
+
+    def _check_ways_of_reading(self, columns: Sequence[RecordColumn]) -> None:
+        """Check that each file is read in one way.
+
+        Its properties, such as its name, can be read besides.
+        """
+        ways: dict[str, str] = {}
+        for column in columns:
+            way = _way_of_reading(column.key)
+            if column.table not in self.files or way is None:
+                continue
+            other = ways.setdefault(str(column.table), way)
+            if other != way:
+                raise ConfigError(
+                    f"{column.where} reads {way} of a file, but other fields read {other}: leave "
+                    f"the field out of the document, or name the file in a second FileObject"
+                )
+
+    def _find_split(
+        self, leaves: Sequence[Any], columns: Sequence[RecordColumn]
+    ) -> tuple[RecordColumn | None, tuple[str, ...]]:
+        """Return the column that refers to a list of splits, and the names of the splits."""
+        for field, column in zip(leaves, columns, strict=True):
+            referred = field.references.uuid or ""
+            listing = self._nodes.get(self._owners.get(referred, ""))
+            if listing is None or not listing.data or not is_a(listing, "Split"):
+                continue
+            if column.table is None:
+                # All rows are of one split.
+                return column, (str(column.value),)
+            names = []
+            for row in listing.data:
+                names.append(str(values_by_identifier(row, listing.fields)[referred]))
+            return column, tuple(names)
+        return None, (EVERYTHING,)
+
+    def _find_joins(self, leaves: Sequence[Any], columns: Sequence[RecordColumn]) -> list[Join]:
+        """Return a join for each field of single values that refers to another table."""
+        tables = tables_of(columns)
+        joins = []
+        for field, left in zip(leaves, columns, strict=True):
+            referred = self._owners.get(field.references.uuid, field.references.uuid)
+            is_single = not left.field.shape and not left.depth
+            if referred not in tables or left.table in (None, referred) or not is_single:
+                continue
+            right = replace(left, identifier="", source=self._find_source(field.references))
+            joins.append(Join(left, right))
+        return joins
+
+    # ------------------------------------------------------------------ a field
+
+    def _make_column(self, node: Any, field: Any) -> RecordColumn:
+        """Return the column of a field.
+
+        Args:
+            node: mlcroissant's record set.
+            field: mlcroissant's, without fields inside of it.
+
+        Raises:
+            ConfigError: the field needs something that is not read.
+        """
+        where = f"field {field.uuid!r} of record set {node.uuid!r}"
+        source = self._find_source_of_field(node, field)
+        declared_type = self._find_type(field)
+        kind = kind_of(declared_type)
+        problem = self._find_problem(field, source, declared_type, kind)
+        if problem is not None:
+            raise ConfigError(
+                f"{where} {problem}, which is not read; leave the field out of the document to "
+                f"read the others"
+            )
+        _check_paths(source)
+
+        if kind in MEDIA:
+            dtype = np.dtype(bytes)
+        else:
+            dtype = np.dtype(_DTYPES.get(kind, declared_type))
+        is_box = kind == "BoundingBox"
+        shape = _SHAPE_OF_BOX if is_box else shape_of(field)
+        depth = depth_of(field)
+
+        is_of_record_set = source.table in self.all and source.table not in self.files
+        is_plain = not shape and not depth and not source.transforms
+        if is_of_record_set and is_plain:
+            # The values of a column of another record set have its shape.
+            other_columns = self.all[str(source.table)].columns
+            taken = next(column for column in other_columns if column.identifier == source.key)
+            shape = taken.field.shape
+            depth = taken.depth
+        return RecordColumn(
+            identifier=field.uuid,
+            source=source,
+            value=field.value,
+            field=_stored_field(column_name(field), dtype, shape, depth, is_box=is_box),
+            dtype=dtype,
+            depth=depth,
+            kind=kind,
+            where=where,
+        )
+
+    def _find_source_of_field(self, node: Any, field: Any) -> ValueSource:
+        """Return where the values of a field are; without table, if all rows have one value."""
+        source = field.source
+        if not source.uuid and field.value is None and not node.data:
+            # Some documents have only the reference: its values are those of the field.
+            source = field.references
+        if not source.uuid:
+            return ValueSource()
+        return self._find_source(source)
+
+    def _find_source(self, source: Any) -> ValueSource:
+        """Return where the values of mlcroissant's source or reference are."""
+        extract = source.extract
+        transforms = tuple(source.transforms)
+        owner = self._owners.get(source.uuid)
+        if owner is not None and source.uuid not in self.files:
+            self._find(owner)
+            return ValueSource(owner, source.uuid, transforms)
+        if extract.json_path:
+            return ValueSource(source.uuid, JSON_PREFIX + extract.json_path, transforms)
+        if extract.column:
+            return ValueSource(source.uuid, extract.column, transforms)
+        file_property = _CONTENT
+        if extract.file_property:
+            file_property = extract.file_property.name
+        return ValueSource(source.uuid, FILE_PREFIX + file_property, transforms)
+
+    def _find_type(self, field: Any) -> Any:
+        """Return the type that a field declares, or else that of the field to which it refers."""
+        seen: set[str] = set()
+        while field is not None and field.uuid not in seen:
+            seen.add(field.uuid)
+            if field.data_types:
+                declared_type = field.data_type
+                if declared_type is not None:
+                    return declared_type
+            field = self._fields.get(field.source.uuid or field.references.uuid)
+        return None
+
+    def _find_problem(
+        self, field: Any, source: ValueSource, declared_type: Any, kind: str
+    ) -> str | None:
+        """Return what of a field is not read, as the predicate of a sentence; None if all is."""
+        table = source.table
+        if table is not None and table not in self.files and table not in self._nodes:
+            return f"refers to {table!r:.80}"
+        unread_part = find_unread_part(field, source.transforms)
+        if unread_part is not None:
+            return unread_part
+        if declared_type is None:
+            return "has no dataType of Croissant, nor does its source"
+        is_whole_file = table in self.files and source.key == FILE_PREFIX + _CONTENT
+        if is_whole_file and kind not in (*MEDIA, "bytes"):
+            return f"has the type {kind} for a whole file"
+        return None
+
+
+def _check_globs(node: Any) -> None:
+    """Check that the globs of a FileSet are not too long to be matched in a short time."""
+    for glob in (*includes_of(node), *excludes_of(node)):
+        if len(glob) > MAX_PATTERN_LENGTH:
+            raise ConfigError(
+                f"a glob of {node.uuid!r:.200} has more than {MAX_PATTERN_LENGTH} characters, "
+                f"which is not read"
+            )
+
+
+def _check_paths(source: ValueSource) -> None:
+    """Check the paths into JSON of a source.
+
+    Raises:
+        ConfigError: one cannot be read.
+    """
+    if source.key.startswith(JSON_PREFIX):
+        parse_path(source.key.removeprefix(JSON_PREFIX))
+    for transform in source.transforms:
+        if transform.json_path:
+            parse_path(transform.json_path)
+
+
+def _way_of_reading(key: str) -> str | None:
+    """Return the way in which a key reads a file; None for what can be read besides."""
+    if key.startswith(JSON_PREFIX):
+        return _PATH
+    if not key.startswith(FILE_PREFIX):
+        return _COLUMN
+    file_property = key.removeprefix(FILE_PREFIX)
+    return file_property if file_property in (_CONTENT, _LINES) else None
+
+
+def _stored_field(
+    name: str,
+    dtype: np.dtype[Any],
+    shape: tuple[int | None, ...],
+    depth: int,
+    *,
+    is_box: bool,
+) -> Field:
+    """Return the field of Parquet that a column becomes."""
+    if not depth:
+        return Field(name, dtype, shape, nullable=True)
+    # A codec for nested lists, as their elements may be missing.
+    element: Any = describe_type(arrow_type_of_dtype(dtype))
+    n_lists = depth + 1 if is_box else depth
+    for _ in range(n_lists):
+        element = {"list": element}
+    return Field(name, object, (), NestedCodec(element), nullable=True)

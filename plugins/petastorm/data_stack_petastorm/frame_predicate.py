@@ -1,0 +1,118 @@
+"""Predicates of DataFrames, as Petastorm's ``make_batch_reader`` takes them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from data_stack.exception import MissingDependencyError
+from data_stack.formats.parquet.selecting import (
+    Columns,
+    Predicate,
+    RowPredicate,
+    TypedColumns,
+    as_times,
+    column_of,
+)
+from data_stack.values.stacked_values import objects
+from data_stack_petastorm.frames import as_frame
+
+try:
+    import pandas as pd
+except ImportError as error:
+    raise MissingDependencyError("a predicate of make_batch_reader", "pandas", "pandas") from error
+
+
+def on_frames(predicate: Predicate) -> Predicate:
+    """Return a predicate of rows as one that takes DataFrames; another predicate unchanged."""
+    if isinstance(predicate, RowPredicate):
+        return FramePredicate(predicate.function)
+    return predicate
+
+
+class FramePredicate(RowPredicate):
+    """Calls the function of a predicate with a DataFrame of all rows, as Petastorm does.
+
+    If the function raises, or does not return a bool per row, it is called row by row.
+    """
+
+    def mask(self, columns: Columns) -> npt.NDArray[np.bool_]:
+        given = {name: column_of(columns, name) for name in self.fields}
+        zones = columns.zones if isinstance(columns, TypedColumns) else {}
+        frame = as_frame(given, zones)
+        n_rows = len(frame)
+        try:
+            answers = np.asarray(self.function.do_include(CombiningFrame(frame)))
+        except Exception:  # noqa: BLE001  # a function of rows may raise anything for a DataFrame
+            # If the function is wrong for rows as well, this raises its error.
+            return self._mask_of_rows(given, frame, zones)
+        if answers.shape != (n_rows,) or not _are_bools(answers):
+            return self._mask_of_rows(given, frame, zones)
+        return answers.astype(bool)
+
+    def _mask_of_rows(
+        self, columns: Columns, frame: Any, zones: Mapping[str, str]
+    ) -> npt.NDArray[np.bool_]:
+        """Call the function for each row, with the dates and zoned times of the DataFrame."""
+        rows: dict[str, npt.NDArray[Any]] = {}
+        for name, column in columns.items():
+            is_of_days = column.ndim == 1 and as_times(column).dtype == np.dtype("M8[D]")
+            if name in zones:
+                series = frame[name].astype(object)
+                rows[name] = objects([None if time is pd.NaT else time for time in series])
+            elif is_of_days:
+                rows[name] = objects(list(frame[name]))
+            else:
+                rows[name] = column
+        return super().mask(rows)
+
+    def content(self) -> Any:
+        return {"on_frames": super().content()}
+
+
+def _are_bools(answers: npt.NDArray[Any]) -> bool:
+    if answers.dtype == bool:
+        return True
+    return all(isinstance(answer, (bool, np.bool_)) for answer in answers)
+
+
+class CombiningSeries(pd.Series):
+    """A Series that combines with lists by ``&``, ``|`` and ``^``.
+
+    pandas 3 refuses that, and functions that were written for Petastorm do it.
+    """
+
+    @property
+    def _constructor(self) -> Any:
+        return CombiningSeries
+
+    def __and__(self, other: Any) -> Any:
+        return super().__and__(_as_array(other))
+
+    def __or__(self, other: Any) -> Any:
+        return super().__or__(_as_array(other))
+
+    def __xor__(self, other: Any) -> Any:
+        return super().__xor__(_as_array(other))
+
+    __rand__ = __and__
+    __ror__ = __or__
+    __rxor__ = __xor__
+
+
+class CombiningFrame(pd.DataFrame):
+    """A DataFrame whose columns are :class:`CombiningSeries`."""
+
+    @property
+    def _constructor_sliced(self) -> Any:
+        return CombiningSeries
+
+
+def _as_array(other: Any) -> Any:
+    """Return a list or tuple as an array, anything else unchanged."""
+    if isinstance(other, (list, tuple)):
+        return np.asarray(other)
+    return other
