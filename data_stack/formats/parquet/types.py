@@ -360,7 +360,7 @@ def dtype_name(dtype: FieldDtype) -> str:
         return "bytes"
     if dtype.kind == "O":
         return "object"
-    return dtype.name
+    return str(dtype.name)
 
 
 def numpy_dtype(dtype: FieldDtype) -> np.dtype[Any]:
