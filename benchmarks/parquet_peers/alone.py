@@ -30,7 +30,7 @@ from loader_peers.memory import proportional_bytes
 
 from data_stack.formats.parquet.codecs import NdarrayCodec, PngCodec
 from data_stack.formats.parquet.dataset import ParquetDataset
-from data_stack.formats.parquet.inference import generate_metadata
+from data_stack.formats.parquet.metadata_generation import generate_metadata
 from data_stack.formats.parquet.schema import Field, Schema
 from data_stack.formats.parquet.selecting import col
 from data_stack.formats.parquet.writer import ParquetWriter

@@ -58,7 +58,7 @@ def generate(settings: Settings, source: str, petastorm: bool) -> None:
 
     Use it for datasets that other tools wrote or appended to. It reads no rows and needs no Spark.
     """
-    from data_stack.formats.parquet.inference import generate_metadata
+    from data_stack.formats.parquet.metadata_generation import generate_metadata
 
     manifest = generate_metadata(_dataset_at(source), petastorm=petastorm)
     facts = {

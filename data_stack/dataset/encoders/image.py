@@ -71,7 +71,9 @@ class ImageEncoder(Encoder):
             raise ConfigError("pass both mean and std, or neither to fit them")
         self._is_given = mean is not None
         if self._is_given:
-            self.mean, self.std = _check_statistics(mean, std)
+            checked_mean, checked_std = _check_statistics(mean, std)
+            self.mean = checked_mean
+            self.std = checked_std
             self._learned = {}
         else:
             self.mean = np.asarray(0.0)
@@ -91,7 +93,9 @@ class ImageEncoder(Encoder):
         return _ImageLearner(self._scale, self._channels)
 
     def _remember(self, learned: Mapping[str, Any]) -> None:
-        self.mean, self.std = _check_statistics(learned["mean"], learned["std"])
+        mean, std = _check_statistics(learned["mean"], learned["std"])
+        self.mean = mean
+        self.std = std
         super()._remember(learned)
 
     # ------------------------------------------------------------------ encoding

@@ -4,25 +4,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
 
 from data_stack.exception import ConfigError, DatasetFileCorruptError
 from data_stack.formats.parquet.codecs import ListCodec, NestedCodec, ScalarCodec
-from data_stack.formats.parquet.files import find_files, partition_names
+from data_stack.formats.parquet.files import partition_names
 from data_stack.formats.parquet.footers import Footers
 from data_stack.formats.parquet.int96 import schema_with_unit, stated_units
-from data_stack.formats.parquet.metadata import (
-    ParquetFileRecord,
-    ParquetManifest,
-    add_foreign_metadata,
-    read_foreign_schema,
-    reading_parquet,
-    write_metadata,
-)
-from data_stack.formats.parquet.row_groups import RowGroups
+from data_stack.formats.parquet.metadata import read_foreign_schema, reading_parquet
 from data_stack.formats.parquet.schema import Field, Schema
 from data_stack.formats.parquet.types import (
     describe_type,
@@ -153,62 +145,3 @@ def _units_of_int96(
     if unknown:
         units.update(dict.fromkeys(footers.names_of_far_times(0, unknown), "us"))
     return units
-
-
-def generate_metadata(
-    source: Any, *, prefix: str = "", schema: Schema | None = None, petastorm: bool = False
-) -> ParquetManifest:
-    """Write the manifest of a dataset from the footers of its files; no row is read.
-
-    Use it for datasets that other tools wrote, appended to, or removed files from. It updates
-    Petastorm's ``_common_metadata``.
-
-    Args:
-        source: a folder, a storage connector or the URL of one.
-        prefix: folder below it.
-        schema: of the rows, partition columns included; None for the stored schema (ours, or
-            Petastorm's), else an inferred one.
-        petastorm: write the ``_common_metadata`` that Petastorm needs, too.
-
-    Returns:
-        The manifest.
-
-    Raises:
-        ResourceNotFoundError: ``source`` has no Parquet files.
-        ConfigError: files do not fit the schema; or Petastorm does not know a field.
-        DatasetFileCorruptError: a file is damaged, or its writer has not finished.
-        StorageError: it cannot be read or written.
-    """
-    files = find_files(source, prefix)
-    if files.given:
-        raise ConfigError("metadata belong to a whole dataset: pass its folder, not a file")
-    files.account.warn()
-    footers = Footers(files, verified=False)
-    if schema is None:
-        schema = read_schema(footers)
-    # raises where a file lacks a field, or a folder's name is not a value
-    RowGroups(footers, schema)
-    records = []
-    for number, path in enumerate(files.paths):
-        size = footers.size(number)
-        facts = footers.facts(number)
-        records.append(ParquetFileRecord.of(path, size, facts, footers.digest(number)))
-    metadata = add_foreign_metadata(
-        {**footers.metadata, **schema.metadata()}, schema, records, always=petastorm
-    )
-    partition_by = tuple(partition_names(files.partitions))
-    manifest = ParquetManifest(schema, tuple(records), partition_by, _n_parts_before(footers))
-    arrow_schema = footers.arrow_schema.with_metadata(metadata)
-    write_metadata(files.folder, arrow_schema, files.paths, manifest)
-    return manifest
-
-
-def _n_parts_before(footers: Footers) -> int:
-    """Return the number of parts in the manifest that is replaced."""
-    try:
-        manifest = footers.manifest
-    except DatasetFileCorruptError:  # damaged, or of an earlier version
-        return 0
-    if manifest is None:
-        return 0
-    return manifest.n_parts

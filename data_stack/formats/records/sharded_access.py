@@ -41,7 +41,7 @@ class ShardedAccess(CombinedAccess):
         self._keys = list(readers[0].spec)
         self._first = access_to(readers[0])
         n_bytes = 0.0
-        for part, _ in self.parts:
+        for part in self.parts:
             if isinstance(part, RecordAccess):
                 n_bytes += part.remote_bytes() * part.n_samples
         self._is_remote = n_bytes > 0
@@ -91,7 +91,7 @@ class ShardedAccess(CombinedAccess):
         return self._first.declare_columns()
 
     def content_fingerprint(self) -> list[Any]:
-        return [part.content_fingerprint() for part, _ in self.parts]
+        return [part.content_fingerprint() for part in self.parts]
 
 
 def _call(fetch: Callable[[], object]) -> object:

@@ -99,7 +99,7 @@ def test_only_parts_with_several_samples_are_asked_for_batches(
     n_requests: list[int] = []
     combined = parts("float16")
     access: Any = access_to(combined)
-    for part, _ in access.parts:
+    for part in access.parts:
         original = part.batch
 
         def batch(positions: Any, original: Any = original) -> Any:

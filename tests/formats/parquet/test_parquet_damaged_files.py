@@ -30,7 +30,7 @@ from data_stack.exception import (
 from data_stack.formats.parquet import Field, ParquetDataset, Schema
 from data_stack.formats.parquet.codecs import NdarrayCodec
 from data_stack.formats.parquet.description import describe_dataset
-from data_stack.formats.parquet.inference import generate_metadata
+from data_stack.formats.parquet.metadata_generation import generate_metadata
 from data_stack.formats.parquet.page_headers import read_claimed_bytes
 from data_stack.formats.parquet.schema import SCHEMA_KEY
 from data_stack.formats.parquet.selecting import col

@@ -143,27 +143,33 @@ class CombinedAccess(SampleAccess):
         lengths: how many samples of each count: it may have grown since they were counted.
 
     Attributes:
-        parts: what is read, and how many samples of each count.
+        parts: what is read.
     """
+
+    #: How many samples of each part count.
+    _lengths: list[int]
 
     #: Where the samples of the parts are.
     _concatenation: Concatenation
 
     def __init__(self, given: Sequence[SampleAccess], lengths: Sequence[int]) -> None:
-        self.parts: list[tuple[SampleAccess, int]] = []
+        self.parts: list[SampleAccess] = []
+        self._lengths = []
         for part, length in zip(given, lengths, strict=True):
             source, positions = part.unwrap()
             is_whole = positions is None and source.n_samples == length
             if is_whole and isinstance(source, CombinedAccess):
                 self.parts += source.parts
+                self._lengths += source._lengths
             else:
-                self.parts.append((part, length))
+                self.parts.append(part)
+                self._lengths.append(length)
         if len(self.parts) > _MAX_PARTS:
             raise ConfigError(
                 f"iterators are combined from {_MAX_PARTS:,} parts at most, "
                 f"these are {len(self.parts):,}"
             )
-        self._concatenation = Concatenation([length for _, length in self.parts])
+        self._concatenation = Concatenation(self._lengths)
         self.n_samples = self._concatenation.n_samples
         self.releases_gil = bool(given) and all(part.releases_gil for part in given)
         self.prefers_blocks = any(part.prefers_blocks for part in given)
@@ -171,7 +177,7 @@ class CombinedAccess(SampleAccess):
     @cached_property
     def _sources(self) -> _Sources:
         """The sources of the parts. A combination that is only a part of another never needs them."""
-        return _Sources.of([part for part, _ in self.parts])
+        return _Sources.of(self.parts)
 
     # ------------------------------------------------------------------ one sample
 
@@ -190,10 +196,9 @@ class CombinedAccess(SampleAccess):
         if self.n_samples == 0:
             return _refuse_position
         starts = self._concatenation.starts
-        readers = [
-            (part.make_sample_reader(), start, start + length)
-            for (part, length), start in zip(self.parts, starts, strict=False)
-        ]
+        readers = []
+        for part, length, start in zip(self.parts, self._lengths, starts, strict=False):
+            readers.append((part.make_sample_reader(), start, start + length))
         # Entry i is the part of position i * 2**shift, where the positions that follow mostly lie.
         n_entries = min(_TABLE_ENTRIES_A_PART * len(self.parts), _MAX_PARTS)
         shift = max(0, (self.n_samples // n_entries).bit_length() - 1)
@@ -211,7 +216,8 @@ class CombinedAccess(SampleAccess):
         return read_sample
 
     def iterate(self, start: int, stop: int) -> Iterator[Sample]:
-        for (part, length), first in zip(self.parts, self._concatenation.starts, strict=False):
+        starts = self._concatenation.starts
+        for part, length, first in zip(self.parts, self._lengths, starts, strict=False):
             if first < stop and first + length > start:
                 yield from part.iterate(max(0, start - first), min(length, stop - first))
 
@@ -246,7 +252,7 @@ class CombinedAccess(SampleAccess):
         if self.n_samples:
             return super().empty_batch()
         no_positions = np.empty(0, dtype=np.intp)
-        for part, _ in self.parts:
+        for part in self.parts:
             batch = part.batch(no_positions)
             if len(batch):
                 return batch
@@ -284,7 +290,7 @@ class CombinedAccess(SampleAccess):
 
     def _whole_columns(self, keys: Sequence[ColumnKey]) -> list[ColumnArray]:
         columns_of_parts: list[list[ColumnArray]] = []
-        for part, length in self.parts:
+        for part, length in zip(self.parts, self._lengths, strict=True):
             if length:
                 columns_of_parts.append([column[:length] for column in part.columns(keys)])
         return [join_columns(list(pieces)) for pieces in zip(*columns_of_parts, strict=True)]
@@ -320,8 +326,7 @@ class CombinedAccess(SampleAccess):
         inside = np.flatnonzero(~crosses_parts)
         for part, numbers in _group_by_part(selection.parts[inside]):
             slots_of_part = inside[numbers]
-            access, _ = self.parts[part]
-            batch = access.runs(selection.positions[slots_of_part], length, keys)
+            batch = self.parts[part].runs(selection.positions[slots_of_part], length, keys)
             if batch is None:
                 return None
             batches.append(batch)
@@ -358,11 +363,11 @@ class CombinedAccess(SampleAccess):
 
     @property
     def n_at_once(self) -> int:  # type: ignore[override]  # read-only here
-        return min((part.n_at_once for part, _ in self.parts), default=sys.maxsize)
+        return min((part.n_at_once for part in self.parts), default=sys.maxsize)
 
     def blocks(self) -> npt.NDArray[np.int64] | None:
         blocks_of_parts: list[npt.NDArray[np.int64]] = []
-        for part, _ in self.parts:
+        for part in self.parts:
             blocks = part.blocks()
             if blocks is None:
                 return None
@@ -377,8 +382,7 @@ class CombinedAccess(SampleAccess):
 
     def locate(self, position: int) -> str | None:
         part, position_in_part = self._concatenation.find(position)
-        access, _ = self.parts[part]
-        return access.locate(position_in_part)
+        return self.parts[part].locate(position_in_part)
 
     # ------------------------------------------------------------------ requests
 
