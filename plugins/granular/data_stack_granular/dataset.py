@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import functools
 import operator
@@ -94,12 +95,19 @@ class DatasetWriter(Closing):
                 "open it with its RecordWriter, and close it"
             )
 
-        self.writers = {name: BagWriter(self.directory / bag_name(name)) for name in self.spec}
-        self.length = min(len(writer) for writer in self.writers.values())
+        self.writers = {}
         self._longer_columns = {}
-        for name, writer in self.writers.items():
-            if len(writer) > self.length:
-                self._longer_columns[name] = BagReader(writer.bag_path)
+        with contextlib.ExitStack() as opened:
+            for name in self.spec:
+                writer = BagWriter(self.directory / bag_name(name))
+                self.writers[name] = opened.enter_context(writer)
+            self.length = min(len(writer) for writer in self.writers.values())
+            for name, writer in self.writers.items():
+                if len(writer) > self.length:
+                    reader = BagReader(writer.bag_path)
+                    self._longer_columns[name] = opened.enter_context(reader)
+            # They stay open, unless one of them could not be opened.
+            opened.pop_all()
 
     @property
     def size(self) -> int:

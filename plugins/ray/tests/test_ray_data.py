@@ -56,22 +56,40 @@ def rows(ray_cluster: None, tmp_path: Path) -> Any:
 # ------------------------------------------------------------------ reading
 
 
-def test_all_kinds_of_values_arrive_and_columns_that_nobody_uses_are_not_read(
+def test_all_kinds_of_values_arrive(rows: data_stack.DatasetIteratorIF) -> None:
+    from data_stack_ray import from_data_stack
+
+    dataset = from_data_stack(rows, override_num_blocks=4)
+
+    samples = sorted(dataset.take_all(), key=lambda sample: sample["id"])
+    assert_same(samples, [row(i) for i in range(N_ROWS)])
+    assert dataset.count() == N_ROWS
+
+
+def test_columns_that_nobody_uses_are_not_read(
     rows: data_stack.DatasetIteratorIF, tmp_path: Path
 ) -> None:
     from data_stack_ray import from_data_stack
 
-    dataset, image = from_data_stack(rows, override_num_blocks=4), tmp_path / "rows" / "image.bag"
-    found = sorted(dataset.take_all(), key=lambda each: each["id"])
-    image.write_bytes(bytes(image.stat().st_size))  # damaged
-    chosen = dataset.select_columns(["id"]).take_all()
+    dataset = from_data_stack(rows, override_num_blocks=4)
+    image_file = tmp_path / "rows" / "image.bag"
+    image_file.write_bytes(bytes(image_file.stat().st_size))  # damaged
 
-    assert_same(found, [row(i) for i in range(N_ROWS)])
-    assert dataset.count() == N_ROWS
-    assert sorted(each["id"] for each in chosen) == list(range(N_ROWS))
+    ids = [sample["id"] for sample in dataset.select_columns(["id"]).take_all()]
+
+    assert sorted(ids) == list(range(N_ROWS))
     with pytest.raises(Exception, match=r"image\.bag"):
         dataset.select_columns(["image"]).take_all()
-    image.write_bytes(b"")
+
+
+def test_a_dataset_that_workers_cannot_open_is_an_error(
+    rows: data_stack.DatasetIteratorIF, tmp_path: Path
+) -> None:
+    from data_stack_ray import from_data_stack
+
+    dataset = from_data_stack(rows, override_num_blocks=4)
+    (tmp_path / "rows" / "image.bag").write_bytes(b"")
+
     with pytest.raises(Exception, match=r"image\.bag is cut short"):
         dataset.select_columns(["id"]).take_all()
 
@@ -249,14 +267,12 @@ def test_a_dataset_that_cannot_be_written_leaves_nothing(
             data_stack.load(name, storage=tmp_path)
 
 
-def test_a_task_whose_worker_dies_is_written_once_and_a_killed_writer_is_cleared_up(
-    ray_cluster: None, tmp_path: Path
-) -> None:
+def test_a_task_whose_worker_dies_is_written_once(ray_cluster: None, tmp_path: Path) -> None:
     import ray.data
     from data_stack_ray import write
-    from data_stack_ray.unfinished_dataset import UnfinishedDataset
 
-    store, died = FileStorageConnector(tmp_path / "store"), tmp_path / "died"
+    store = FileStorageConnector(tmp_path / "store")
+    died = tmp_path / "died"
 
     def die_once(batch: Any) -> Any:
         if 50 in batch["id"] and not died.exists():
@@ -264,35 +280,54 @@ def test_a_task_whose_worker_dies_is_written_once_and_a_killed_writer_is_cleared
             os.kill(os.getpid(), signal.SIGKILL)
         return batch
 
-    with (
-        contextlib.suppress(KeyboardInterrupt),
-        UnfinishedDataset(store, "numbers").written(),
-    ):
-        with pytest.raises(StorageConflictError):
-            write(ray.data.range(3), storage=store, name="numbers")
-        mark = store.get_resource("numbers/_data_stack_progress/ray").read()
-        raise KeyboardInterrupt
-    left = (
-        "_data_stack_progress/ray",
-        "000001/spec.json",
-        "_data_stack_attempts/1/spec.json",
-    )  # by one that was killed
-    for name in left:
-        with store.create(f"numbers/{name}") as file:
-            file.write(mark)
-    with pytest.raises(data_stack.DataStackError):
-        data_stack.load("numbers", storage=store)
-
-    write(
-        ray.data.range(60, override_num_blocks=3).map_batches(die_once),
-        storage=store,
-        name="numbers",
-    )
+    numbers = ray.data.range(60, override_num_blocks=3)
+    write(numbers.map_batches(die_once), storage=store, name="numbers")
 
     assert died.exists()
     assert sorted(column(store, "numbers", "id")) == list(range(60))
-    assert {path.split("/")[1] for path in listing(tmp_path / "store") if "/" in path} == {
-        "000000",
-        "000001",
-        "000002",
-    }
+    assert folders_of_dataset(tmp_path / "store") == {"000000", "000001", "000002"}
+
+
+def test_what_a_killed_writer_left_is_removed(ray_cluster: None, tmp_path: Path) -> None:
+    import ray.data
+    from data_stack_ray import write
+    from data_stack_ray.unfinished_dataset import UnfinishedDataset
+
+    store = FileStorageConnector(tmp_path / "store")
+    with contextlib.suppress(KeyboardInterrupt), UnfinishedDataset(store, "numbers").written():
+        marker = store.get_resource("numbers/_data_stack_progress/ray").read()
+        raise KeyboardInterrupt
+    for name in (
+        "_data_stack_progress/ray",
+        "000001/spec.json",
+        "_data_stack_attempts/1/spec.json",
+    ):
+        with store.create(f"numbers/{name}") as file:
+            file.write(marker)
+    with pytest.raises(data_stack.DataStackError):
+        data_stack.load("numbers", storage=store)
+
+    write(ray.data.range(20, override_num_blocks=1), storage=store, name="numbers")
+
+    assert sorted(column(store, "numbers", "id")) == list(range(20))
+    assert folders_of_dataset(tmp_path / "store") == {"000000"}
+
+
+def test_two_processes_do_not_write_one_dataset(ray_cluster: None, tmp_path: Path) -> None:
+    import ray.data
+    from data_stack_ray import write
+    from data_stack_ray.unfinished_dataset import UnfinishedDataset
+
+    store = FileStorageConnector(tmp_path / "store")
+
+    with contextlib.suppress(KeyboardInterrupt), UnfinishedDataset(store, "numbers").written():
+        with pytest.raises(StorageConflictError):
+            write(ray.data.range(3), storage=store, name="numbers")
+        raise KeyboardInterrupt
+
+    assert listing(tmp_path / "store") == []
+
+
+def folders_of_dataset(store_folder: Path) -> set[str]:
+    """The names of the folders of the dataset ``numbers``."""
+    return {path.split("/")[1] for path in listing(store_folder) if "/" in path}

@@ -76,9 +76,7 @@ def samples_of_steps(folder: Path) -> dict[str, list[str]]:
 
 
 @pytest.mark.full
-def test_a_run_that_goes_on_with_more_workers_reads_each_sample_once(
-    ray_cluster: None, tmp_path: Path
-) -> None:
+def test_a_run_that_gets_more_workers_reads_samples_once(ray_cluster: None, tmp_path: Path) -> None:
     (tmp_path / "log").mkdir()
 
     stopped = fit(1, tmp_path, run="first", ends="stops")
@@ -109,9 +107,7 @@ print(fit((1, 3), Path(sys.argv[2]), run="all", ends="waits", n_cpus=1).error)
 
 @pytest.mark.full
 @pytest.mark.timeout(900)  # Ray takes its time to find out, two minutes alone
-def test_a_run_that_loses_a_node_goes_on_with_the_others_and_reads_each_sample_once(
-    ray_nodes: Any, tmp_path: Path
-) -> None:
+def test_a_run_that_loses_a_node_reads_samples_once(ray_nodes: Any, tmp_path: Path) -> None:
     (tmp_path / "log").mkdir()
     command = [sys.executable, "-W", "ignore", "-c", _PROGRAM, ray_nodes.address, str(tmp_path)]
 
@@ -133,7 +129,7 @@ def test_a_run_that_loses_a_node_goes_on_with_the_others_and_reads_each_sample_o
     )
 
 
-def test_a_loader_outside_of_ray_train_and_a_checkpoint_without_state_are_refused(
+def test_loaders_without_ray_train_and_checkpoints_without_state_are_refused(
     tmp_path: Path,
 ) -> None:
     from data_stack_ray import RayLoader

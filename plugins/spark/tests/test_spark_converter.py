@@ -98,9 +98,7 @@ def test_precision_is_converted_inside_of_all_types() -> None:
 # ------------------------------------------------------------------ once
 
 
-def test_a_process_writes_the_same_rows_with_the_same_options_once(
-    spark: SparkSession, cache: Path
-) -> None:
+def test_same_rows_with_same_options_are_written_once(spark: SparkSession, cache: Path) -> None:
     frame = numbers(spark, 20_000)
     converter = make_spark_converter(numbers(spark), cache_dir=cache)
     other = make_spark_converter(frame, 100_000, "zstd", cache_dir=cache)

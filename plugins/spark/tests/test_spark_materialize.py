@@ -23,7 +23,7 @@ def check_rows(samples: list[Any], expected: list[dict[str, Any]]) -> None:
     assert_same(sorted(samples, key=lambda each: each["id"]), expected)
 
 
-def test_settings_are_what_they_were_and_nothing_is_written_when_the_block_raises(
+def test_a_block_that_raises_leaves_settings_and_metadata_alone(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     hadoop: Any = spark.sparkContext._jsc.hadoopConfiguration()
@@ -79,9 +79,7 @@ def test_partition_columns_are_fields(spark: SparkSession, tmp_path: Path) -> No
         ({"nmae": 1}, "'nmae'.*did you mean 'name'"),
     ],
 )
-def test_a_row_that_does_not_fit_is_an_error_that_names_the_field(
-    change: dict[str, Any], reason: str
-) -> None:
+def test_the_error_of_an_invalid_row_names_the_field(change: dict[str, Any], reason: str) -> None:
     with pytest.raises(ConfigError, match=reason):
         list(encode_partition(SCHEMA, [{**row(1), **change}]))
 

@@ -209,7 +209,7 @@ def row(i: int) -> dict[str, Any]:
     }
 
 
-def test_a_schema_of_petastorms_spelling_is_written_by_spark_and_read(
+def test_a_schema_of_petastorm_is_written_by_spark_and_read(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     from data_stack_petastorm.pytorch import DataLoader
