@@ -294,7 +294,7 @@ def test_what_a_killed_writer_left_is_removed(ray_cluster: None, tmp_path: Path)
     from data_stack_ray.unfinished_dataset import UnfinishedDataset
 
     store = FileStorageConnector(tmp_path / "store")
-    with contextlib.suppress(KeyboardInterrupt), UnfinishedDataset(store, "numbers").written():
+    with contextlib.suppress(KeyboardInterrupt), UnfinishedDataset(store, "numbers").writing():
         marker = store.get_resource("numbers/_data_stack_progress/ray").read()
         raise KeyboardInterrupt
     for name in (
@@ -320,7 +320,7 @@ def test_two_processes_do_not_write_one_dataset(ray_cluster: None, tmp_path: Pat
 
     store = FileStorageConnector(tmp_path / "store")
 
-    with contextlib.suppress(KeyboardInterrupt), UnfinishedDataset(store, "numbers").written():
+    with contextlib.suppress(KeyboardInterrupt), UnfinishedDataset(store, "numbers").writing():
         with pytest.raises(StorageConflictError):
             write(ray.data.range(3), storage=store, name="numbers")
         raise KeyboardInterrupt

@@ -109,7 +109,7 @@ def test_same_rows_with_same_options_are_written_once(spark: SparkSession, cache
     assert make_spark_converter(numbers(spark), cache_dir=cache) == converter
     assert make_spark_converter(numbers(spark, 20_000), 100_000, "zstd", cache_dir=cache) == other
     assert folders(cache) == sorted(
-        each.cache_dir_url.rpartition("/")[2] for each in (converter, other, renamed)
+        written.cache_dir_url.rpartition("/")[2] for written in (converter, other, renamed)
     )
     footer = pq.read_metadata(other.file_urls[0][len("file://") :])
     assert footer.num_row_groups > 2
