@@ -146,7 +146,8 @@ class UnfinishedDataset:
         Args:
             folder: the identifier of the folder: the name of the dataset, or one below it.
         """
-        # The marker comes first: a task that is still writing finds it missing, and removes its own.
+        # The marker comes first: a task that is still writing finds it missing, and removes its
+        # own files.
         marker = self.identifier_of(_INCOMPLETE_MARKER)
         identifiers = self.connector.list_resources(f"{folder}/")
         for identifier in sorted(identifiers, key=lambda identifier: identifier != marker):

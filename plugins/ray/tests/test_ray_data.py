@@ -101,7 +101,7 @@ def test_a_dataset_that_workers_cannot_open_is_an_error(
         (list(range(7)), ["value"]),
         (
             data_stack.from_numpy({"x": np.arange(7), "y": np.ones((7, 2))}).map(
-                lambda each: {"z": each["x"] * 2}
+                lambda sample: {"z": sample["x"] * 2}
             ),
             ["z"],
         ),
@@ -113,9 +113,9 @@ def test_samples_of_each_form_in_memory_have_named_columns(
 ) -> None:
     from data_stack_ray import from_data_stack
 
-    found = from_data_stack(samples).take_all()
+    rows = from_data_stack(samples).take_all()
 
-    assert [list(each) for each in found] == [names] * 7
+    assert [list(read_row) for read_row in rows] == [names] * 7
 
 
 def test_tasks_read_whole_row_groups_that_the_filter_leaves(
@@ -130,7 +130,8 @@ def test_tasks_read_whole_row_groups_that_the_filter_leaves(
     tasks = SamplesSource(chosen, None).get_read_tasks(2)
 
     assert [task.metadata.num_rows for task in tasks] in ([10, 20], [20, 10])
-    assert sorted(each["id"] for each in from_data_stack(chosen).take_all()) == list(range(70, 100))
+    ids = [read_row["id"] for read_row in from_data_stack(chosen).take_all()]
+    assert sorted(ids) == list(range(70, 100))
 
 
 @pytest.mark.parametrize(
@@ -154,21 +155,27 @@ def test_samples_are_split_where_blocks_end(
     assert split_samples(n_samples, n_ranges, lengths) == ranges
 
 
-def test_what_cannot_be_read_by_other_processes_is_refused(ray_cluster: None) -> None:
-    from data_stack_ray import from_data_stack, write
+def test_samples_that_cannot_be_sent_are_refused(ray_cluster: None) -> None:
+    from data_stack_ray import from_data_stack
 
     numbers = data_stack.from_numpy({"x": np.arange(3)})
     lock = threading.Lock()
-    for wrong, match in (
-        (numbers.map(lambda each: (lock, each)[1]), "cannot be sent"),
-        (3, "expected an iterator"),
-    ):
-        with pytest.raises(ConfigError, match=match):
-            from_data_stack(wrong)
+
+    with pytest.raises(ConfigError, match="cannot be sent"):
+        from_data_stack(numbers.map(lambda sample: (lock, sample)[1]))
+    with pytest.raises(ConfigError, match="expected an iterator"):
+        from_data_stack(3)
     with pytest.raises(ConfigError, match="no column 'y'; they have x"):
         from_data_stack(numbers, columns=["y"])
+
+
+def test_a_store_in_the_memory_of_this_process_is_refused(ray_cluster: None) -> None:
+    from data_stack_ray import from_data_stack, write
+
+    numbers = from_data_stack(data_stack.from_numpy({"x": np.arange(3)}))
+
     with pytest.raises(ConfigError, match="in the memory of this process"):
-        write(from_data_stack(numbers), storage="memory://", name="numbers")
+        write(numbers, storage="memory://", name="numbers")
 
 
 # ------------------------------------------------------------------ writing
@@ -196,8 +203,8 @@ def test_a_ray_dataset_is_loaded_by_its_name(
     from data_stack_ray import from_data_stack, write
     from ray.data import DataContext
 
-    store, dataset = tmp_path / "store", from_data_stack(rows, override_num_blocks=3)
-
+    store = tmp_path / "store"
+    dataset = from_data_stack(rows, override_num_blocks=3)
     monkeypatch.setattr(DataContext.get_current().execution_options, "preserve_order", True)
     n_rows = write(dataset, storage=store, name="sets/train", format=kind)
 
@@ -239,7 +246,10 @@ def _fail(batch: Any) -> Any:
 
 
 def _change(batch: Any) -> Any:
-    return {"id": batch["id"].astype(str) if 50 in batch["id"] else batch["id"]}
+    ids = batch["id"]
+    if 50 in ids:
+        ids = ids.astype(str)
+    return {"id": ids}
 
 
 @pytest.mark.parametrize("kind", ["records", "parquet"])
@@ -258,7 +268,8 @@ def test_a_dataset_that_cannot_be_written_leaves_nothing(
     with pytest.raises(Exception, match=match):
         write(numbers.map_batches(function or _fail), storage=tmp_path, name="numbers", format=kind)
 
-    # A task that was not the one that failed removes its own when it ends; if Ray kills it, garbage collection does.
+    # A task that was not the one that failed removes its own when it ends. If Ray kills it, garbage
+    # collection does.
     assert until(
         lambda: not FileStorageConnector(tmp_path).collect_garbage(0) and listing(tmp_path) == []
     )
