@@ -135,7 +135,7 @@ if not FULL:
     _files = [
         "io/storage_connectors/",
         "io/test_integrity",
-        "cli/test_operator",
+        "cli/test_mongodb_stores",
         "faults/test_secrets",
         "repository/test_places",
     ]

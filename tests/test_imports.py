@@ -58,7 +58,7 @@ UPWARD = {
 
 #: Heavy packages, and the modules, or packages of ours, that exist for them (or call for them inside of a function).
 HEAVY = {
-    "av": {"data_stack.codecs.recordings"},
+    "av": {"data_stack.codecs.videos"},
     "bson": {"data_stack.io.storage_connectors.mongodb"},
     "cloudpickle": {"data_stack.processes.pickling"},
     "cv2": {"data_stack.codecs.png"},
@@ -96,7 +96,7 @@ HEAVY = {
     "simplejpeg": {"data_stack.codecs.pillow_images"},
     "starlette": {"data_stack.browse.server"},
     "sklearn": {"data_stack.dataset.splits.scikit_learn_splits"},
-    "soundfile": {"data_stack.codecs.recordings"},
+    "soundfile": {"data_stack.codecs.sound"},
     "tensorflow": {"data_stack.loader.tensorflow"},
     "torch": {
         "data_stack.formats.torch_tensors",

@@ -48,8 +48,8 @@ from process_harness import frozen
 from s3_server import ACCESS_KEY, SECRET_KEY, S3Server
 from small_disk import tmpfs, why_no_mounts
 
+from data_stack import DatasetCard, DatasetFactory, Resources
 from data_stack.exception import DatasetNotFoundError, DataStackError, ResourceNotFoundError
-from data_stack.factories.declarative import DatasetCard, DatasetFactory, Resources
 from data_stack.io.storage_connectors import StorageConnector
 from data_stack.loader import Loader
 from data_stack.stores.copies import copy_datasets

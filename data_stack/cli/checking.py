@@ -83,12 +83,9 @@ def _run_tests(name: str) -> list[dict[str, Any]]:
     options = ["-p", _TESTS, "-p", "no:cacheprovider", "-c", os.devnull, "--tb=short"]
     with tempfile.TemporaryDirectory() as folder:
         results_file = Path(folder, "results")
+        options += ["--dataset", name, "--results", str(results_file)]
         run = subprocess.run(  # noqa: S603  # our own command
-            [
-                *[sys.executable, "-m", "pytest", *options],
-                *["--dataset", name, "--results", str(results_file)],
-                *["--pyargs", _TESTS],
-            ],
+            [sys.executable, "-m", "pytest", *options, "--pyargs", _TESTS],
             env=environment,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,

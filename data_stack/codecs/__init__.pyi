@@ -23,16 +23,16 @@ from data_stack.codecs.plain import UInt64Codec as UInt64Codec
 from data_stack.codecs.plain import Utf8Codec as Utf8Codec
 from data_stack.codecs.plain_data import PythonCodec as PythonCodec
 from data_stack.codecs.png import PngCodec as PngCodec
-from data_stack.codecs.recordings import FlacCodec as FlacCodec
-from data_stack.codecs.recordings import Mp4Codec as Mp4Codec
-from data_stack.codecs.recordings import SoundCodec as SoundCodec
-from data_stack.codecs.recordings import VideoCodec as VideoCodec
-from data_stack.codecs.recordings import WavCodec as WavCodec
-from data_stack.codecs.recordings import WebmCodec as WebmCodec
 from data_stack.codecs.registry import codec_from_json as codec_from_json
 from data_stack.codecs.registry import codec_of as codec_of
 from data_stack.codecs.registry import register_codec as register_codec
 from data_stack.codecs.registry import registered_types as registered_types
+from data_stack.codecs.sound import FlacCodec as FlacCodec
+from data_stack.codecs.sound import SoundCodec as SoundCodec
+from data_stack.codecs.sound import WavCodec as WavCodec
+from data_stack.codecs.videos import Mp4Codec as Mp4Codec
+from data_stack.codecs.videos import VideoCodec as VideoCodec
+from data_stack.codecs.videos import WebmCodec as WebmCodec
 from data_stack.codecs.zstd import ZstdCodec as ZstdCodec
 
 __all__: list[str]

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from data_stack.codecs.npy import read_npy, read_npy_header, write_npy
 from data_stack.dataset.positions import check_integer
-from data_stack.exception import ConfigError, DatasetFileCorruptError
+from data_stack.exception import ArgumentError, ConfigError, DatasetFileCorruptError
 from data_stack.formats.column_reader import ArrayReader, ColumnReader
 from data_stack.formats.columns import ColumnsDatasetIterator, of_files_only
 from data_stack.formats.stored_rows import StoredRowsReader
@@ -117,13 +117,14 @@ class RawDatasetIterator(ColumnsDatasetIterator):
         try:
             self._dtype: np.dtype[Any] = np.dtype(object if dtype is None else dtype)
         except (TypeError, ValueError, SyntaxError) as error:
-            raise ConfigError(
-                f"numpy has no dtype {dtype!r:.80}: {error}; pass one such as dtype='uint16'"
+            raise ArgumentError(
+                f"numpy has no dtype {dtype!r:.80}: {error}; pass one such as uint16 by", "dtype"
             ) from error
         if self._dtype.hasobject or not self._dtype.itemsize:
-            raise ConfigError(
-                f"values of dtype {dtype!r:.80} have no size in a file; "
-                "pass dtype=, e.g. dtype='uint16'"
+            raise ArgumentError(
+                f"values of dtype {dtype!r:.80} have no size in a file; pass another type, "
+                "such as uint16, by",
+                "dtype",
             )
         if self._dtype.byteorder == "=":
             self._dtype = self._dtype.newbyteorder("<")

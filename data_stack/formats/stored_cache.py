@@ -75,7 +75,8 @@ class StoredCacheDatasetIterator(LayerDatasetIterator):
     Raises:
         ConfigError: ``storage`` is not a store; ``dataset_iterator`` has no reliable fingerprint,
             and there is no ``version``; or, at the first access, a sample has a value of another
-            type, or the iterator returns fewer samples than its length.
+            type, the iterator returns fewer samples than its length, or the records are of
+            another number of samples.
         MalformedIdentifierError: ``identifier`` is not in the grammar.
         DatasetFileCorruptError: at an access, the records are damaged; deleting them lets them be
             written again.
@@ -216,11 +217,23 @@ class _StoredCacheAccess(CacheAccess):
             return self._stored
 
     def _find(self) -> SampleAccess | None:
-        """Return access to the records; None if they are not there."""
+        """Return access to the records; None if they are not there.
+
+        Raises:
+            ConfigError: the records are of another number of samples. Where only the user's version
+                tells samples apart, they changed and the version did not.
+        """
         try:
-            return access_to(RecordReader(self._storage, prefix=self.identifier, codecs=_CODECS))
+            stored = access_to(RecordReader(self._storage, prefix=self.identifier, codecs=_CODECS))
         except ResourceNotFoundError:
             return None
+        if stored.n_samples != self.n_samples:
+            raise ConfigError(
+                f"the cache {self.identifier!r} has {stored.n_samples} samples, "
+                f"but the iterator has {self.n_samples}: the samples changed since they were "
+                f"stored; pass another version than {self._version!r} or delete the cache"
+            )
+        return stored
 
     def _check_unchanged(self) -> None:
         """Check that what was read has not changed since its fingerprint was taken.

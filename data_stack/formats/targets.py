@@ -10,6 +10,10 @@ from data_stack.dataset.meta import DatasetMeta, IteratorMeta
 from data_stack.exception import ConfigError
 from data_stack.util.suggestions import did_you_mean
 
+#: What a meta says where no column is the sample or the tag.
+_NO_SAMPLE = "sample"
+_NO_TAG = "tag"
+
 
 def with_target(
     iterator: DatasetIteratorIF,
@@ -19,7 +23,7 @@ def with_target(
     class_names: Any = None,
     sample: Any = None,
 ) -> DatasetIteratorIF:
-    """The iterator with a meta that says which column is the target.
+    """Return the iterator with a meta that says which column is the target.
 
     Args:
         iterator: tuple or dict samples.
@@ -35,15 +39,21 @@ def with_target(
     if target is None:
         return iterator
     if target not in columns:
-        near = did_you_mean(target, [name for name in columns if isinstance(name, str)])
+        suggestion = did_you_mean(target, [name for name in columns if isinstance(name, str)])
         raise ConfigError(
-            f"target {target!r:.80} is not a column{near}; "
+            f"target {target!r:.80} is not a column{suggestion}; "
             f"the columns are {', '.join(map(repr, columns))}"
         )
-    others = [column for column in columns if column != target]
-    position = sample or (others[0] if len(others) == 1 else "sample")  # not the name of a column
-    layout, names = IteratorMeta(position, target, "tag"), tuple(class_names or ()) or None
+    sample_pos = sample
+    if not sample:
+        others = [column for column in columns if column != target]
+        sample_pos = others[0] if len(others) == 1 else _NO_SAMPLE
+    names = tuple(class_names or ()) or None
     meta = DatasetMeta(
-        layout, source, source, target_kind="label" if names else None, class_names=names
+        IteratorMeta(sample_pos, target, _NO_TAG),
+        source,
+        source,
+        target_kind="label" if names else None,
+        class_names=names,
     )
     return InformedDatasetIterator(iterator, meta)

@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import hashlib
-import os
-import stat
 import time
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Final
 
+from data_stack.io.local_status import SETTLING_NS, local_status_of
 from data_stack.io.resources import StreamedResource
 from data_stack.util.executor import n_threads, waiting
 from data_stack.util.logger import logger
 
-#: A file that was written so recently may change again without a change of its times: file systems
-#: count in steps of up to 2 seconds.
-_SETTLING_NS: Final = 2 * 10**9
 #: How many digests are remembered, which takes some 50 MB.
 _MAX_FILES: Final = 1 << 17
 #: Hashing a resource of this size takes a second, which is said in the log.
@@ -27,7 +23,7 @@ _PIECE_BYTES: Final = 1 << 20
 
 
 def content_of_resource(resource: StreamedResource) -> str:
-    """Return an identifier of the content of a resource, which is equal for equal content.
+    """Return an identifier of the content of a resource: equal contents, equal identifiers.
 
     As a rule it is the SHA-256, 64 hex digits, that the store has recorded. For a file that
     somebody else put into an object store it is the tag of the store (the ETag of S3). Otherwise
@@ -87,7 +83,7 @@ class FileDigests:
     _max_files: int
     _settling_ns: int
 
-    def __init__(self, max_files: int = _MAX_FILES, settling_ns: int = _SETTLING_NS) -> None:
+    def __init__(self, max_files: int = _MAX_FILES, settling_ns: int = SETTLING_NS) -> None:
         self._digests = {}
         self._max_files = max_files
         self._settling_ns = settling_ns
@@ -121,11 +117,8 @@ def _state_of(resource: StreamedResource) -> _FileState | None:
     """Return the state of a local file; None for another resource."""
     if not resource.is_sealed:
         return None
-    try:
-        status = os.fstat(resource.fileno())
-    except (OSError, AttributeError, ValueError):  # io.UnsupportedOperation is both
-        return None
-    if not stat.S_ISREG(status.st_mode):
+    status = local_status_of(resource)
+    if status is None:
         return None
     return _FileState(
         status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns

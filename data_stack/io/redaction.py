@@ -45,7 +45,7 @@ def hide(text: str, secret: str, replacement: str) -> str:
     """Return a text with ``replacement`` in place of a secret.
 
     A short secret may be an ordinary word, so it is only hidden where it is a word of its own:
-    hidden within ``database``, the secret ``data`` would be told by what is left.
+    hidden within ``database``, what is left would reveal the secret ``data``.
     """
     pattern = re.escape(secret)
     if len(secret) < _MIN_CHARACTERS_WITHIN_WORDS:

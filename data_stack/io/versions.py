@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import stat
 import time
 from typing import Any, Final, NamedTuple
 
@@ -11,13 +10,11 @@ import numpy as np
 from xxhash import xxh3_64_intdigest
 
 from data_stack.exception import ResourceChangedError
+from data_stack.io.local_status import SETTLING_NS, local_status_of
 from data_stack.io.resources import StreamedResource
 from data_stack.io.storage_connectors.owners import this_machine
 
 _NS_PER_SECOND: Final = 10**9
-#: A file written so recently may have been replaced by one with equal times: file systems count in
-#: steps of up to 2 seconds.
-_SETTLING_NS: Final = 2 * _NS_PER_SECOND
 
 
 class LocalVersion(NamedTuple):
@@ -112,7 +109,7 @@ def is_same_version(before: Any, now: Any) -> bool | None:
         return None
     if before.file == now.file:
         return True
-    is_settled = before.seen_ns - before.changed_ns > _SETTLING_NS
+    is_settled = before.seen_ns - before.changed_ns > SETTLING_NS
     if is_settled and before.content == now.content:
         return None
     return False
@@ -133,11 +130,8 @@ def version_of(resource: StreamedResource) -> Any:
 
 def local_version_of(resource: StreamedResource) -> LocalVersion | None:
     """Return the version of an open file of this machine; None for another resource."""
-    try:
-        status = os.fstat(resource.fileno())
-    except (OSError, AttributeError, ValueError):  # io.UnsupportedOperation is both
-        return None
-    if not stat.S_ISREG(status.st_mode):
+    status = local_status_of(resource)
+    if status is None:
         return None
     return LocalVersion.of(status)
 

@@ -646,7 +646,7 @@ class TorchLoader(Loader):
 
     @property
     def batch_sampler(self) -> StepSampler:
-        """The same as :attr:`sampler`: a batch is one element of :attr:`dataset`."""
+        """The :attr:`sampler` again, as a batch is one element of :attr:`dataset`."""
         return self.sampler
 
     @property

@@ -11,14 +11,14 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, dataclass
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
 
 from data_stack.dataset.positions import check_integer
 from data_stack.exception import ConfigError
-from data_stack.util.program_lines import warn_deprecated
+from data_stack.util.moved_names import find_moved_names
 
 Uneven = Literal["pad", "drop", "keep"]
 """How to treat samples of an epoch's last step that ``world`` does not divide."""
@@ -210,15 +210,12 @@ def place_after(
     return epoch, position
 
 
-def __getattr__(name: str) -> Any:
-    if name not in ("launcher_shard", "warn_without_shard"):
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from data_stack.loader import ranks
-
-    warn_deprecated(
-        f"data_stack.loader.plan.{name}",
-        instead=f"data_stack.loader.ranks.{name}",
-        since="0.2",
-        removed_in="1.0",
-    )
-    return getattr(ranks, name)
+__getattr__ = find_moved_names(
+    __name__,
+    {
+        "launcher_shard": "data_stack.loader.ranks.launcher_shard",
+        "warn_without_shard": "data_stack.loader.ranks.warn_without_shard",
+    },
+    since="0.2",
+    removed_in="1.0",
+)

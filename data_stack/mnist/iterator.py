@@ -10,23 +10,29 @@ from data_stack.io.resources import StreamedResource
 
 
 class MNISTIterator(SequenceDatasetIterator):
-    """Samples ``(image, label, tag)``: a float32 tensor of shape ``(28, 28)`` in [0, 1], and twice the digit as an int.
+    """Samples ``(image, label, tag)``.
+
+    An image is a float32 tensor of shape ``(28, 28)`` in [0, 1]; label and tag are the digit as an
+    int.
 
     Args:
-        samples_stream: a ``.pt`` resource of shape ``(n, 28, 28)``, float32. Read whole and always closed.
-        targets_stream: a ``.pt`` resource of shape ``(n,)``, int64; as before.
+        samples_stream: a ``.pt`` resource of shape ``(n, 28, 28)``, float32. It is read whole, and
+            always closed.
+        targets_stream: a ``.pt`` resource of shape ``(n,)``, int64. It is read whole, and always
+            closed.
 
     Raises:
-        DatasetFileCorruptError: one is damaged, or they do not belong together.
+        DatasetFileCorruptError: a resource is damaged, or they do not belong together.
     """
 
     def __init__(self, samples_stream: StreamedResource, targets_stream: StreamedResource) -> None:
         with samples_stream, targets_stream:
-            samples, targets = load_tensors(samples_stream), load_tensors(targets_stream).tolist()
+            samples = load_tensors(samples_stream)
+            targets = load_tensors(targets_stream).tolist()
         if len(samples) != len(targets):
-            there = f"{targets_stream.identifier!r} has {len(targets)} targets"
             raise DatasetFileCorruptError(
-                f"{samples_stream.identifier!r} has {len(samples)} samples, but {there}"
+                f"{samples_stream.identifier!r} has {len(samples)} samples, "
+                f"but {targets_stream.identifier!r} has {len(targets)} targets"
             )
         super().__init__(dataset_sequences=[samples, targets, targets])
 
@@ -35,5 +41,7 @@ class MNISTIterator(SequenceDatasetIterator):
 
 
 class _MNISTAccess(SequenceAccess):
+    """Access to the tensors, which are the whole content of the dataset."""
+
     def content_fingerprint(self) -> None:
-        """Nothing but the sequences, which the arguments are."""
+        """Return nothing: the arguments of the iterator are all of its samples."""

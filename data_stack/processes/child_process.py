@@ -90,8 +90,11 @@ class ChildProcess(ForkedProcess):
         seconds_left = max(0.0, deadline - time.monotonic())
         if self.poll(seconds_left) is None:
             self.kill()
-            # With a limit: the fork server, which says the status, may be stopped.
-            self.poll(_ANSWER_SECONDS)
+            # With a limit: the fork server, which says the status, may be stopped, or be busy with
+            # a slow import.
+            status = self.poll(_ANSWER_SECONDS)
+            if status is None:
+                self.forget()
 
     def forget(self) -> None:
         """In a fork of the parent, release the child without ending it."""

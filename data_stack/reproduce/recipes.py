@@ -58,7 +58,7 @@ def from_recipe(
     source_of_node = match_sources(nodes, sources)
     reader = RecipeArguments(storage, dict(functions or {}))
     arguments_of_node = _read_arguments(nodes, source_of_node, reader)
-    # Before anything is loaded, all that is missing is told at once.
+    # Before anything is loaded, one error names all that is missing.
     reader.check_that_nothing_is_missing()
 
     iterators: dict[int, Any] = dict(source_of_node)

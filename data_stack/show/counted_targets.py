@@ -49,7 +49,7 @@ def count_targets(iterator: DatasetIteratorIF, key: Any, samples: Sequence[Any])
     Args:
         iterator: whose layers read a column without the others.
         key: of the target column.
-        samples: some samples, from which the kind and the size of the targets are told.
+        samples: some samples, which show the kind and the size of the targets.
     """
     values = [part_of(sample, key) for sample in samples]
     kinds = {to_display_value(value).kind for value in values}

@@ -1,40 +1,23 @@
-"""Runs the command in this process or in one of its own, on a store of its own, with plugins made for the test."""
+"""Runs the command in this process or in one of its own, on a store of its own."""
 
 from __future__ import annotations
 
 import contextlib
-import json
 import subprocess
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
+import numpy as np
 import pytest
+from command_runs import Install, Outcome, Run, Start
 from distributions import write_distribution
 from process_harness import start_python
 
+import data_stack
+from data_stack import FileStorageConnector
 from data_stack.cli.main import main
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """Exit code and output of a command."""
-
-    code: int
-    out: str
-    err: str
-
-    @property
-    def json(self) -> Any:
-        """Its standard output as JSON."""
-        return json.loads(self.out)
-
-    @property
-    def facts(self) -> dict[str, str]:
-        """The second column of its standard output, by the first."""
-        rows = (line.split(maxsplit=1) for line in self.out.splitlines())
-        return {row[0]: row[-1] for row in rows if row}
+from data_stack.formats import records
+from data_stack.formats.records import ColumnType
 
 
 @pytest.fixture
@@ -42,13 +25,20 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The default store of this test; nothing is in it."""
     folder = tmp_path / "store"
     monkeypatch.setenv("DATA_STACK_HOME", str(folder))
-    for name in ("OFFLINE", "DISABLE_PLUGINS"):
-        monkeypatch.delenv(f"DATA_STACK_{name}", raising=False)
+    monkeypatch.delenv("DATA_STACK_OFFLINE", raising=False)
+    monkeypatch.delenv("DATA_STACK_DISABLE_PLUGINS", raising=False)
     return folder
 
 
 @pytest.fixture
-def command(store: Path, capsys: pytest.CaptureFixture[str]) -> Callable[..., Outcome]:
+def filled_store(prepared: FileStorageConnector, store: Path) -> Path:
+    """The default store of this test, with digits and iris in it."""
+    data_stack.copy_datasets(prepared, store)
+    return store
+
+
+@pytest.fixture
+def command(store: Path, capsys: pytest.CaptureFixture[str]) -> Run:
     """Runs the command in this process."""
 
     def run(*arguments: str) -> Outcome:
@@ -61,8 +51,8 @@ def command(store: Path, capsys: pytest.CaptureFixture[str]) -> Callable[..., Ou
 
 
 @pytest.fixture
-def process(store: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
-    """Starts the command in a process of its own, which ends with the test; environment variables may be given by name."""
+def process(store: Path) -> Iterator[Start]:
+    """Starts the command in a process of its own, which ends with the test."""
     with contextlib.ExitStack() as ends:
 
         def start(*arguments: str, **environment: str) -> subprocess.Popen[str]:
@@ -76,27 +66,41 @@ def process(store: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
 
 
 @pytest.fixture
-def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
-    """Installs a distribution of one module with datasets, for this process and those it starts."""
+def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Install:
+    """Installs a distribution of one module with datasets, for this process and those it starts.
+
+    Its arguments are the name of the distribution, the text of its module, the names of the
+    factories in it, and those of the datasets: by default, one that is named as the distribution.
+    """
 
     def make(
         distribution: str,
         module_text: str,
-        datasets: Sequence[str] = ("Factory",),
+        factories: Sequence[str] = ("Factory",),
         names: Sequence[str] = (),
     ) -> None:
         module = distribution.replace("-", "_")
         folder = tmp_path / "site" / distribution
-        lines = [
-            f"{name} = {module}:{factory}"
-            for name, factory in zip(names or [distribution], datasets, strict=True)
-        ]
-        write_distribution(
-            folder,
-            distribution,
-            "\n".join(["[data_stack.datasets]", *lines]),
-            {module: module_text},
-        )
+        lines = ["[data_stack.datasets]"]
+        for name, factory in zip(names or [distribution], factories, strict=True):
+            lines.append(f"{name} = {module}:{factory}")
+        write_distribution(folder, distribution, "\n".join(lines), {module: module_text})
         monkeypatch.syspath_prepend(str(folder))
 
     return make
+
+
+@pytest.fixture
+def records_folder(tmp_path: Path) -> Path:
+    """A folder of twelve records with the columns x, label, text."""
+    folder = tmp_path / "source"
+    spec: dict[str, str | ColumnType] = {
+        "x": ColumnType("array", "float32", (4,)),
+        "label": "i64",
+        "text": "utf8",
+    }
+    with records.RecordWriter(folder, spec) as writer:
+        for number in range(12):
+            x = np.full(4, number, np.float32)
+            writer.append({"x": x, "label": number, "text": "x" * number})
+    return folder

@@ -12,9 +12,9 @@ import pytest
 from bson import Binary
 from pymongo.database import Database
 
+from data_stack import DatasetCard, DatasetFactory
 from data_stack.dataset.iterator import SequenceDatasetIterator
 from data_stack.exception import DamagedBlockError, ReadOnlyStorageError
-from data_stack.factories.declarative import DatasetCard, DatasetFactory
 from data_stack.io.resource_definition import ResourceDefinition
 from data_stack.io.storage_connectors import (
     CachedStorageConnector,

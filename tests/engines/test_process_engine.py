@@ -15,10 +15,10 @@ import pytest
 from process_harness import run_python
 from sharded_dataset import N_SHARDS, Random, Sharded
 
+from data_stack import DatasetFactory, PreparedResources, Resources
 from data_stack.dataset.iterator import DatasetIteratorIF, SequenceDatasetIterator
 from data_stack.engines import PreparationEngine, ProcessEngine
 from data_stack.exception import PreparationError, TaskError
-from data_stack.factories.declarative import DatasetFactory, PreparedResources, Resources
 from data_stack.factories.definition import DatasetDefinition
 from data_stack.factories.resource_record import ResourceRecord
 from data_stack.io.storage_connectors import FileStorageConnector, InMemoryStorageConnector

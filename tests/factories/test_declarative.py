@@ -14,10 +14,14 @@ import pytest
 from plain_connector import UnwritableConnector
 
 import data_stack.dataset.preprocesor
-from data_stack.dataset.factory import (
+from data_stack import (
     BaseDatasetFactory,
+    DatasetCard,
+    DatasetFactory,
     HigherOrderDatasetFactory,
     InformedDatasetFactory,
+    PreparedResources,
+    Resources,
 )
 from data_stack.dataset.iterator import (
     DatasetIteratorIF,
@@ -31,12 +35,6 @@ from data_stack.exception import (
     MalformedIdentifierError,
     PreparationError,
     ResourceChangedError,
-)
-from data_stack.factories.declarative import (
-    DatasetCard,
-    DatasetFactory,
-    PreparedResources,
-    Resources,
 )
 from data_stack.factories.definition import DatasetDefinition
 from data_stack.io.resource_definition import ResourceDefinition

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 from written_dataset import Written
 
+from data_stack import DatasetCard, DatasetFactory
 from data_stack.exception import ConfigError, DatasetFileCorruptError
-from data_stack.factories.declarative import DatasetCard, DatasetFactory
 from data_stack.factories.journal import Journal, Step
 from data_stack.factories.manifest import Manifest, SourceRecord
 from data_stack.factories.resource_record import ResourceRecord

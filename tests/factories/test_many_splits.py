@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 import data_stack
-from data_stack import DatasetCard, DatasetFactory, DatasetIteratorIF, Resources
-from data_stack.factories.prepared import PreparedResources
+from data_stack import DatasetCard, DatasetFactory, DatasetIteratorIF, PreparedResources, Resources
 from data_stack.io.resources import StreamedResource
 from data_stack.io.storage_connectors import InMemoryStorageConnector
 from data_stack.io.storage_connectors.connector import ResourceInfo

@@ -15,6 +15,7 @@ from typing import Any, TypeAlias
 import pytest
 from plain_connector import MinimalConnector, UnwritableConnector
 
+from data_stack import DatasetCard, DatasetFactory, PreparedResources, Resources
 from data_stack.dataset.iterator import DatasetIteratorIF, SequenceDatasetIterator
 from data_stack.exception import (
     MissingDependencyError,
@@ -23,12 +24,6 @@ from data_stack.exception import (
     StorageError,
 )
 from data_stack.factories import preparation
-from data_stack.factories.declarative import (
-    DatasetCard,
-    DatasetFactory,
-    PreparedResources,
-    Resources,
-)
 from data_stack.factories.journal import Journal
 from data_stack.factories.resource_names import STAGED
 from data_stack.io.resource_definition import ResourceDefinition

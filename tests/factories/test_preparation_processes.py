@@ -89,7 +89,7 @@ def test_a_waiting_process_takes_over_when_the_holder_of_the_lease_is_killed(
 
 
 FACTORY = """
-    from data_stack.factories.declarative import DatasetCard, DatasetFactory
+    from data_stack import DatasetCard, DatasetFactory
     {imports}
 
     class Factory(DatasetFactory):
@@ -131,7 +131,7 @@ def _forget_modules(known: set[str]) -> None:
 
 
 LABELS = """
-    from data_stack.factories.declarative import DatasetCard, DatasetFactory
+    from data_stack import DatasetCard, DatasetFactory
     from data_stack.dataset.iterator import SequenceDatasetIterator
 
     class Factory(DatasetFactory):

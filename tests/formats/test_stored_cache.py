@@ -134,6 +134,20 @@ SAMPLES = [
 ]
 
 
+def _is_even(sample: int) -> bool:
+    return sample % 2 == 0
+
+
+def test_a_cache_of_another_number_of_samples_is_an_error(storage: StorageConnector) -> None:
+    # They differ where a fingerprint does not look.
+    half_are_even = Samples(list(range(100))).filter(_is_even)
+    one_more_is_even = Samples([0, 2, *range(2, 100)]).filter(_is_even)
+    cached(half_are_even, storage).fill()
+
+    with pytest.raises(ConfigError, match=r"has 50 samples, but the iterator has 51.*version"):
+        list(cached(one_more_is_even, storage))
+
+
 def test_a_flipped_bit_is_an_error(storage: StorageConnector) -> None:
     written = f"{cached(Samples(SAMPLES), storage).fill()}/sample.bag"
     with storage.get_resource(written) as resource:

@@ -108,7 +108,7 @@ def test_an_npy_file_holds_one_column(tmp_path: Path, values: Any) -> None:
 def test_bare_numbers_are_converted_with_their_dtype(tmp_path: Path) -> None:
     (tmp_path / "tokens.bin").write_bytes(np.arange(5, dtype="<u2").tobytes())
 
-    with pytest.raises(ConfigError, match="pass dtype="):
+    with pytest.raises(ConfigError, match="by dtype="):
         convert(tmp_path / "tokens.bin", tmp_path / "tokens.npy")
     convert(tmp_path / "tokens.bin", tmp_path / "tokens.npy", options={"dtype": "uint16"})
 

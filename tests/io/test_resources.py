@@ -22,8 +22,8 @@ from process_harness import in_fork
 from sizes import sized
 from writing import resource_of
 
+from data_stack import Resources
 from data_stack.exception import ResourceChangedError, StorageUnavailableError
-from data_stack.factories.prepared import Resources
 from data_stack.factories.resource_record import ResourceRecord
 from data_stack.io.resources import ResourceFactory, StreamedResource, StreamedTextResource
 from data_stack.io.storage_connectors import (

@@ -6,10 +6,9 @@ import pytest
 from written_dataset import Written
 
 import data_stack
-from data_stack import exception
+from data_stack import DatasetCard, exception
 from data_stack.dataset.iterator import SequenceDatasetIterator
 from data_stack.exception import LicenseDeniedError
-from data_stack.factories.declarative import DatasetCard
 from data_stack.io.storage_connectors import InMemoryStorageConnector
 from data_stack.repository.licenses import VARIABLE, check_license, is_denied, spdx_problem
 from data_stack.repository.repository import DatasetRepository

@@ -15,7 +15,7 @@ from process_harness import run_python
 from written_dataset import Written
 
 import data_stack
-from data_stack.dataset.factory import BaseDatasetFactory
+from data_stack import BaseDatasetFactory, DatasetCard, DatasetFactory
 from data_stack.dataset.iterator import (
     CombinedDatasetIterator,
     DatasetIteratorIF,
@@ -29,7 +29,6 @@ from data_stack.exception import (
     LoaderStateError,
     RecipeError,
 )
-from data_stack.factories.declarative import DatasetCard, DatasetFactory
 from data_stack.io.storage_connectors import InMemoryStorageConnector
 from data_stack.loader import Loader
 from data_stack.plugins.manager import default_manager

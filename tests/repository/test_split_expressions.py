@@ -12,11 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import data_stack
-from data_stack.dataset.factory import BaseDatasetFactory, DatasetCard, DatasetFactory
+from data_stack import BaseDatasetFactory, DatasetCard, DatasetFactory, Resources
 from data_stack.dataset.iterator import DatasetIteratorIF, SequenceDatasetIterator
 from data_stack.dataset.meta import IteratorMeta
 from data_stack.exception import ConfigError, UnknownSplitError
-from data_stack.factories.prepared import Resources
 from data_stack.repository.repository import DatasetRepository
 from data_stack.repository.split_expressions import (
     Term,

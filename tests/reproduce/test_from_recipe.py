@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from layer_laws import Samples
 from written_dataset import Written
 
+from data_stack import DatasetCard, Resources
 from data_stack.dataset.encoders import CategoricalEncoder, ClassMapping, ContinuousEncoder
 from data_stack.dataset.iterator import (
     DatasetIteratorIF,
@@ -26,7 +27,6 @@ from data_stack.dataset.meta import IteratorMeta, MetaFactory
 from data_stack.dataset.recipes.functions import named_function
 from data_stack.dataset.recipes.stability import instability_reason
 from data_stack.exception import ConfigError, RecipeError
-from data_stack.factories.declarative import DatasetCard, Resources
 from data_stack.io.storage_connectors import InMemoryStorageConnector
 from data_stack.repository.repository import DatasetRepository
 from data_stack.reproduce.recipe_layers import import_layers

@@ -12,8 +12,8 @@ import pytest
 from layer_laws import Samples
 
 import data_stack
+from data_stack import DatasetCard, DatasetFactory
 from data_stack.exception import ConfigError, LockError
-from data_stack.factories.declarative import DatasetCard, DatasetFactory
 from data_stack.io.resource_definition import ResourceDefinition
 from data_stack.io.storage_connectors import (
     FileStorageConnector,

@@ -10,10 +10,10 @@ import pytest
 from web_server import ScriptedServer
 
 import data_stack
+from data_stack import DatasetCard, DatasetFactory
 from data_stack.cli.main import main
 from data_stack.dataset.iterator import SequenceDatasetIterator
 from data_stack.exception import DatasetNotFoundError, StorageError
-from data_stack.factories.declarative import DatasetCard, DatasetFactory
 from data_stack.io.resource_definition import ResourceDefinition
 from data_stack.io.storage_connectors import InMemoryStorageConnector
 from data_stack.reproduce import DatasetReport

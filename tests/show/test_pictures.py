@@ -12,7 +12,7 @@ import torch
 from PIL import Image
 
 from data_stack.codecs.pillow_images import JpgCodec
-from data_stack.codecs.recordings import WavCodec
+from data_stack.codecs.sound import WavCodec
 from data_stack.show.pictures import as_png, kind_of_value, shorten
 
 PHOTO = np.random.default_rng(0).integers(0, 256, (40, 60, 3), np.uint8)

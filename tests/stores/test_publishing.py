@@ -16,6 +16,7 @@ from web_server import Answer, ScriptedServer
 from written_dataset import Written
 
 import data_stack
+from data_stack import DatasetCard, DatasetFactory
 from data_stack.cli.main import main
 from data_stack.exception import (
     ChecksumMismatchError,
@@ -26,7 +27,6 @@ from data_stack.exception import (
     ResourceNotFoundError,
     StorageError,
 )
-from data_stack.factories.declarative import DatasetCard, DatasetFactory
 from data_stack.formats import NumpyDatasetIterator, write_npy
 from data_stack.io.resource_definition import ResourceDefinition
 from data_stack.util.untrusted_text import seal_json

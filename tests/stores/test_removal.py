@@ -11,6 +11,7 @@ from plain_connector import PlainConnector
 from written_dataset import Written
 
 import data_stack
+from data_stack import DatasetCard, DatasetFactory
 from data_stack.exception import (
     ConfigError,
     DatasetNotFoundError,
@@ -18,7 +19,6 @@ from data_stack.exception import (
     StorageConflictError,
     UnsupportedStorageOperationError,
 )
-from data_stack.factories.declarative import DatasetCard, DatasetFactory
 from data_stack.factories.journal import Journal
 from data_stack.io.storage_connectors import (
     CachedStorageConnector,

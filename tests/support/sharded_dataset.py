@@ -21,13 +21,8 @@ from typing import Any
 
 import numpy as np
 
+from data_stack import DatasetCard, DatasetFactory, PreparedResources, Resources
 from data_stack.dataset.iterator import DatasetIteratorIF, SequenceDatasetIterator
-from data_stack.factories.declarative import (
-    DatasetCard,
-    DatasetFactory,
-    PreparedResources,
-    Resources,
-)
 from data_stack.io.storage_connectors import FileStorageConnector, StorageConnector
 
 N_SHARDS = 12

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
+from data_stack import DatasetCard, DatasetFactory
 from data_stack.dataset.iterator import SequenceDatasetIterator
-from data_stack.factories.declarative import DatasetCard, DatasetFactory
 
 
 class Written(DatasetFactory):

@@ -37,7 +37,7 @@ class DeclaredColumn(NamedTuple):
 
     Attributes:
         dtype: None: see the values.
-        shape: of a value; None: an extent varies.
+        shape: of a value; None: a dimension varies.
         is_nullable: whether values may be missing.
         origin: what the column is in the library that it comes from, such as a type of Arrow's;
             None if unknown.

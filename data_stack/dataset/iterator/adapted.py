@@ -9,8 +9,7 @@ from data_stack.dataset.iterator.contract import DatasetIterator, DatasetIterato
 from data_stack.exception import ConfigError
 from data_stack.util.functions import stopped_by
 
-#: Attributes by which a table is told from a sequence with ``columns`` of its own: of pandas,
-#: Arrow and polars.
+#: Attributes of tables of pandas, Arrow and polars. Other sequences with ``columns`` lack them.
 _ATTRIBUTES_OF_TABLES = ("iloc", "column_names", "lazy")
 
 

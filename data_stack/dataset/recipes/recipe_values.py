@@ -41,7 +41,8 @@ _KNOWN_TYPES: frozenset[type] = frozenset(
     {type(None), bool, int, float, str, bytes, bytearray, range, slice, set, frozenset}
 )
 
-#: The methods by which an encoder and a storage connector are told, without importing their class.
+#: The methods by which an encoder and a storage connector are recognized, without importing their
+#: classes.
 _ENCODER_METHODS = ("state", "fingerprint")
 _STORAGE_METHODS = ("get_resource", "set_resource", "has_resource")
 

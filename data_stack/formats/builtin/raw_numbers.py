@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from data_stack.dataset.iterator import DatasetIteratorIF
-from data_stack.exception import ConfigError
+from data_stack.exception import ArgumentError
 from data_stack.formats.column_source import ColumnSource, source_of_arrays
 from data_stack.formats.format import ALL_COLUMNS, ColumnChoice, Format, FormatOptions
 from data_stack.formats.numpy_arrays import RawDatasetIterator
@@ -45,8 +45,9 @@ class RawNumbersFormat(Format):
     ) -> DatasetIteratorIF:
         options = options or _DEFAULTS
         if options.dtype is None:
-            raise ConfigError(
-                f"{location.full_name} holds bare numbers: pass dtype=, e.g. dtype='uint16'"
+            raise ArgumentError(
+                f"{location.full_name} holds bare numbers; pass their type, such as uint16, by",
+                "dtype",
             )
         return RawDatasetIterator(
             [location.open()], options.dtype, header_bytes=options.header_bytes

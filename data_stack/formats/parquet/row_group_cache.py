@@ -59,8 +59,8 @@ class RowGroupCache:
     Args:
         open_row_group: returns a reader of columns of a row group.
         max_bytes: limit of the cache; it always keeps one row group.
-        check: raises if the file of a row group was replaced; it is called for each row group that
-            is handed out. None: nothing can be replaced.
+        check: raises if the file of a row group was replaced. It is called before each row group is
+            returned. None: files cannot be replaced.
 
     Attributes:
         n_bytes: memory of the cached columns.

@@ -8,11 +8,18 @@ import lzma
 import math
 import zlib
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any, Final, Protocol
 
 from data_stack.exception import ArchiveError, MissingDependencyError
 from data_stack.io.archives.limits import ArchiveLimits
-from data_stack.io.archives.streams import CHUNK_BYTES, delay_last_chunk, stream_of, with_head
+from data_stack.io.archives.streams import (
+    CHUNK_BYTES,
+    delay_last_chunk,
+    ends_with_zeros,
+    stream_of,
+    with_head,
+)
 from data_stack.io.parsing import name_of
 from data_stack.io.storage_connectors.storable import can_seek
 
@@ -145,14 +152,10 @@ def decompress_chunks(
         if compression_of(data) != compression:
             break
 
-    while data:
-        is_padding = not data.strip(b"\0")
-        if not is_padding:
-            raise ArchiveError(
-                f"{name!r} has other data behind its compressed data. "
-                "Fetch it again, or cut that off."
-            )
-        data = stream.read(CHUNK_BYTES)
+    if not ends_with_zeros(data, partial(stream.read, CHUNK_BYTES)):
+        raise ArchiveError(
+            f"{name!r} has other data behind its compressed data. Fetch it again, or cut that off."
+        )
 
 
 class _Decompressor(Protocol):

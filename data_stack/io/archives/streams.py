@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import itertools
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 from data_stack.exception import ArchiveError
@@ -15,6 +15,21 @@ from data_stack.io.resources import StreamedResource
 CHUNK_BYTES: Final = 1 << 17
 #: How many bytes tell what a file is: the header of a tar.
 HEAD_BYTES: Final = 512
+
+
+def ends_with_zeros(data: bytes, read_more: Callable[[], bytes]) -> bool:
+    """Read a stream to its end, and return whether all that is left are zeros, the padding.
+
+    Args:
+        data: what was read already.
+        read_more: reads the next bytes; none at the end.
+    """
+    while data:
+        is_padding = not data.strip(b"\0")
+        if not is_padding:
+            return False
+        data = read_more()
+    return True
 
 
 def window(

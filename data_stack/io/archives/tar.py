@@ -10,12 +10,13 @@ import io
 import re
 import tarfile
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any, Final
 
 from data_stack.exception import ArchiveError, UnsafeArchiveError
 from data_stack.io.archives.archive import Archive, ArchiveMember, add_name, check_name
 from data_stack.io.archives.limits import ArchiveLimits
-from data_stack.io.archives.streams import CHUNK_BYTES, stream_of
+from data_stack.io.archives.streams import CHUNK_BYTES, ends_with_zeros, stream_of
 from data_stack.io.resources import StreamedResource
 
 _BLOCK_BYTES: Final = 512
@@ -224,14 +225,11 @@ class TarArchive(Archive):
             raise ArchiveError(
                 f"{self.name!r} is truncated: it ends inside of its end mark. Fetch it again."
             )
-        while block:
-            is_padding = not block.strip(b"\0")
-            if not is_padding:
-                raise ArchiveError(
-                    f"{self.name!r} has other data behind the end of its tar; "
-                    "split concatenated archives"
-                )
-            block = headers.read_content(CHUNK_BYTES)
+        if not ends_with_zeros(block, partial(headers.read_content, CHUNK_BYTES)):
+            raise ArchiveError(
+                f"{self.name!r} has other data behind the end of its tar; "
+                "split concatenated archives"
+            )
 
 
 class _ForwardFile:

@@ -74,7 +74,7 @@ def current_request() -> TimedRequest | None:
 
 
 class BadFramingError(http.client.HTTPException):
-    """It cannot be known where the body of an answer begins and ends."""
+    """The headers of an answer do not say where its body begins and ends."""
 
 
 class _TimedFile(io.RawIOBase):
@@ -233,7 +233,7 @@ class _TimedConnection(HTTPConnection):
 
 
 class _TimedHTTPSConnection(_TimedConnection, HTTPSConnection):
-    """The same over TLS."""
+    """A :class:`_TimedConnection` over TLS."""
 
 
 class _TimedHTTPPool(HTTPConnectionPool):

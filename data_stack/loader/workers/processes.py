@@ -219,7 +219,7 @@ class ProcessWorkers(PrefetchingWorkers):
         return number in self._answers
 
     def _worker_of(self, number: int) -> WorkerHandle:
-        """Return the worker that does a job; any one if the job has not been handed out."""
+        """Return the worker that does a job; any worker if the job is not assigned yet."""
         for worker in self._workers:
             if number in worker.jobs:
                 return worker

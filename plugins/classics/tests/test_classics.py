@@ -496,7 +496,7 @@ def test_a_column_written_in_blocks_is_the_file_of_numpy() -> None:
 
 
 @pytest.mark.parametrize("name", FACTORIES)
-def test_another_number_of_samples_is_an_error_that_names_the_file(
+def test_a_wrong_number_of_samples_is_an_error_with_the_file(
     name: str, server: ScriptedServer, tmp_path: Path
 ) -> None:
     files = made(name)

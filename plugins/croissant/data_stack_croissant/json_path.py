@@ -84,7 +84,10 @@ def find_in_json(value: Any, steps: tuple[Step, ...]) -> list[Any]:
     """
     values = [value]
     for step in steps:
-        values = [next_value for before in values for next_value in _take_step(before, step)]
+        values_after_step: list[Any] = []
+        for value_before in values:
+            values_after_step += _take_step(value_before, step)
+        values = values_after_step
     return values
 
 
@@ -94,7 +97,9 @@ def _take_step(value: Any, step: Step) -> list[Any]:
         return _children(value)
     if step.kind == "index":
         is_list = isinstance(value, (list, np.ndarray))
-        return [value[step.index]] if is_list and step.index < len(value) else []
+        if is_list and step.index < len(value):
+            return [value[step.index]]
+        return []
     if step.kind == "name":
         return _values_named(value, step.name)
     values_below: list[Any] = []

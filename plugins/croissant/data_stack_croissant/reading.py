@@ -37,10 +37,12 @@ def from_croissant(
     dataset = CroissantDataset(path_or_url, document, as_storage_connector(storage))
     name = dataset.card.name
 
-    # A repository of its own, so that other documents of that name stay apart. Plugins retrieve the
-    # files of repositories of the Hub.
-    repository = DatasetRepository(default_manager())
-    repository.register(name, dataset, replace=True)
+    # Plugins retrieve the files of repositories of the Hub.
+    default_manager().register_retrievers(definition.source for definition in dataset.sources)
+    # A repository of its own, so that other documents of that name stay apart. It has no plugins:
+    # to look for that name among them would take longer than all else.
+    repository = DatasetRepository()
+    repository.register(name, dataset)
     splits = repository.load(name, progress=progress)
     if list(splits) == [EVERYTHING]:
         return splits[EVERYTHING]

@@ -2,24 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
-import csv
-import datetime
 import glob
-import io
-import json
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import PurePosixPath
 from typing import Any, Final
 from urllib.parse import quote
 
-import numpy as np
-
-from data_stack.dataset.iterator import DatasetIteratorIF, access_to, column_names
-from data_stack.dataset.iterator.access import DeclaredColumn
-from data_stack.factories.prepared import Resources
+from data_stack import DatasetIteratorIF, Resources
+from data_stack_croissant.column_types import describe_columns
+from data_stack_croissant.split_files import columns_of_file, files_of_split
 from data_stack_croissant.vocabulary import (
     file_id,
     make_inline_records,
@@ -29,17 +20,6 @@ from data_stack_croissant.vocabulary import (
 
 #: The field with the names of the splits, to which a field of each split refers.
 SPLIT_NAME_ID: Final = "dataset_splits/name"
-
-#: Data types by numpy's kinds of dtypes; those of ``cr:`` are followed by the number of bits.
-_DATA_TYPES: Final = {
-    "b": "sc:Boolean",
-    "i": "cr:Int",
-    "u": "cr:UInt",
-    "f": "cr:Float",
-    "M": "sc:DateTime",
-}
-#: Files whose columns Croissant can name.
-_SUFFIXES_OF_TABLES: Final = (".parquet", ".csv", ".tsv", ".jsonl")
 
 
 @dataclass
@@ -69,13 +49,13 @@ def describe_split(
     Returns:
         Nothing if it has no files or no columns.
     """
-    files = _files_of_split(split, splits, resources)
-    types = _types_of_columns(iterator)
+    files = files_of_split(split, splits, resources)
+    types = describe_columns(iterator)
     if not files or not types:
         return SplitNodes()
     tables: dict[str, dict[str, bool]] = {}
     for file in files:
-        columns = _columns_of_file(file, resources)
+        columns = columns_of_file(file, resources)
         if types.keys() <= columns.keys():
             tables[file] = columns
     if tables:
@@ -92,48 +72,49 @@ def _describe_tables(
 
     Args:
         split: its name.
-        tables: by file its columns, see :func:`_columns_of_file`.
+        tables: by file its columns, see :func:`columns_of_file`.
         types: of the columns of the samples.
     """
     split_id = quote(split)
     files = list(tables)
     nodes = SplitNodes()
+
+    # One file is named itself. Several are a FileSet of the folder: not containedIn the files,
+    # whose tables mlcroissant does not read.
     source: dict[str, Any] = {"fileObject": {"@id": file_id(files[0])}}
     if len(files) > 1:
-        # Of the folder, not containedIn the files, whose tables mlcroissant does not read.
         file_set_id = f"files-of/{split_id}"
-        nodes.file_sets.append(
-            make_node(
-                "FileSet",
-                file_set_id,
-                file_set_id,
-                encodingFormat=media_type_of(files[0]),
-                includes=[glob.escape(file) for file in files],
-            )
+        file_set = make_node(
+            "FileSet",
+            file_set_id,
+            file_set_id,
+            encodingFormat=media_type_of(files[0]),
+            includes=[glob.escape(file) for file in files],
         )
+        nodes.file_sets.append(file_set)
         source = {"fileSet": {"@id": file_set_id}}
-    fields = [
-        make_node(
-            "Field",
-            f"{split_id}/dataset_split",
-            "dataset_split",
-            dataType="sc:Text",
-            value=split,
-            references={"field": {"@id": SPLIT_NAME_ID}},
-        )
-    ]
-    pictures = tables[files[0]]
+
+    # A field with the name of the split, and one for each column.
+    split_field = make_node(
+        "Field",
+        f"{split_id}/dataset_split",
+        "dataset_split",
+        dataType="sc:Text",
+        value=split,
+        references={"field": {"@id": SPLIT_NAME_ID}},
+    )
+    fields = [split_field]
+    is_picture = tables[files[0]]
     for column, type_ in types.items():
-        facts = {"dataType": "sc:ImageObject"} if pictures[column] else type_
-        fields.append(
-            make_node(
-                "Field",
-                f"{split_id}/{quote(column)}",
-                column,
-                **facts,
-                source={**source, "extract": {"column": column}},
-            )
+        facts = {"dataType": "sc:ImageObject"} if is_picture[column] else type_
+        column_field = make_node(
+            "Field",
+            f"{split_id}/{quote(column)}",
+            column,
+            **facts,
+            source={**source, "extract": {"column": column}},
         )
+        fields.append(column_field)
     nodes.record_sets.append(make_node("RecordSet", split_id, split, field=fields))
     return nodes
 
@@ -155,120 +136,3 @@ def _list_files(
         make_inline_records(split_id, split, names),
         make_inline_records(f"{split_id}/columns", f"{split}/columns", columns),
     ]
-
-
-# ---------------------------------------------------------------------- files
-
-
-def _files_of_split(split: str, splits: Sequence[str], resources: Resources) -> list[str]:
-    """Return the files whose names have the split; without such, those whose names have none."""
-    files_of_split = []
-    files_of_none = []
-    for file in sorted(resources):
-        splits_in_name = _splits_in(file, splits)
-        if split in splits_in_name:
-            files_of_split.append(file)
-        if not splits_in_name:
-            files_of_none.append(file)
-    return files_of_split or files_of_none
-
-
-def _splits_in(file: str, splits: Sequence[str]) -> set[str]:
-    """Return the splits whose names are whole words of a path.
-
-    Of ``dev_2/a.npy`` it is ``dev_2`` alone, though ``dev`` is a split, too.
-    """
-    longest_first = sorted(splits, key=len, reverse=True)
-    any_split = "|".join(re.escape(split) for split in longest_first)
-    return set(re.findall(rf"(?<![^/._-])(?:{any_split})(?![^/._-])", file))
-
-
-def _columns_of_file(file: str, resources: Resources) -> dict[str, bool]:
-    """Return by column of a table whether its values are pictures; ``{}`` of other files."""
-    suffix = PurePosixPath(file).suffix
-    if suffix not in _SUFFIXES_OF_TABLES:
-        return {}
-    with resources[file] as resource:
-        if suffix == ".parquet":
-            return _columns_of_parquet(resource)
-        line = io.TextIOWrapper(resource, encoding="utf-8", errors="replace").readline()
-    if suffix == ".jsonl":
-        return dict.fromkeys(json.loads(line), False)
-    delimiter = "\t" if suffix == ".tsv" else ","
-    names = next(csv.reader([line], delimiter=delimiter), ())
-    return dict.fromkeys(names, False)
-
-
-def _columns_of_parquet(resource: Any) -> dict[str, bool]:
-    from data_stack.formats.parquet import JpegCodec, ParquetDataset, PngCodec
-
-    return {
-        column.name: isinstance(column.codec, (JpegCodec, PngCodec))
-        for column in ParquetDataset(resource).schema
-    }
-
-
-# ---------------------------------------------------------------------- columns
-
-
-def _types_of_columns(iterator: DatasetIteratorIF) -> dict[str, dict[str, Any]]:
-    """Return by column what :func:`describe_type` says; reads at most one sample."""
-    samples = access_to(iterator)
-    declared = samples.declare_columns() or {}
-    sample: Any = dict.fromkeys(declared)
-    if len(iterator):
-        sample = samples.sample(0)
-    if not isinstance(sample, Mapping):
-        values = sample if isinstance(sample, tuple) else (sample,)
-        names = column_names(iterator) or [
-            name_of_position(iterator, position) for position in range(len(values))
-        ]
-        sample = dict(zip(names, values, strict=True))
-    return {
-        str(column): describe_type(value, declared.get(column)) for column, value in sample.items()
-    }
-
-
-def name_of_position(iterator: Any, position: int) -> str:
-    """Return the name of a column of tuples: its role in the meta, or ``column_0`` and so on."""
-    meta = getattr(iterator, "dataset_meta", None)
-    if meta is not None:
-        for role in ("sample", "target", "tag"):
-            if getattr(meta, f"{role}_pos") == position:
-                return role
-    return f"column_{position}"
-
-
-def describe_type(value: Any, declared: DeclaredColumn | None) -> dict[str, Any]:
-    """Return the ``dataType`` of a column.
-
-    ``isArray`` and ``arrayShape`` follow where its values are arrays.
-
-    Args:
-        value: one of them; None if missing.
-        declared: their type in a schema; None if the schema has none.
-    """
-    if type(value).__module__.startswith("PIL."):
-        return {"dataType": "sc:ImageObject"}
-    array = np.asarray(value)
-    dtype = array.dtype
-    shape = array.shape
-    if declared is not None and declared.dtype is not None and declared.shape is not None:
-        shape = tuple(-1 if size is None else size for size in declared.shape)
-        with contextlib.suppress(TypeError):  # of a name that numpy does not know
-            dtype = np.dtype(declared.dtype)
-    described = {"dataType": _data_type_of(value, dtype)}
-    if not shape:
-        return described
-    return {**described, "isArray": True, "arrayShape": ",".join(map(str, shape))}
-
-
-def _data_type_of(value: Any, dtype: np.dtype[Any]) -> str:
-    if isinstance(value, datetime.datetime):
-        return "sc:DateTime"
-    if isinstance(value, datetime.date):
-        return "sc:Date"
-    data_type = _DATA_TYPES.get(dtype.kind, "sc:Text")
-    if data_type.startswith("cr:"):
-        return f"{data_type}{8 * dtype.itemsize}"
-    return data_type

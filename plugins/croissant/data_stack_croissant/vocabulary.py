@@ -11,6 +11,7 @@ from data_stack.formats.registry import format_of_suffix
 
 CONFORMS_TO: Final = "http://mlcommons.org/croissant/1.1"
 
+#: The words of Croissant's own vocabulary, ``cr:``, which documents write without prefix.
 _OWN_WORDS: Final = (
     "arrayShape citeAs column containedIn equivalentProperty extract field fileObject fileProperty "
     "fileSet format includes isArray isLiveDataset jsonPath key md5 parentField path recordSet "
@@ -32,8 +33,9 @@ CONTEXT: Final[dict[str, Any]] = {
     "name": _LANGUAGES,
     "rai": "http://mlcommons.org/croissant/RAI/",
     "sc": "https://schema.org/",
-    **{word: f"cr:{word}" for word in _OWN_WORDS.split()},
 }
+for _word in _OWN_WORDS.split():
+    CONTEXT[_word] = f"cr:{_word}"
 
 #: Media types of archives and compressed files; each format of data declares its own.
 _MEDIA_TYPES_OF_ARCHIVES: Final = {

@@ -27,18 +27,7 @@ from data_stack_croissant.vocabulary import (
 def to_croissant(name: str, storage: Storage | None = None, **config: Any) -> dict[str, Any]:
     """Describe a dataset in Croissant 1.1.
 
-    The document has its card, sources, prepared files with their digests, splits and columns.
-
-    ::
-
-        Path("croissant.json").write_text(json.dumps(data_stack.to_croissant("digits")))
-
-    Retrieves and prepares nothing; prepared files and columns are described if the dataset is
-    prepared. Their ``contentUrl`` is relative to the dataset's folder ``name/version``, next to
-    whose ``manifest.json`` the document belongs. The columns of Parquet, CSV and JSON lines files
-    are fields. Of splits in other formats, whose samples Croissant has no words to read, the
-    records are the names of their files, and those of the record set ``SPLIT/columns`` the names,
-    types and shapes of columns.
+    :func:`data_stack.to_croissant` has the whole description.
 
     Args:
         name: of the dataset, see :func:`data_stack.load`.

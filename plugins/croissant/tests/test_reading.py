@@ -44,7 +44,7 @@ from data_stack.exception import (
 )
 
 
-def test_a_table_of_a_web_server_is_read_once_and_kept(server: ScriptedServer, store: Path) -> None:
+def test_a_table_of_a_web_server_is_read_once(server: ScriptedServer, store: Path) -> None:
     server.serve("/sets/a.csv", CSV)
     place = server.serve("/sets/croissant.json", json.dumps(table()).encode())
 
@@ -179,7 +179,7 @@ def test_a_document_does_not_name_files_outside_of_its_folder(
     assert not list(store.rglob("*.csv"))
 
 
-def test_a_document_leads_to_https_or_to_the_scheme_of_its_own_server(
+def test_a_document_leads_to_https_or_its_own_scheme(
     tmp_path: Path, server: ScriptedServer, store: Path
 ) -> None:
     described = json.dumps(table(contentUrl=server.serve("/elsewhere/a.csv", CSV)))
@@ -271,9 +271,7 @@ def test_a_damaged_or_hostile_document_is_an_error(
 OTHER = {"fileObject": {"@id": "b.csv"}, "extract": {"column": "id"}}
 
 
-def test_what_is_not_read_is_an_error_with_record_set_and_field(
-    tmp_path: Path, store: Path
-) -> None:
+def test_a_field_that_is_not_read_is_named(tmp_path: Path, store: Path) -> None:
     lines = {"fileObject": {"@id": "a.csv"}, "extract": {"fileProperty": "lines"}}
     nested = {"dataType": "sc:Integer", "parentField": {"source": OTHER, "references": OTHER}}
     for facts, message in (
@@ -291,9 +289,7 @@ def test_what_is_not_read_is_an_error_with_record_set_and_field(
             data_stack.from_croissant(publish(tmp_path / message[:5], described, a__csv=CSV), store)
 
 
-def test_a_value_of_another_type_is_an_error_with_file_record_set_and_field(
-    tmp_path: Path, store: Path
-) -> None:
+def test_a_value_of_another_type_is_named_with_its_field(tmp_path: Path, store: Path) -> None:
     described = table()
     described["recordSet"][0]["field"][2]["dataType"] = "sc:Integer"
 
@@ -316,7 +312,7 @@ def test_a_value_of_another_type_is_an_error_with_file_record_set_and_field(
         (pa.array([1.0, 1e300]), "cr:Float32"),
     ],
 )
-def test_a_number_beyond_the_declared_type_is_an_error_with_its_record(
+def test_a_number_beyond_the_declared_type_is_named(
     tmp_path: Path, store: Path, values: Any, kind: str
 ) -> None:
     pq.write_table(pa.table({"x": values}), file := io.BytesIO())
@@ -357,7 +353,7 @@ def test_a_regular_expression_that_does_not_end_is_an_error(
         data_stack.from_croissant(place, store)
 
 
-def test_a_very_long_regular_expression_is_refused_before_anything_is_retrieved(
+def test_a_long_regular_expression_is_refused_before_retrieving(
     tmp_path: Path, store: Path
 ) -> None:
     with pytest.raises(
@@ -369,7 +365,7 @@ def test_a_very_long_regular_expression_is_refused_before_anything_is_retrieved(
         )
 
 
-def test_texts_are_rewritten_as_by_re_in_any_number_of_runs(
+def test_texts_are_rewritten_as_by_re_in_several_runs(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(patterns, "_RUN_LENGTH", 50)

@@ -40,9 +40,7 @@ def column(file: str, name: str, **more: Any) -> dict[str, Any]:
     return {"fileObject": {"@id": file}, "extract": {"column": name}, **more}
 
 
-def test_a_record_set_in_the_document_is_joined_as_mlcroissant_joins_it(
-    tmp_path: Path, store: Path
-) -> None:
+def test_an_inline_record_set_is_joined_as_by_mlcroissant(tmp_path: Path, store: Path) -> None:
     data = [{"people/code": "a", "people/name": "Ann"}, {"people/code": "b", "people/name": "Ben"}]
     people = {
         "field": [
@@ -138,7 +136,7 @@ def test_other_paths_are_an_error(tmp_path: Path, store: Path, path: str) -> Non
         data_stack.from_croissant(publish(tmp_path / "set", described, a__json=b"{}"), store)
 
 
-def test_a_file_of_json_that_is_too_large_is_an_error(
+def test_a_file_of_json_has_a_limit_of_size(
     tmp_path: Path, store: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("DATA_STACK_MAX_REQUEST_BYTES", "100000")
@@ -181,9 +179,7 @@ def test_lines_of_files_of_a_folder_and_of_an_archive(tmp_path: Path, store: Pat
         assert [sample["number"] for sample in sets[name]] == [0, 1, 2, 0, 1, 2]
 
 
-def test_files_of_a_folder_are_read_as_mlcroissant_reads_them_and_again_when_they_change(
-    tmp_path: Path, store: Path
-) -> None:
+def test_changed_files_of_a_folder_are_read_again(tmp_path: Path, store: Path) -> None:
     columns = fields(
         "rows", {"fileSet": "files"}, n="sc:Integer", split=from_file("files", "filename", "sc:Text", regex=r"^(\w+)\.parquet$"),
         path=from_file("files", "fullpath", "sc:Text"),

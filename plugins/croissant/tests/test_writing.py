@@ -12,10 +12,10 @@ from croissant_documents import parquet
 from written_dataset import Written
 
 import data_stack
+from data_stack import DatasetCard, DatasetFactory
 from data_stack.cli.main import main
 from data_stack.dataset.iterator import SequenceDatasetIterator
 from data_stack.exception import ConfigError
-from data_stack.factories.declarative import DatasetCard, DatasetFactory
 from data_stack.formats.parquet import ParquetDataset
 from data_stack.io.folder import folder_of
 from data_stack.io.resource_definition import ResourceDefinition
@@ -54,7 +54,7 @@ def register(factory: type[DatasetFactory]) -> str:
     return factory.card.name
 
 
-def test_a_prepared_dataset_is_described_with_its_card_files_splits_and_columns(
+def test_card_files_splits_and_columns_are_described(
     tmp_path: Path,
 ) -> None:
     data_stack.load("digits", storage=tmp_path)
@@ -95,9 +95,7 @@ def test_mlcroissant_reads_the_samples_of_parquet_files(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("names", [("dev", "dev_2", "dev_2_extra"), ("a-b", "a", "b")])
-def test_splits_whose_names_hold_the_names_of_others_keep_their_files(
-    tmp_path: Path, names: tuple[str, ...]
-) -> None:
+def test_splits_with_similar_names_keep_their_files(tmp_path: Path, names: tuple[str, ...]) -> None:
     class Parts(Written):
         card = DatasetCard("parts", "1")
         splits = names
@@ -121,7 +119,7 @@ def test_splits_whose_names_hold_the_names_of_others_keep_their_files(
     assert {name: [sample["n"] for sample in back[name]] for name in names} == expected
 
 
-def test_of_files_that_croissant_cannot_read_names_and_columns_are_read(tmp_path: Path) -> None:
+def test_other_files_are_listed_with_names_and_columns(tmp_path: Path) -> None:
     data_stack.load("digits", storage=tmp_path)
     place = tmp_path / "digits" / "1.0.0" / "croissant.json"
     place.write_text(json.dumps(data_stack.to_croissant("digits", tmp_path)))

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from catalogue_servers import lead, zenodo
-from data_stack_doi import fetch
+from data_stack_doi.fetching import fetch
 from web_server import Answer, ScriptedServer
 
 import data_stack
@@ -143,7 +143,7 @@ def test_files_of_one_name_in_two_folders_of_a_dataverse(server: ScriptedServer)
     assert source_of(f"doi:{doi}#2021/spring/data.csv") == other.decode()
 
 
-def test_a_table_of_a_dataverse_is_the_file_of_its_author(server: ScriptedServer) -> None:
+def test_a_table_of_a_dataverse_is_its_authors_file(server: ScriptedServer) -> None:
     # The digest is that of the author's file; the size that of the Dataverse's version, unless it says both.
     sizes: list[dict[str, Any]] = [{"originalFileSize": len(CSV)}, {}]
     for number, more in enumerate(sizes):

@@ -42,7 +42,7 @@ def test_a_pattern_matches_part_by_part(pattern: str, path: str, is_match: bool)
         ({"configs": [{"config_name": "gone", "default": True}]}, ["plain"], "plain"),
     ],
 )
-def test_the_default_configuration_is_marked_or_named_or_the_only_one(
+def test_the_default_configuration_is_marked_or_named_or_alone(
     card: dict[str, Any], known: list[str], chosen: str
 ) -> None:
     assert choose_config("a/b", None, known, card) == chosen
@@ -69,7 +69,7 @@ def test_licenses_are_joined_and_unknown_ones_are_none() -> None:
     assert license_of({}) is None
 
 
-def test_the_only_class_label_is_the_target_and_the_only_image_the_sample() -> None:
+def test_the_only_label_is_the_target_the_only_image_the_sample() -> None:
     features = {
         "id": {"_type": "Value", "dtype": "int64"},
         "picture": {"_type": "Image"},

@@ -98,9 +98,7 @@ def publish(folder: Path, url: str) -> Path:
     return place
 
 
-def test_files_in_a_repository_are_read_as_mlcroissant_reads_a_clone(
-    questions: Repo, tmp_path: Path
-) -> None:
+def test_a_repository_is_read_as_mlcroissant_reads_a_clone(questions: Repo, tmp_path: Path) -> None:
     clone = tmp_path / "clone"
     for path, data in questions.commits[questions.refs["refs/convert/parquet"]].items():
         (clone / path).parent.mkdir(parents=True, exist_ok=True)

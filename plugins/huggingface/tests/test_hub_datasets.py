@@ -98,9 +98,7 @@ def test_splits_have_parts_classes_and_images_of_a_chosen_mode(zoo: Repo, lazy: 
     assert {name: len(split) for name, split in loaded.items()} == {"train": 6, "test": 6}
 
 
-def test_the_commit_is_pinned_and_the_files_are_those_that_the_hub_lists(
-    hub: HubServer, zoo: Repo
-) -> None:
+def test_a_dataset_is_pinned_to_the_commit_of_its_files(hub: HubServer, zoo: Repo) -> None:
     commit = zoo.refs["main"]
     train = data_stack.load("hf:team/zoo", split="train")
     zoo.commit({"data/train-00000-of-00001.parquet": parquet_of({"x": [1]})})
@@ -142,7 +140,7 @@ def test_a_prepared_dataset_is_loaded_without_network(
         data_stack.load("hf:team/zoo", split="train")
 
 
-def test_a_sample_of_a_large_file_moves_its_row_group_and_the_footer_alone(hub: HubServer) -> None:
+def test_a_sample_moves_its_row_group_and_the_footer_alone(hub: HubServer) -> None:
     rows = {"x": np.random.default_rng(0).integers(0, 2**62, 400_000)}
     data = parquet_of(rows, row_group_size=20_000)  # 160 kB each, of 3.2 MB
     hub.repos["team/large"] = Repo()
@@ -163,18 +161,14 @@ def test_a_sample_of_a_large_file_moves_its_row_group_and_the_footer_alone(hub: 
     assert np.concatenate([batch["x"] for batch in batches]).tolist() == rows["x"].tolist()
 
 
-def test_configurations_are_chosen_by_name_and_images_that_are_elsewhere_are_an_error(
+def test_configurations_are_chosen_by_name(
     hub: HubServer,
 ) -> None:
     configs = [{"config_name": name, "data_files": f"{name}/*.parquet"} for name in ("en", "de")]
     repo = hub.repos["team/words"] = Repo(
         card={"configs": configs, "license": ["mit", "cc-by-4.0"]}
     )
-    image = datasets.Features({"image": datasets.Image()})
-    files = {f"{name}/0.parquet": parquet_of({"word": [name]}) for name in ("en", "de")}
-    repo.commit(
-        {**files, "fr/0.parquet": parquet_of({"image": [{"bytes": None, "path": "a.png"}]}, image)}
-    )
+    repo.commit({f"{name}/0.parquet": parquet_of({"word": [name]}) for name in ("en", "de")})
 
     assert data_stack.load("hf:team/words#de", split="train")[0] == {"word": "de"}
     assert data_stack.describe("hf:team/words#de").license == "mit AND cc-by-4.0"
@@ -182,18 +176,34 @@ def test_configurations_are_chosen_by_name_and_images_that_are_elsewhere_are_an_
         data_stack.load("hf:team/words")
     with pytest.raises(RevisionNotFoundError, match=r"no configuration 'e': .*one of de, en"):
         data_stack.load("hf:team/words#e")
-    repo.card = {}
+
+
+def test_images_that_are_elsewhere_are_an_error(hub: HubServer) -> None:
+    repo = hub.repos["team/words"] = Repo(
+        card={"configs": [{"config_name": "fr", "data_dir": "fr"}]}
+    )
+    image = datasets.Features({"image": datasets.Image()})
+    path = parquet_of({"image": [{"bytes": None, "path": "a.png"}]}, image)
+    repo.commit({"en/0.parquet": parquet_of({"word": ["en"]}), "fr/0.parquet": path})
+
+    with pytest.raises(EncodingError, match=r"position 0.* an image with bytes"):
+        data_stack.load("hf:team/words", split="train", lazy=True)[0]
+
+
+def test_files_with_other_columns_than_the_first_are_an_error(hub: HubServer) -> None:
+    repo = hub.repos["team/words"] = Repo()
+    image = datasets.Features({"image": datasets.Image()})
+    path = parquet_of({"image": [{"bytes": None, "path": "a.png"}]}, image)
+    repo.commit({"en/0.parquet": parquet_of({"word": ["en"]}), "fr/0.parquet": path})
+
     with (
         pytest.warns(LeftOutWarning, match="column image"),
         pytest.raises(CatalogueSchemaError, match=r"\(image\)"),
     ):
         data_stack.load("hf:team/words", split="train", lazy=True)
-    repo.card = {"configs": [{"config_name": "fr", "data_dir": "fr"}]}
-    with pytest.raises(EncodingError, match=r"position 0.* an image with bytes"):
-        data_stack.load("hf:team/words", split="train", lazy=True)[0]
 
 
-def test_other_files_are_read_as_the_parquet_that_the_hub_makes_of_them(hub: HubServer) -> None:
+def test_other_files_are_read_as_the_hub_converts_them(hub: HubServer) -> None:
     repo = hub.repos["team/lines"] = Repo(card={"license": "mit"})
     repo.commit({"loading_script.py": b"raise SystemExit", "data/train.csv": b"x"})
     with pytest.raises(CatalogueError, match=r"no Parquet files at 'main'.*from_huggingface"):
@@ -438,7 +448,7 @@ def test_types_of_the_card_that_files_store_otherwise(
 
 
 @pytest.mark.parametrize("told", [False, True])
-def test_converted_files_have_the_default_configuration_and_the_order_of_splits_of_the_card(
+def test_converted_files_have_the_default_and_the_order_of_cards(
     hub: HubServer, told: bool
 ) -> None:
     splits = ["zoo", "train", "extra", "test", "validation"]
@@ -471,7 +481,7 @@ def test_converted_files_have_the_default_configuration_and_the_order_of_splits_
 
 
 @pytest.mark.parametrize("path", ["test.parquet", "test*.parquet", "folder"])
-def test_files_that_a_card_lists_and_that_are_not_there_are_an_error_as_of_datasets(
+def test_listed_files_that_are_missing_are_an_error_as_of_datasets(
     hub: HubServer, tmp_path: Path, path: str
 ) -> None:
     data_files = [{"split": "train", "path": "train.parquet"}, {"split": "test", "path": path}]
@@ -498,7 +508,7 @@ def test_files_that_a_card_lists_and_that_are_not_there_are_an_error_as_of_datas
         (["cat", "owl"], datasets.ClassLabel(names=["cat", "dog"])),
     ],
 )
-def test_values_that_the_features_of_a_card_do_not_hold_are_an_error_as_of_datasets(
+def test_values_beyond_their_features_are_an_error_as_of_datasets(
     hub: HubServer, tmp_path: Path, values: list[Any], feature: Any
 ) -> None:
     card = {"dataset_info": {"features": datasets.Features({"x": feature})._to_yaml_list()}}

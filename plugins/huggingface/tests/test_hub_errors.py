@@ -57,7 +57,7 @@ def test_search_lists_what_the_hub_finds(hub: HubServer, repo: Repo) -> None:
 
 
 @pytest.mark.parametrize("lazy", [True, False])
-def test_the_token_goes_to_the_hub_alone_and_is_shown_nowhere(
+def test_the_token_goes_to_the_hub_alone_and_stays_secret(
     hub: HubServer,
     repo: Repo,
     monkeypatch: pytest.MonkeyPatch,

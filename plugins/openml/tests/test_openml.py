@@ -277,9 +277,7 @@ DESCRIBED = "id version url format licence citation md5_checksum description nam
 
 
 @pytest.mark.parametrize("key", [*DESCRIBED.split(), "ignore_attribute"])
-def test_a_description_of_odd_values_is_an_error_of_ours_or_none(
-    server: ScriptedServer, key: str
-) -> None:
+def test_odd_values_of_a_description_are_errors_of_ours(server: ScriptedServer, key: str) -> None:
     for number, value in enumerate([*ODD, *MORE] if FULL else ODD, 1000):
         describe(server, number, DENSE, FLOWERS, **{key: value})
         with contextlib.suppress(DataStackError):
@@ -304,9 +302,7 @@ def test_texts_are_read_in_the_encoding_of_the_file(server: ScriptedServer, enco
 
 
 @pytest.mark.parametrize("encoding", ["latin-1", "cp1252"])
-def test_texts_that_are_not_utf_8_are_read_as_latin_1(
-    server: ScriptedServer, encoding: str
-) -> None:
+def test_other_texts_than_utf_8_are_read_as_latin_1(server: ScriptedServer, encoding: str) -> None:
     mark = "–" if encoding == "cp1252" else "ê"
     text = CITIES.replace("ê", mark)
     features = [feature("city", f"p{mark}che", "pâche"), feature("y")]

@@ -194,7 +194,8 @@ class NGramAccess(OffsetsAccess):
 
     def __init__(self, sequences: NGramIterator, rows: SampleAccess) -> None:
         length = max(sequences.fields) - min(sequences.fields) + 1
-        super().__init__(rows, sequences.starts, length, None, sequences.fields)  # type: ignore[arg-type]  # lists of names
+        offsets: dict[int, list[Any] | None] = dict(sequences.fields)
+        super().__init__(rows, sequences.starts, length, None, offsets)
         self._fields = sequences.fields
         self._block_lengths = sequences.block_lengths
         self._names_to_prefetch = None
@@ -215,7 +216,7 @@ class NGramAccess(OffsetsAccess):
             self.below.prefetch(first_rows, self._names_to_prefetch)
 
     def batch(self, positions: IndexArrayOfInts) -> Any:
-        columns = self.columns_of_offsets(positions, self._fields)  # type: ignore[arg-type]  # lists of names
+        columns = self.columns_of_offsets(positions, self._offsets)
         return {
             offset: {name: columns[offset, name] for name in names}
             for offset, names in self._fields.items()

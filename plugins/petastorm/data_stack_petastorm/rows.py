@@ -31,9 +31,9 @@ _BYTES_PER_CHARACTER = 4
 _TEXT_TYPES: Final = frozenset({np.str_, np.bytes_})
 
 
-def row_type(schema_name: str, names: tuple[str, ...]) -> Any:
+def row_type(name_of_schema: str, names: tuple[str, ...]) -> Any:
     """Return the class of rows with these fields, under Petastorm's name."""
-    return named_row_type(f"{schema_name}_view", names)
+    return named_row_type(f"{name_of_schema}_view", names)
 
 
 class RowMaker:

@@ -78,7 +78,7 @@ def naive(times: list[int], length: int, threshold: int, overlap: bool) -> list[
     threshold=st.integers(0, 4),
     overlap=st.booleans(),
 )
-def test_sequences_are_those_that_are_found_row_by_row(
+def test_sequences_equal_those_found_row_by_row(
     gaps: list[int], length: int, threshold: int, overlap: bool
 ) -> None:
     times = np.cumsum(gaps)
@@ -89,7 +89,7 @@ def test_sequences_are_those_that_are_found_row_by_row(
     assert rows_of(found) == naive(times.tolist(), length, threshold, overlap)
 
 
-def test_no_sequence_spans_row_groups_between_which_time_goes_back(tmp_path: Path) -> None:
+def test_no_sequence_spans_row_groups_where_time_decreases(tmp_path: Path) -> None:
     pq.write_table(
         pa.table({"time": [5, 6, 7, 0, 1, 2], "row": range(6)}),
         tmp_path / "a.parquet",
@@ -104,7 +104,7 @@ def test_no_sequence_spans_row_groups_between_which_time_goes_back(tmp_path: Pat
     ]
 
 
-def test_a_row_that_is_not_sorted_is_named() -> None:
+def test_unsorted_rows_are_named() -> None:
     with pytest.raises(ConfigError, match=r"'time' of row 3 is 1, .* 2 of row 2"):
         NGramIterator(timed([0, 1, 2, 1, 2]), of_length(2))
     with pytest.raises(ConfigError, match=r"'time' has no value \(None\) at position 1"):
@@ -139,7 +139,7 @@ def test_batches_lists_columns_and_single_sequences_agree() -> None:
     assert ngrams.read_batch([])[1]["accel"].shape == (0, 3)
 
 
-def test_only_timestamps_are_read_to_find_sequences_and_shared_rows_once_for_a_batch() -> None:
+def test_a_batch_reads_shared_rows_once() -> None:
     made: list[int] = []
 
     def image(number: int) -> int:

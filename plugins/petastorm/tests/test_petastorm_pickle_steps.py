@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from data_stack_petastorm.pickles import pieces
-from data_stack_petastorm.pickles.calls import make
+from data_stack_petastorm.pickles.calls import result_of_call
 from data_stack_petastorm.pickles.decoding import decode_pickle
 from data_stack_petastorm.pickles.known_globals import KNOWN_GLOBALS
 from data_stack_petastorm.pickles.opcode_scan import check_opcodes
@@ -96,7 +96,7 @@ CALLS: list[tuple[str, tuple[Any, ...], Any]] = [
 
 @pytest.mark.parametrize(("name", "arguments", "expected"), CALLS, ids=[name for name, *_ in CALLS])
 def test_a_call_makes_the_value(name: str, arguments: tuple[Any, ...], expected: Any) -> None:
-    made = make(KNOWN_GLOBALS[name], arguments)
+    made = result_of_call(KNOWN_GLOBALS[name], arguments)
 
     assert made == expected
     assert type(made) is type(expected)
@@ -106,7 +106,7 @@ def test_a_call_makes_the_value(name: str, arguments: tuple[Any, ...], expected:
 @pytest.mark.parametrize("arguments", [(None,), ("a", "b", "c", "d"), ([],)], ids=repr)
 def test_a_call_with_other_arguments_is_refused(name: str, arguments: tuple[Any, ...]) -> None:
     with pytest.raises((Refusal, TypeError)):
-        make(KNOWN_GLOBALS[name], arguments)
+        result_of_call(KNOWN_GLOBALS[name], arguments)
 
 
 @pytest.mark.parametrize("role", ["type", "base"])
@@ -114,7 +114,7 @@ def test_types_of_fields_and_bases_are_never_called(role: str) -> None:
     for known in KNOWN_GLOBALS.values():
         if known.role == role:
             with pytest.raises(Refusal, match=known.name):
-                make(known, ())
+                result_of_call(known, ())
 
 
 def test_the_kind_of_a_value_is_checked() -> None:

@@ -1,7 +1,8 @@
-"""Petastorm's pickled schemas and indexes: what is read from real ones, and what we write for Petastorm.
+"""Petastorm's pickled schemas and indexes, read from real ones, and written for Petastorm.
 
-The pickles in ``fixtures/pickles`` were written by Petastorm 0.4.0 and 0.7.6 (Python 2), and by 0.13.1 on Python 3.11 with numpy
-1.26 and pyspark 3.5; ``every_type`` has all types of fields and of indexed values, in each protocol of pickle.
+The pickles in ``fixtures/pickles`` were written by Petastorm 0.4.0 and 0.7.6 (Python 2), and by
+0.13.1 on Python 3.11 with numpy 1.26 and pyspark 3.5. ``every_type`` has all types of fields and of
+indexed values, in each protocol of pickle.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from data_stack_petastorm.pickles.schema_reader import read_pickled_schema
 from data_stack_petastorm.pickles.schema_writer import write_pickled_schema
 from data_stack_petastorm.schemas import as_schema
 from data_stack_petastorm.unischema import Unischema, UnischemaField
+from data_stack_petastorm.user_codec import UserCodec
 from petastorm_fixtures import Unpickler
 
 from data_stack.codecs import codec_of
@@ -37,49 +39,46 @@ from data_stack.formats.parquet import ScalarCodec as StoredScalarCodec
 
 PICKLES = Path(__file__).parent / "fixtures" / "pickles"
 
-NDARRAY, COMPRESSED, PNG, scalar = (
-    NdarrayCodec(),
-    CompressedNdarrayCodec(),
-    CompressedImageCodec("png"),
-    ScalarCodec,
-)
+NDARRAY = NdarrayCodec()
+COMPRESSED = CompressedNdarrayCodec()
+PNG = CompressedImageCodec("png")
 
 EVERY_TYPE = (
     "Every type",
     [
-        UnischemaField("bool", np.bool_, (), scalar("boolean"), False),
-        UnischemaField("i8", np.int8, (), scalar("tinyint"), False),
-        UnischemaField("u8", np.uint8, (), scalar("smallint"), True),
-        UnischemaField("i16", np.int16, (), scalar("smallint"), False),
-        UnischemaField("u16", np.uint16, (), scalar("int"), False),
-        UnischemaField("i32", np.int32, (), scalar("int"), False),
-        UnischemaField("u32", np.uint32, (), scalar("bigint"), False),
-        UnischemaField("i64", np.int64, (), scalar("bigint"), False),
+        UnischemaField("bool", np.bool_, (), ScalarCodec("boolean"), False),
+        UnischemaField("i8", np.int8, (), ScalarCodec("tinyint"), False),
+        UnischemaField("u8", np.uint8, (), ScalarCodec("smallint"), True),
+        UnischemaField("i16", np.int16, (), ScalarCodec("smallint"), False),
+        UnischemaField("u16", np.uint16, (), ScalarCodec("int"), False),
+        UnischemaField("i32", np.int32, (), ScalarCodec("int"), False),
+        UnischemaField("u32", np.uint32, (), ScalarCodec("bigint"), False),
+        UnischemaField("i64", np.int64, (), ScalarCodec("bigint"), False),
         UnischemaField("u64", np.uint64, (None, 4), NDARRAY, False),
         UnischemaField("f16", np.float16, (2,), NDARRAY, False),
-        UnischemaField("f32", np.float32, (), scalar("float"), False),
-        UnischemaField("f64", np.float64, (), scalar("double"), True),
+        UnischemaField("f32", np.float32, (), ScalarCodec("float"), False),
+        UnischemaField("f64", np.float64, (), ScalarCodec("double"), True),
         UnischemaField("c64", np.complex64, (3,), COMPRESSED, False),
         UnischemaField("c128", np.complex128, (3,), NDARRAY, False),
-        UnischemaField("text", np.str_, (), scalar("string"), False),
+        UnischemaField("text", np.str_, (), ScalarCodec("string"), False),
         UnischemaField("text_ä€😀", np.str_, (), None, True),
-        UnischemaField("raw", np.bytes_, (), scalar("binary"), False),
+        UnischemaField("raw", np.bytes_, (), ScalarCodec("binary"), False),
         UnischemaField("raw2", np.bytes_, (None,), NDARRAY, False),
-        UnischemaField("day", np.datetime64, (), scalar("date"), False),
-        UnischemaField("time", np.datetime64, (), scalar("timestamp"), False),
-        UnischemaField("time_ntz", np.datetime64, (), scalar("timestamp_ntz"), False),
+        UnischemaField("day", np.datetime64, (), ScalarCodec("date"), False),
+        UnischemaField("time", np.datetime64, (), ScalarCodec("timestamp"), False),
+        UnischemaField("time_ntz", np.datetime64, (), ScalarCodec("timestamp_ntz"), False),
         UnischemaField("span", np.timedelta64, (2,), NDARRAY, False),
         UnischemaField("anything", np.object_, (), None, True),
-        UnischemaField("price", Decimal, (), scalar("decimal(10,3)"), False),
-        UnischemaField("big", Decimal, (), scalar("decimal(38,18)"), True),
-        UnischemaField("char", np.str_, (), scalar("string"), False),
-        UnischemaField("varchar", np.str_, (), scalar("string"), False),
+        UnischemaField("price", Decimal, (), ScalarCodec("decimal(10,3)"), False),
+        UnischemaField("big", Decimal, (), ScalarCodec("decimal(38,18)"), True),
+        UnischemaField("char", np.str_, (), ScalarCodec("string"), False),
+        UnischemaField("varchar", np.str_, (), ScalarCodec("string"), False),
         UnischemaField("png", np.uint8, (None, None, 3), PNG, False),
         UnischemaField("jpg", np.uint8, (28, 28), CompressedImageCodec("jpeg", 95), True),
         UnischemaField("by_dtype", np.float32, (2, 2), NDARRAY, False),
-        UnischemaField("text_by_dtype", np.str_, (), scalar("string"), False),
-        UnischemaField("python_int", np.int64, (), scalar("bigint"), False),
-        UnischemaField("python_str", np.str_, (), scalar("string"), False),
+        UnischemaField("text_by_dtype", np.str_, (), ScalarCodec("string"), False),
+        UnischemaField("python_int", np.int64, (), ScalarCodec("bigint"), False),
+        UnischemaField("python_str", np.str_, (), ScalarCodec("string"), False),
         UnischemaField("fields", np.int32, (), None, False),
     ],
 )
@@ -111,101 +110,121 @@ EVERY_VALUE: dict[str, list[Any]] = {
 
 
 def shown(schema: tuple[str, list[UnischemaField]]) -> list[Any]:
-    """A schema with its codecs."""
-    return [schema[0], *((*field[:3], str(field.codec), field.nullable) for field in schema[1])]
+    """A schema with its codecs, which fields leave out when they are compared."""
+    name, fields = schema
+    values: list[Any] = [name]
+    for field in fields:
+        values.append(
+            (field.name, field.numpy_dtype, field.shape, str(field.codec), field.nullable)
+        )
+    return values
+
+
+def read_fixture(name: str) -> bytes:
+    return (PICKLES / f"{name}.pickle").read_bytes()
 
 
 @pytest.mark.parametrize("protocol", range(6))
-def test_every_protocol_reads_every_type_of_field_and_value(
-    protocol: int,
-) -> None:
-    schema = read_pickled_schema(
-        (PICKLES / f"every_type.protocol{protocol}.schema.pickle").read_bytes()
-    )
+def test_every_protocol_reads_every_type_of_field(protocol: int) -> None:
+    schema = read_pickled_schema(read_fixture(f"every_type.protocol{protocol}.schema"))
 
-    indexes = read_pickled_indexes(
-        (PICKLES / f"every_type.protocol{protocol}.indexes.pickle").read_bytes()
-    )
+    assert shown(schema) == shown(EVERY_TYPE)
 
-    assert shown(schema) == shown(EVERY_TYPE)  # with codecs
+
+@pytest.mark.parametrize("protocol", range(6))
+def test_every_protocol_reads_every_type_of_value(protocol: int) -> None:
+    indexes = read_pickled_indexes(read_fixture(f"every_type.protocol{protocol}.indexes"))
+
     present = indexes.pop("present")
     assert isinstance(present, FieldNotNullIndexer)
     assert (present.index_name, present.field) == ("present", "events")
     assert present.get_row_group_indexes() == {0, 5, 300, 70000}
+
     assert list(indexes) == list(EVERY_VALUE)
     for name, values in EVERY_VALUE.items():
-        assert isinstance(indexes[name], SingleFieldIndexer)
-        assert (indexes[name].index_name, indexes[name].field) == (name, f"{name}_field")
-        assert list(map(repr, indexes[name].row_groups)) == list(map(repr, values))
-        first = next(iter(indexes[name].row_groups.values()))
-        assert first == {0, 1}
+        index = indexes[name]
+        assert isinstance(index, SingleFieldIndexer)
+        assert (index.index_name, index.field) == (name, f"{name}_field")
+        assert [repr(value) for value in index.row_groups] == [repr(value) for value in values]
+        first_row_groups = next(iter(index.row_groups.values()))
+        assert first_row_groups == {0, 1}
     assert indexes["int"].row_groups[3] == {3, 4}
     assert indexes["bytes"].row_groups[b""] == {2, 3, 4}
 
 
 @pytest.mark.parametrize("version", ["0.4.0", "0.7.6"])
 def test_the_indexes_of_a_dataset_of_python_2_are_read(version: str) -> None:
-    indexes = read_pickled_indexes((PICKLES / f"legacy_{version}.indexes.pickle").read_bytes())
+    indexes = read_pickled_indexes(read_fixture(f"legacy_{version}.indexes"))
 
     ids = indexes["id"].row_groups
     assert sorted(ids) == list(range(100))
-    assert all(ids[number] == {number // 10} for number in range(100))
+    for number in range(100):
+        assert ids[number] == {number // 10}
     assert indexes["sensor_name"].row_groups == {"test_sensor": frozenset(range(10))}
-    strings = indexes["string_array_nullable"].row_groups
-    assert len(strings) == 90
-    assert all(
-        type(value) is str and row_groups == {(int(value) - 1) // 10}
-        for value, row_groups in strings.items()
-    )
-    if version == "0.7.6":
-        assert indexes["partition_key"].row_groups == {
-            f"p_{number}": frozenset({number}) for number in range(10)
-        }
+    texts = indexes["string_array_nullable"].row_groups
+    assert len(texts) == 90
+    for text, row_groups in texts.items():
+        assert type(text) is str
+        assert row_groups == {(int(text) - 1) // 10}
+
+
+def test_an_index_of_partitions_of_python_2_is_read() -> None:
+    indexes = read_pickled_indexes(read_fixture("legacy_0.7.6.indexes"))
+
+    partitions = indexes["partition_key"].row_groups
+    assert partitions == {f"p_{number}": frozenset({number}) for number in range(10)}
 
 
 @pytest.mark.parametrize(
     "package", [b"av.experimental.deepdrive.dataset_toolkit", b"av.ml.dataset_toolkit"]
 )
-def test_a_schema_from_before_petastorm_had_its_name_is_read(package: bytes) -> None:
-    data = (
-        (PICKLES / "legacy_0.4.0.schema.pickle")
-        .read_bytes()
-        .replace(b"cpetastorm.", b"c" + package + b".")
-    )
+def test_a_schema_of_petastorms_earlier_packages_is_read(package: bytes) -> None:
+    data = read_fixture("legacy_0.4.0.schema")
+    of_earlier_package = data.replace(b"cpetastorm.", b"c" + package + b".")
 
-    assert package in data
-    assert read_pickled_schema(data) == read_pickled_schema(
-        (PICKLES / "legacy_0.4.0.schema.pickle").read_bytes()
-    )
+    assert package in of_earlier_package
+    assert read_pickled_schema(of_earlier_package) == read_pickled_schema(data)
 
 
-def test_petastorms_unpickler_lets_a_written_schema_through() -> None:
-    ours = Schema(
-        "S",
-        [
-            Field("id", "int32"),
-            Field("fields", Decimal),
-            Field("make_namedtuple", str, (None,)),
-            Field("x", "f4", (2, 3)),
-        ],
-    )
+#: Some names are those of methods of Petastorm's schemas, so that no attribute may have them.
+OURS = Schema(
+    "S",
+    [
+        Field("id", "int32"),
+        Field("fields", Decimal),
+        Field("make_namedtuple", str, (None,)),
+        Field("x", "f4", (2, 3)),
+    ],
+)
 
-    data = write_pickled_schema(ours)
+
+def test_a_written_schema_has_opcodes_of_protocol_2_only() -> None:
+    data = write_pickled_schema(OURS)
 
     pickletools.dis(data, out=io.StringIO())  # checks the stack as well
-    steps = [(opcode, argument) for opcode, argument, _ in pickletools.genops(data)]
-    names = {
-        str(argument).split()[0].split(".")[0]
-        for opcode, argument in steps
-        if opcode.name == "GLOBAL"
-    }
+    protocols = [opcode.proto for opcode, _, _ in pickletools.genops(data)]
     assert data[:2] == b"\x80\x02"
-    assert max(opcode.proto for opcode, _ in steps) == 2
-    assert names == {"petastorm", "collections", "numpy", "pyspark", "decimal", "builtins"}
-    assert [field.name for field in read_pickled_schema(data)[1]] == list(ours.fields)
-    schema: Any = Unpickler(
-        io.BytesIO(data)
-    ).load()  # fields are attributes, but hide no method of Petastorm
+    assert max(protocols) == 2
+
+
+def test_a_written_schema_names_what_petastorm_allows() -> None:
+    data = write_pickled_schema(OURS)
+
+    packages = set()
+    for opcode, argument, _ in pickletools.genops(data):
+        if opcode.name == "GLOBAL":
+            package, _, _ = str(argument).partition(".")
+            packages.add(package.split()[0])
+    assert packages == {"petastorm", "collections", "numpy", "pyspark", "decimal", "builtins"}
+
+
+def test_fields_of_a_written_schema_hide_no_method_of_petastorm() -> None:
+    data = write_pickled_schema(OURS)
+
+    schema: Any = Unpickler(io.BytesIO(data)).load()
+
+    _, fields = read_pickled_schema(data)
+    assert [field.name for field in fields] == list(OURS.fields)
     assert vars(schema) == {
         "_name": "S",
         "_fields": schema._fields,
@@ -215,36 +234,40 @@ def test_petastorms_unpickler_lets_a_written_schema_through() -> None:
 
 
 def test_a_schema_comes_back_from_petastorms_metadata() -> None:
-    known = [
-        field
-        for field in EVERY_TYPE[1]
-        if field.name not in ("text_ä€😀", "span", "anything", "fields")
-    ]
-    lists = [UnischemaField("list", np.int32, (None,)), UnischemaField("texts", np.str_, (None,))]
-    ours = as_schema(
-        Unischema("everything", [*known, *lists, UnischemaField("deep", np.uint16, (None, 4), PNG)])
-    )
+    _, fields = EVERY_TYPE
+    not_written = ("text_ä€😀", "span", "anything", "fields")
+    written = [field for field in fields if field.name not in not_written]
+    written.append(UnischemaField("list", np.int32, (None,)))
+    written.append(UnischemaField("texts", np.str_, (None,)))
+    written.append(UnischemaField("deep", np.uint16, (None, 4), PNG))
+    schema = as_schema(Unischema("everything", written))
 
-    assert read_schema(make_metadata(ours, (), {})) == ours
-    again = read_schema(
-        make_metadata(Schema("s", [Field("day", "datetime64[D]"), Field("u2_", "uint16")]), (), {})
-    )
+    assert read_schema(make_metadata(schema, (), {})) == schema
+
+
+def test_types_of_ours_come_back_as_spark_stores_them() -> None:
+    schema = Schema("s", [Field("day", "datetime64[D]"), Field("u2_", "uint16")])
+
+    again = read_schema(make_metadata(schema, (), {}))
+
     assert again is not None
-    assert (again["day"].dtype, again["u2_"].codec) == (
-        np.dtype("datetime64[D]"),
-        StoredScalarCodec("int"),
-    )
+    assert again["day"].dtype == np.dtype("datetime64[D]")
+    assert again["u2_"].codec == StoredScalarCodec("int")
+
+
+class OwnNdarrayCodec(NdarrayCodec):
+    """Of a user: Petastorm refuses its name."""
 
 
 UNKNOWN = [
     Field("nested", object, (), NestedCodec({"struct": {"name": "string"}})),
-    *(Field("span", "timedelta64[us]"), Field("webp", "uint8", (2, 2, 3), codec_of("webp"))),
-    *(
-        Field("a b", "int8"),
-        Field("_hidden", "int8"),
-        Field("half", "float16"),
-        Field("gray", "uint8", (2, 2, 1), PngCodec()),
-    ),
+    Field("span", "timedelta64[us]"),
+    Field("webp", "uint8", (2, 2, 3), codec_of("webp")),
+    Field("a b", "int8"),
+    Field("_hidden", "int8"),
+    Field("half", "float16"),
+    Field("gray", "uint8", (2, 2, 1), PngCodec()),
+    Field("own", "float32", (2,), UserCodec(OwnNdarrayCodec())),
 ]
 
 

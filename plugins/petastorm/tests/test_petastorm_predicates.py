@@ -37,14 +37,16 @@ from data_stack.formats.parquet.selecting import Predicate, PredicateError, as_p
 
 
 def selected(predicate: Any, **columns: Any) -> list[bool]:
-    given = {
-        name: values if isinstance(values, np.ndarray) else object_column(*values)
-        for name, values in columns.items()
-    }
-    return list(map(bool, as_predicate(predicate).mask(given)))
+    """Which rows of some columns a predicate selects; lists become columns of objects."""
+    arrays = {}
+    for name, values in columns.items():
+        is_array = isinstance(values, np.ndarray)
+        arrays[name] = values if is_array else object_column(*values)
+    mask = as_predicate(predicate).mask(arrays)
+    return [bool(answer) for answer in mask]
 
 
-# ---------------------------------------------------------------------- pyarrow's
+# -------------------------------------------------------------------- expressions of pyarrow
 
 ROWS: dict[str, list[Any]] = {
     "speed": [1, 4, None, 7, 3],
@@ -54,13 +56,13 @@ ROWS: dict[str, list[Any]] = {
 
 
 def selected_by_pyarrow(filters: Any) -> list[bool]:
-    table = pa.table({**{name: pa.array(values) for name, values in ROWS.items()}, "row": range(5)})
-    kept = set(
-        table.filter(pq.filters_to_expression(filters) if isinstance(filters, list) else filters)[
-            "row"
-        ].to_pylist()
-    )
-    return [row in kept for row in range(5)]
+    columns: dict[str, Any] = {name: pa.array(values) for name, values in ROWS.items()}
+    columns["row"] = range(5)
+    expression = filters
+    if isinstance(filters, list):
+        expression = pq.filters_to_expression(filters)
+    kept_rows = set(pa.table(columns).filter(expression)["row"].to_pylist())
+    return [row in kept_rows for row in range(5)]
 
 
 @pytest.mark.parametrize(
@@ -173,7 +175,7 @@ def test_the_content_of_predicates_tells_them_apart() -> None:
     )
 
 
-# ---------------------------------------------------------------------- Petastorm's
+# ------------------------------------------------------------------ predicates of Petastorm
 
 
 def test_members_compare_as_in_python() -> None:

@@ -1,4 +1,4 @@
-"""What programs written for Petastorm expect of readers: schemas, values, transforms, n-grams, predicates, selectors, errors."""
+"""What programs of Petastorm expect: schemas, values, n-grams, predicates, selectors, errors."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def ids(reader: Any) -> list[int]:
 # ------------------------------------------------------------------ fields and values
 
 
-def test_a_schema_has_fields_as_attributes_that_are_given_back_as_schema_fields(
+def test_attributes_of_a_schema_are_valid_schema_fields(
     frames: Path,
 ) -> None:
     with make_reader(frames) as reader:
@@ -84,7 +84,7 @@ def test_a_schema_has_fields_as_attributes_that_are_given_back_as_schema_fields(
     assert [type(value) for value in row] == [np.str_, np.ndarray, np.int64, np.int32]
 
 
-def test_no_fields_are_all_and_names_that_match_nothing_are_told(frames: Path) -> None:
+def test_an_empty_choice_is_all_and_unmatched_names_warn(frames: Path) -> None:
     assert next(make_reader(frames, schema_fields=[]))._fields == tuple(Frames.fields)
     with pytest.warns(UserWarning, match=r"'missing\.\*' in schema_fields matches no field"):
         assert next(make_reader(frames, schema_fields=["missing.*", "(?i)ID"]))._fields == ("id",)
@@ -95,7 +95,7 @@ def test_no_fields_are_all_and_names_that_match_nothing_are_told(frames: Path) -
             make(frames, schema_fields=[Frames.id, UnischemaField("bogus", np.int64, ())])
 
 
-def test_text_of_row_groups_is_an_array_of_fixed_width_where_that_holds_it(tmp_path: Path) -> None:
+def test_text_of_row_groups_has_fixed_width_if_lossless(tmp_path: Path) -> None:
     texts = {
         "plain": ["a", "bcd"],
         "null": ["a", None],
@@ -142,7 +142,7 @@ def test_a_transform_need_not_name_what_it_changes(frames: Path) -> None:
     assert (rows[7].id2, rows[7].name) == (-1, b"n0")
 
 
-def test_rows_are_held_to_what_the_first_one_showed(frames: Path) -> None:
+def test_rows_must_fit_the_first_row(frames: Path) -> None:
     spec = TransformSpec(lambda row: {**row, "image": row["image"][: 2 + (row["id"] == 5)]})
 
     with (
@@ -152,7 +152,7 @@ def test_rows_are_held_to_what_the_first_one_showed(frames: Path) -> None:
         list(reader)
 
 
-def test_a_transform_of_batches_may_leave_rows_out_and_whole_batches(frames: Path) -> None:
+def test_a_transform_of_row_groups_may_drop_rows(frames: Path) -> None:
     def even(frame: Any) -> Any:
         return frame[(frame["id"] % 2 == 0) & (frame["id"] < 20)].assign(
             half=lambda kept: kept["id"] / 2
@@ -193,7 +193,7 @@ def test_a_transform_of_batches_may_leave_rows_out_and_whole_batches(frames: Pat
         next(reader)
 
 
-def test_fields_of_a_transform_that_are_not_there_are_told() -> None:
+def test_unknown_fields_of_a_transform_warn() -> None:
     edited = UnischemaField("image", np.float32, (4, 3), None, True)
 
     with pytest.warns(UserWarning, match='not part of the schema.*"gone"'):
@@ -210,7 +210,7 @@ def test_fields_of_a_transform_that_are_not_there_are_told() -> None:
 # ------------------------------------------------------------------ n-grams
 
 
-def test_a_reader_puts_fields_in_the_place_of_the_names_of_an_ngram(frames: Path) -> None:
+def test_a_reader_resolves_the_names_of_an_ngram(frames: Path) -> None:
     ngram = NGram(
         {1: ["name"], -1: ["^id.*$", Frames.image]}, delta_threshold=1, timestamp_field="^id$"
     )
@@ -262,7 +262,7 @@ def test_ngrams_compare_by_their_fields_and_form_sequences_of_rows() -> None:
         ({0: [Frames.id]}, 5, Frames.id, 2),
     ],
 )
-def test_ngrams_refuse_what_makes_no_sense(arguments: Any) -> None:
+def test_ngrams_refuse_invalid_arguments(arguments: Any) -> None:
     with pytest.raises(ValueError):
         NGram(*arguments)
 
@@ -297,7 +297,7 @@ class FirstOf(RowGroupSelectorBase):
         return {min(index_dict[self._index].get_row_group_indexes(self._value))}
 
 
-def test_predicates_are_derived_and_combined_as_there(frames: Path) -> None:
+def test_predicates_are_derived_and_combined_as_in_petastorm(frames: Path) -> None:
     assert isinstance(in_negate(Between(0, 3)), PredicateBase)
     assert ids(make_reader(frames, predicate=Between(3, 5))) == [3, 4, 5]
     with make_batch_reader(
@@ -306,7 +306,7 @@ def test_predicates_are_derived_and_combined_as_there(frames: Path) -> None:
         assert [batch.id.tolist() for batch in reader] == [[0, 1, 2], [29]]
 
 
-def test_selectors_of_ones_own_ask_the_indexes(frames: Path) -> None:
+def test_selectors_of_users_ask_the_indexes(frames: Path) -> None:
     assert ids(make_reader(frames, rowgroup_selector=FirstOf("by_name", "n1"))) == list(
         range(10, 20)
     )
@@ -357,7 +357,7 @@ def test_errors_are_also_those_that_programs_catch(frames: Path, tmp_path: Path)
         make_reader(frames, cur_shard=0, shard_count=31)
 
 
-def test_readers_are_mixed_if_they_are_of_one_schema(frames: Path) -> None:
+def test_mixed_readers_need_one_schema(frames: Path) -> None:
     def reader(*fields: str) -> Any:
         return make_reader(frames, schema_fields=list(fields), reader_pool_type="dummy")
 

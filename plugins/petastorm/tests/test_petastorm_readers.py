@@ -1,4 +1,4 @@
-"""``make_reader`` and ``make_batch_reader``: the exact rows, in an order that the seed alone decides, as Petastorm spells it."""
+"""``make_reader`` and ``make_batch_reader``: exact rows, in an order that the seed determines."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ PETASTORMS_ARGUMENTS = {
 }  # fmt: skip
 
 
-def test_all_arguments_of_petastorm_are_there_in_its_order_with_its_defaults() -> None:
+def test_arguments_have_petastorms_order_and_defaults() -> None:
     parameters = list(inspect.signature(ReaderArguments).parameters.values())[1:]
 
     positional = {
@@ -96,7 +96,7 @@ def test_all_arguments_of_petastorm_are_there_in_its_order_with_its_defaults() -
 # ------------------------------------------------------------------ the exact rows
 
 
-def test_rows_stay_whole_whatever_is_combined(numbers: Path) -> None:
+def test_rows_stay_whole_in_any_combination(numbers: Path) -> None:
     predicates: list[tuple[Any, Callable[[int], bool]]] = [
         (None, lambda number: True),
         (in_set(range(0, 200, 7), "id"), lambda number: number % 7 == 0),
@@ -155,7 +155,7 @@ def order(numbers: Path, **options: Any) -> list[int]:
         return ids(reader)
 
 
-def test_zero_is_a_seed_and_none_is_another_one_each_time(numbers: Path) -> None:
+def test_zero_is_a_seed_and_none_is_random(numbers: Path) -> None:
     assert order(numbers, seed=0) == order(numbers, seed=0)
     assert order(numbers, seed=0) != order(numbers, seed=1)
     assert order(numbers) != order(numbers)
@@ -198,9 +198,7 @@ def test_shards_with_different_seeds_have_each_row_once(
 @pytest.mark.parametrize("batch_size", [1, 2, 3, 16])
 @pytest.mark.parametrize("uneven", ["pad", "drop", "keep"])
 @pytest.mark.parametrize("n_rows", [1, 7, 40, 97])
-def test_the_order_of_shards_has_each_row_once_for_any_numbers(
-    batch_size: int, uneven: Any, n_rows: int
-) -> None:
+def test_the_order_of_shards_has_each_row_once(batch_size: int, uneven: Any, n_rows: int) -> None:
     lengths = np.diff([0, *range(1, n_rows, 5), n_rows])
     lengths = lengths[lengths > 0]
 
@@ -231,9 +229,7 @@ def test_the_order_of_shards_has_each_row_once_for_any_numbers(
 
 
 @pytest.mark.parametrize("options", [{}, {"predicate": col("id") < 191}])
-def test_row_groups_of_shards_are_not_repeated_but_loops_over_ranks_make_equal_steps(
-    numbers: Path, options: dict[str, Any]
-) -> None:
+def test_shards_repeat_rows_only_in_loaders(numbers: Path, options: dict[str, Any]) -> None:
     expected = order(numbers, shuffle_row_groups=False, **options)
 
     readers = [
@@ -250,7 +246,7 @@ def test_row_groups_of_shards_are_not_repeated_but_loops_over_ranks_make_equal_s
     assert sum(loaded.values()) == -(-len(expected) // 3) * 3
 
 
-def test_fewer_rows_than_shards_are_an_error_that_says_what_to_do(tmp_path: Path) -> None:
+def test_fewer_rows_than_shards_are_an_error(tmp_path: Path) -> None:
     pq.write_table(pa.table({"id": np.arange(5)}), tmp_path / "one.parquet")
     with pytest.raises(ConfigError, match=r"fewer rows \(5\) than shards \(6\)"):
         make_reader(tmp_path, cur_shard=0, shard_count=6)
@@ -260,7 +256,7 @@ def test_fewer_rows_than_shards_are_an_error_that_says_what_to_do(tmp_path: Path
     ] == [1, 1, 1, 1, 1, 0]
 
 
-def test_fewer_row_groups_than_shards_are_an_error_where_row_groups_are_dealt_out(
+def test_fewer_row_groups_than_shards_are_an_error_of_batch_readers(
     numbers: Path,
 ) -> None:
     def reader(rank: int, **options: Any) -> Reader:
@@ -284,7 +280,7 @@ def test_fewer_row_groups_than_shards_are_an_error_where_row_groups_are_dealt_ou
 # ------------------------------------------------------------------ iterating
 
 
-def test_a_reader_begins_anew_but_not_in_the_middle_and_says_that_it_was_stopped(
+def test_a_reader_restarts_at_its_end_or_when_stopped(
     numbers: Path,
 ) -> None:
     with make_reader(numbers, seed=1) as reader:
@@ -303,7 +299,7 @@ def test_a_reader_begins_anew_but_not_in_the_middle_and_says_that_it_was_stopped
     reader.cleanup_cache()
 
 
-def test_after_an_error_the_reader_goes_on_where_it_was(numbers: Path) -> None:
+def test_after_an_error_the_reader_tries_the_row_again(numbers: Path) -> None:
     def fails_twice(row: dict[str, Any]) -> dict[str, Any]:
         if row["id"] == 50 and failures:
             raise OSError(failures.pop())
@@ -321,9 +317,7 @@ def test_after_an_error_the_reader_goes_on_where_it_was(numbers: Path) -> None:
             assert ids(reader) == list(range(N_ROWS))
 
 
-def test_an_empty_dataset_and_a_predicate_that_nothing_fits_give_no_rows_and_a_warning(
-    numbers: Path, tmp_path: Path
-) -> None:
+def test_a_reader_without_rows_warns(numbers: Path, tmp_path: Path) -> None:
     pq.write_table(pa.table({"id": np.arange(0)}), tmp_path / "empty.parquet")
 
     for make, source, predicate in itertools.product(
@@ -343,7 +337,7 @@ def test_an_empty_dataset_and_a_predicate_that_nothing_fits_give_no_rows_and_a_w
 # ------------------------------------------------------------------ where the files are
 
 
-def test_a_cache_keeps_what_is_read_of_a_remote_store_and_nothing_else_is_deleted(
+def test_a_cache_keeps_remote_files_and_deletes_no_others(
     numbers: Path, mongodb_uri: str, tmp_path: Path
 ) -> None:
     for file in numbers.iterdir():
@@ -394,13 +388,13 @@ def test_readers_are_drawn_by_their_weights(numbers: Path) -> None:
 
 
 @pytest.mark.parametrize("weights", [[1], [1, -1], [0, 0], [1, float("nan")], "ab"])
-def test_what_are_no_probabilities_is_refused(numbers: Path, weights: Any) -> None:
+def test_invalid_probabilities_are_refused(numbers: Path, weights: Any) -> None:
     with pytest.raises((ConfigError, ValueError)):
         WeightedSamplingReader(both(numbers), weights)
 
 
 @pytest.mark.parametrize("make", [make_reader, make_batch_reader])
-def test_timestamps_come_in_the_unit_that_is_wanted(tmp_path: Path, make: Any) -> None:
+def test_timestamps_have_the_requested_unit(tmp_path: Path, make: Any) -> None:
     times = np.datetime64("2024-01-01T00", "us") + np.arange(3)
     pq.write_table(pa.table({"time": times}), tmp_path / "times.parquet")
 

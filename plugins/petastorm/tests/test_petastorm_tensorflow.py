@@ -109,7 +109,7 @@ def test_row_groups_are_tuples_of_columns(table: Path) -> None:
     assert batches[1].price.numpy()[:2].tolist() == [b"2.5", b"2.75"]
 
 
-def test_what_tensorflow_has_no_tensors_for_is_told_at_once(tmp_path: Path) -> None:
+def test_fields_without_tensors_are_refused_at_once(tmp_path: Path) -> None:
     pq.write_table(pa.table({"pair": [{"a": 1}]}), tmp_path / "a.parquet")
 
     with pytest.raises(ConfigError, match="'pair'"):
@@ -160,7 +160,7 @@ def test_sessions_of_tensorflow_1_run(table: Path) -> None:
         assert session.run(batch).id.tolist() == list(range(10))
 
 
-def test_floats_without_a_value_are_nan_of_row_groups_and_where_it_is_asked_for(
+def test_missing_floats_are_nan_of_row_groups_or_on_request(
     tmp_path: Path,
 ) -> None:
     halves = [0.5, None, 1.5, 2.5]

@@ -98,7 +98,7 @@ def test_batches_are_tensors_of_whole_rows(
         assert torch.equal(batch["flag"], 1 - (batch["id"] % 2).byte())
 
 
-def test_strings_and_decimals_are_lists_and_other_columns_are_as_petastorm_collates_them(
+def test_strings_and_decimals_are_lists(
     table: Path,
 ) -> None:
     fields = ["id", "name", "price"]
@@ -117,7 +117,7 @@ def test_strings_and_decimals_are_lists_and_other_columns_are_as_petastorm_colla
 @pytest.mark.parametrize(
     ("field", "message"), [("maybe", "None"), ("ragged", "different shapes"), ("day", "datetime64")]
 )
-def test_what_torch_has_no_tensors_for_is_an_error_with_the_field(
+def test_an_error_names_the_field_without_tensors(
     table: Path, loader_class: Any, field: str, message: str
 ) -> None:
     with pytest.raises(TypeError, match=f"field '{field}'.*{message}"):
@@ -128,7 +128,7 @@ def test_what_torch_has_no_tensors_for_is_an_error_with_the_field(
     "collate_fn",
     [decimal_friendly_collate, lambda rows: {key: [row[key] for row in rows] for key in rows[0]}],
 )
-def test_structs_of_a_table_are_left_out_with_a_warning(tmp_path: Path, collate_fn: Any) -> None:
+def test_structs_are_omitted_with_a_warning(tmp_path: Path, collate_fn: Any) -> None:
     pq.write_table(pa.table({"id": [1, 2], "pair": [{"a": 1}, {"a": 2}]}), tmp_path / "a.parquet")
 
     with pytest.warns(UserWarning, match="'pair' are left out"):
@@ -156,7 +156,7 @@ def with_nulls(tmp_path_factory: pytest.TempPathFactory) -> Path:
     "options",
     [{"batched": True}, {"batched": True, "nulls": "nan"}, {"batched": False, "nulls": "nan"}],
 )
-def test_floats_without_a_value_are_nan(
+def test_missing_floats_are_nan(
     with_nulls: Path, loader_class: Any, options: dict[str, Any]
 ) -> None:
     rows = reader(with_nulls, ["half", "pair"], shuffle_row_groups=False, **options)
@@ -170,7 +170,7 @@ def test_floats_without_a_value_are_nan(
 
 @pytest.mark.parametrize("options", [{"batched": True, "nulls": "none"}, {"batched": False}])
 @pytest.mark.parametrize("loader_class", [DataLoader, BatchedDataLoader])
-def test_floats_without_a_value_are_refused_elsewhere_with_what_to_do(
+def test_missing_floats_are_refused_with_advice(
     with_nulls: Path, loader_class: Any, options: dict[str, Any]
 ) -> None:
     loader = loader_class(reader(with_nulls, ["half"], shuffle_row_groups=False, **options), 4)
@@ -184,7 +184,7 @@ def test_floats_without_a_value_are_refused_elsewhere_with_what_to_do(
 
 
 @pytest.mark.parametrize("kind", ["dummy", "thread"])
-def test_a_function_of_rows_collates_in_the_worker(table: Path, kind: str) -> None:
+def test_a_collate_function_runs_in_the_worker(table: Path, kind: str) -> None:
     options: dict[str, Any] = {
         "reader_pool_type": kind,
         "workers_count": 1,
@@ -199,7 +199,7 @@ def test_a_function_of_rows_collates_in_the_worker(table: Path, kind: str) -> No
 
 
 @pytest.mark.parametrize("drops_rows", [False, True])
-def test_a_collate_that_stops_iteration_ends_no_loader(table: Path, drops_rows: bool) -> None:
+def test_a_stop_iteration_of_collate_ends_no_loader(table: Path, drops_rows: bool) -> None:
     def stops_at_second(rows: Any) -> Any:
         return next(iter(rows)) if rows[0]["id"] == 0 else next(iter(()))
 
@@ -228,7 +228,7 @@ def test_tensors_of_a_transform_that_names_no_fields_are_batched(table: Path) ->
         assert all(torch.equal(batch["vector"][:, 0], batch["id"].float() / 2) for batch in loader)
 
 
-def test_a_loop_that_is_broken_off_begins_anew_and_epochs_differ(table: Path) -> None:
+def test_a_broken_loop_restarts_with_another_epoch(table: Path) -> None:
     with DataLoader(reader(table), 16, shuffling_queue_capacity=100) as loader:
         for _ in loader:
             break
@@ -238,7 +238,7 @@ def test_a_loop_that_is_broken_off_begins_anew_and_epochs_differ(table: Path) ->
     assert first != second
 
 
-def test_a_loop_goes_on_with_another_number_of_shards(table: Path) -> None:
+def test_a_loop_resumes_with_another_number_of_shards(table: Path) -> None:
     loaders = [
         DataLoader(reader(table, cur_shard=rank, shard_count=3), 8, shuffling_queue_capacity=40)
         for rank in range(3)
@@ -260,7 +260,7 @@ def test_a_loop_goes_on_with_another_number_of_shards(table: Path) -> None:
     assert sorted([*given, *rest]) == list(range(N_ROWS))
 
 
-def test_shards_with_different_seeds_go_on_with_their_own_states_only(table: Path) -> None:
+def test_shards_with_different_seeds_need_their_own_states(table: Path) -> None:
     given, states = [], []
     for rank in range(3):
         loader = DataLoader(
@@ -301,7 +301,7 @@ def test_sequences_are_nested_dicts_of_tensors() -> None:
 # ------------------------------------------------------------------ in memory
 
 
-def test_rows_in_memory_are_given_in_torchs_order_in_each_epoch_and_once(table: Path) -> None:
+def test_rows_in_memory_have_torchs_order(table: Path) -> None:
     options: dict[str, Any] = {"num_epochs": 2, "seed": 5, "rows_capacity": None, "shuffle": True}
 
     loader = InMemBatchedDataLoader(reader(table, shuffle_row_groups=False), 100, **options)

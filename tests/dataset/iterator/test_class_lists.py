@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import data_stack
-from data_stack.dataset.factory import HigherOrderDatasetFactory
+from data_stack import HigherOrderDatasetFactory
 from data_stack.dataset.iterator import CombinedDatasetIterator
 from data_stack.exception import ConfigError
 

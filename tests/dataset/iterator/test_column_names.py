@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from data_stack import DatasetCard, DatasetFactory, Resources
 from data_stack.dataset.encoders import ClassMapping, ContinuousEncoder
-from data_stack.dataset.factory import DatasetCard, DatasetFactory
 from data_stack.dataset.iterator import (
     DatasetIteratorIF,
     InformedDatasetIteratorIF,
@@ -18,7 +18,6 @@ from data_stack.dataset.iterator import (
 )
 from data_stack.dataset.meta import IteratorMeta
 from data_stack.exception import ConfigError
-from data_stack.factories.prepared import Resources
 from data_stack.repository.repository import DatasetRepository
 
 

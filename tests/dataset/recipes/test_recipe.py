@@ -17,8 +17,8 @@ import torch
 from layer_laws import ClientWrapper, Samples
 
 import data_stack
+from data_stack import HigherOrderDatasetFactory, InformedDatasetFactory
 from data_stack.codecs.plain_data import to_plain
-from data_stack.dataset.factory import HigherOrderDatasetFactory, InformedDatasetFactory
 from data_stack.dataset.iterator import (
     CombinedDatasetIterator,
     DatasetIterator,

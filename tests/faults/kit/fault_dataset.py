@@ -16,13 +16,8 @@ from typing import Any
 import numpy as np
 from full_disk import files_limited
 
+from data_stack import DatasetCard, DatasetFactory, PreparedResources, Resources
 from data_stack.dataset.iterator import DatasetIteratorIF
-from data_stack.factories.declarative import (
-    DatasetCard,
-    DatasetFactory,
-    PreparedResources,
-    Resources,
-)
 from data_stack.formats.numpy_arrays import NumpyDatasetIterator, write_npy
 from data_stack.io.resource_definition import ResourceDefinition
 from data_stack.io.storage_connectors import StorageConnector

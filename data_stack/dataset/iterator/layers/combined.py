@@ -176,7 +176,7 @@ class CombinedAccess(SampleAccess):
 
     @cached_property
     def _sources(self) -> _Sources:
-        """What is behind the parts; a combination that is only part of another one needs it never."""
+        """The sources of the parts. A combination that is only a part of another never needs them."""
         return _Sources.of(self.parts)
 
     # ------------------------------------------------------------------ one sample

@@ -218,8 +218,8 @@ class CachedBlocks(Blocks):
         """Turn the file into a whole one if it has all blocks.
 
         Raises:
-            ChecksumMismatchError: all blocks are as the remote has sent them, and together they
-                have another digest than the remote has told. The files are removed.
+            ChecksumMismatchError: all blocks are as the remote has sent them, but the digest of
+                the whole differs from the one that the remote stated. The files are removed.
         """
         was_sent_wrong = False
         with self._giving_up():

@@ -49,7 +49,7 @@ class AnswerNotes:
         path: the path of the folder of the cache, which several remotes may share.
         remote: the name of the remote.
         room: says whether another note may be written.
-        health: is told when a note cannot be written.
+        health: records that a note could not be written.
     """
 
     _notes: DigestNotes

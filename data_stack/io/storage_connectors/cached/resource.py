@@ -30,7 +30,7 @@ _MAX_PAUSE_SECONDS: Final = 0.1
 
 
 class CachedResource:
-    """Opens a resource whose content the remote has told.
+    """Opens a resource of a remote that has stated its content.
 
     Args:
         remote: the store behind the cache.

@@ -57,7 +57,7 @@ class CacheRoom:
     Args:
         path: the path of the folder.
         max_bytes: the limit of its size on the disk; None: no limit.
-        health: is told when there is no room.
+        health: records that there is no room.
     """
 
     _path: str

@@ -44,7 +44,7 @@ _DECIMAL: Final = re.compile(
 _DTYPE: Final = re.compile(r"[<>|=]?([biufcMm][0-9]{1,2}|[SU][0-9]{1,9})")
 
 
-def make(known: KnownGlobal, arguments: _Arguments) -> Any:
+def result_of_call(known: KnownGlobal, arguments: _Arguments) -> Any:
     """Return what a call of a global would make, without calling it.
 
     Raises:

@@ -7,7 +7,7 @@ import pickle
 from typing import Any, Final
 
 from data_stack_petastorm.dataframe_column_codec import user_codecs
-from data_stack_petastorm.pickles.calls import make
+from data_stack_petastorm.pickles.calls import result_of_call
 from data_stack_petastorm.pickles.known_globals import KNOWN_GLOBALS, KnownGlobal
 from data_stack_petastorm.pickles.opcode_scan import check_opcodes
 from data_stack_petastorm.pickles.stubs import DictStub, GlobalStub, Refusal
@@ -85,7 +85,7 @@ class _StubUnpickler(pickle.Unpickler):
 
     def _call(self, known: KnownGlobal, arguments: tuple[Any, ...]) -> Any:
         """Return what a call of a global makes."""
-        made = make(known, arguments)
+        made = result_of_call(known, arguments)
         if isinstance(made, bytes):
             self._n_left -= len(made)
         elif isinstance(made, DictStub):

@@ -121,8 +121,8 @@ _REPLACEMENTS: Final = {
     "FRAME": _Replacement(b"", n_bytes=9),
 }
 
-#: Protocol 0 makes an empty dict by MARK and DICT. DICT with items below it on the stack, which
-#: Petastorm's pickles do not contain, is refused.
+#: Protocol 0 makes an empty dict by MARK and DICT, and adds items by SETITEM. Items between MARK and
+#: DICT would become a real dict; Petastorm's pickles do not contain them, and they are refused.
 _EMPTY_DICT_OF_PROTOCOL_0: Final = _Replacement(_NEW_DICT, n_bytes_before=1)
 
 
@@ -142,7 +142,7 @@ def check_opcodes(data: bytes) -> bytes:
         if number > _MAX_OPCODES:
             raise Refusal("more objects than any schema or index needs")
         name = opcode.name
-        position = start or 0  # genops knows the positions in bytes
+        position = start or 0  # None only in a stream without positions
         replacement = _REPLACEMENTS.get(name)
         if name == "DICT" and name_before == "MARK":
             replacement = _EMPTY_DICT_OF_PROTOCOL_0

@@ -89,7 +89,9 @@ class RowSignature:
         For n-grams, it makes a dict of named tuples by offset. TensorFlow must not rewrite the
         function for its graphs.
         """
-        return tf.autograph.experimental.do_not_convert(self._build_row)  # type: ignore[no-any-return]  # untyped
+        builder: Callable[[Mapping[str, Any]], Any]
+        builder = tf.autograph.experimental.do_not_convert(self._build_row)
+        return builder
 
     def _build_row(self, tensors: Mapping[str, Any]) -> Any:
         rows: dict[int | None, Any] = {}

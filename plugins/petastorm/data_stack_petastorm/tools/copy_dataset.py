@@ -186,7 +186,7 @@ def _target_exists_error(message: str) -> ConfigError:
     if spark_errors is None:
         return ConfigError(message)
 
-    class TargetExistsError(ConfigError, spark_errors.AnalysisException):  # type: ignore[misc]  # a class of a module that may not be there
+    class TargetExistsError(ConfigError, spark_errors.AnalysisException):  # type: ignore[misc]  # Any
         """The target of a copy exists."""
 
     return TargetExistsError(message)

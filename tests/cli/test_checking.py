@@ -1,0 +1,57 @@
+"""check."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+from command_runs import Install, Run
+
+ROWS = """
+    from data_stack import DatasetCard, DatasetFactory
+    from data_stack.formats import CSVDatasetIterator
+    from data_stack.io.resource_definition import ResourceDefinition
+
+    class Factory(DatasetFactory):
+        "Rows of numbers."
+        card = DatasetCard(
+            "rows",
+            "1.0",
+            license="none at all",
+            homepage="https://example.org",
+            citation="A. Author",
+        )
+        sources = [
+            ResourceDefinition(
+                "raw/a.csv",
+                "{source}",
+                sha256="{sha256}",
+                mirrors=("http://127.0.0.1:9/a.csv",),
+            )
+        ]
+        splits = ("all",)
+
+        def open(self, split, prepared):
+            return CSVDatasetIterator(prepared["raw/a.csv"], header=False)
+"""
+
+
+def test_check_tests_an_installed_dataset_with_its_real_sources(
+    command: Run, install: Install, tmp_path: Path
+) -> None:
+    data = "".join(f"{number},{number * number},{number % 2}\n" for number in range(9)).encode()
+    source = tmp_path / "a.csv"
+    source.write_bytes(data)
+    install("rows", ROWS.format(source=source, sha256=hashlib.sha256(data).hexdigest()))
+
+    outcome = command("check", "rows", "--offline", "--json")
+
+    assert outcome.code == 1
+    assert outcome.json["passed"] > 20
+    checks = {check["check"]: check for check in outcome.json["checks"]}
+    failed = [name for name, check in checks.items() if check["outcome"] == "failed"]
+    assert failed == ["the license is an expression of spdx"]
+    assert checks[f"the source is at [{source}]"]["outcome"] == "passed"
+    mirror = checks["the source is at [http://127.0.0.1:9/a.csv]"]
+    assert mirror["outcome"] == "skipped"
+    assert "--offline" in mirror["reason"]
