@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -51,6 +52,19 @@ class ColumnChoice:
 ALL_COLUMNS: Final = ColumnChoice()
 
 
+@dataclass(frozen=True)
+class FormatOptions:
+    """How to read a dataset of a format. This class has no options.
+
+    A format with options derives a frozen dataclass. Its fields are further arguments of
+    :func:`data_stack.load`, and each has a default::
+
+        @dataclass(frozen=True)
+        class LinesOptions(FormatOptions):
+            encoding: str = "utf-8"
+    """
+
+
 class Format(ABC):
     """A format that :func:`data_stack.load` opens, and :func:`~data_stack.formats.convert` reads.
 
@@ -61,7 +75,7 @@ class Format(ABC):
             name = "npy"
             suffixes = {".npy": "application/x-npy"}
 
-            def open(self, location, columns=ALL_COLUMNS, **options):
+            def open(self, location, columns=ALL_COLUMNS, options=None):
                 return NumpyDatasetIterator([location.open()])
 
     :meth:`open` is the only required method. A file is recognized by its suffix, a folder by
@@ -81,8 +95,8 @@ class Format(ABC):
     #: Whether the suffix says little, so that such a file is not opened beside other datasets.
     is_suffix_vague: ClassVar[bool] = False
 
-    #: The names of the arguments of :meth:`open` besides ``location`` and ``columns``.
-    options: ClassVar[frozenset[str]] = frozenset()
+    #: The class of the options of :meth:`open`, a frozen dataclass.
+    options_class: ClassVar[type[FormatOptions]] = FormatOptions
 
     #: The names of files that make a folder one dataset, because they list its other files.
     listing_files: ClassVar[frozenset[str]] = frozenset()
@@ -120,9 +134,14 @@ class Format(ABC):
 
     # ------------------------------------------------------------------ opening
 
+    @classmethod
+    def list_options(cls) -> list[str]:
+        """Return the names of the options, sorted."""
+        return sorted(field.name for field in dataclasses.fields(cls.options_class))
+
     @abstractmethod
     def open(
-        self, location: Location, columns: ColumnChoice = ALL_COLUMNS, **options: Any
+        self, location: Location, columns: ColumnChoice = ALL_COLUMNS, options: Any = None
     ) -> DatasetIteratorIF:
         """Open a dataset as samples.
 
@@ -130,7 +149,8 @@ class Format(ABC):
             location: the file or folder.
             columns: the columns that will be read. A format that can open some columns without
                 the others opens no more than these; another format may open all columns.
-            options: how to read the dataset, see :attr:`options`.
+            options: how to read the dataset, an instance of :attr:`options_class`; None for the
+                defaults.
 
         Raises:
             ConfigError: a required column does not exist, or an option is invalid.
@@ -138,7 +158,7 @@ class Format(ABC):
         """
 
     def open_parts(
-        self, parts: Sequence[Location], columns: ColumnChoice = ALL_COLUMNS, **options: Any
+        self, parts: Sequence[Location], columns: ColumnChoice = ALL_COLUMNS, options: Any = None
     ) -> list[DatasetIteratorIF]:
         """Open the parts of one dataset, whose samples follow one another.
 
@@ -156,7 +176,7 @@ class Format(ABC):
         opened = []
         for part in parts:
             with naming_stand_in(part):
-                opened.append(self.open(part, columns, **options))
+                opened.append(self.open(part, columns, options))
         return opened
 
     def open_splits(
@@ -164,7 +184,7 @@ class Format(ABC):
         datasets: Mapping[str, DatasetFiles],
         chosen: Sequence[str],
         columns: ColumnChoice = ALL_COLUMNS,
-        **options: Any,
+        options: Any = None,
     ) -> dict[str, list[DatasetIteratorIF]]:
         """Open some splits of a place.
 
@@ -183,7 +203,7 @@ class Format(ABC):
         Raises:
             As :meth:`open`.
         """
-        return {name: self.open_parts(datasets[name].parts, columns, **options) for name in chosen}
+        return {name: self.open_parts(datasets[name].parts, columns, options) for name in chosen}
 
     def list_columns(self, samples: Any) -> list[ColumnKey]:
         """Return the names, or positions, of the columns of samples that :meth:`open` returned."""
@@ -212,7 +232,7 @@ class Format(ABC):
         return None
 
     def open_source(
-        self, location: Location, columns: ColumnChoice = ALL_COLUMNS, **options: Any
+        self, location: Location, columns: ColumnChoice = ALL_COLUMNS, options: Any = None
     ) -> ColumnSource:
         """Open a dataset as columns for a conversion, which closes its ``resources``.
 
@@ -228,7 +248,7 @@ class Format(ABC):
             ConfigError: a column cannot be converted; or as :meth:`open`.
             DatasetFileCorruptError: as :meth:`open`.
         """
-        samples = self.open(location, columns, **options)
+        samples = self.open(location, columns, options)
         return source_of_iterator(samples, location.full_name)
 
 

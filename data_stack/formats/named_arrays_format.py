@@ -36,23 +36,23 @@ class NamedArraysFormat(OneFileFormat):
 
     @abstractmethod
     def open_arrays(
-        self, resource: Any, keys: Mapping[str, Any], **options: Any
+        self, resource: Any, keys: Mapping[str, Any], options: Any
     ) -> DatasetIteratorIF:
         """Return the rows of some arrays as samples.
 
         Args:
             resource: the open file.
             keys: the key of an array by the name of its column.
-            options: as of :meth:`open`.
+            options: as for :meth:`open`; never None.
         """
 
     def open(
-        self, location: Location, columns: ColumnChoice = ALL_COLUMNS, **options: Any
+        self, location: Location, columns: ColumnChoice = ALL_COLUMNS, options: Any = None
     ) -> DatasetIteratorIF:
-        return self.open_source(location, columns, **options).values
+        return self.open_source(location, columns, options).values
 
     def open_source(
-        self, location: Location, columns: ColumnChoice = ALL_COLUMNS, **options: Any
+        self, location: Location, columns: ColumnChoice = ALL_COLUMNS, options: Any = None
     ) -> ColumnSource:
         with contextlib.ExitStack() as stack:
             resource = stack.enter_context(location.open())
@@ -64,7 +64,7 @@ class NamedArraysFormat(OneFileFormat):
                 raise ConfigError(f"{location.full_name} contains no arrays")
             keys = choose_keys(location.full_name, keys, columns.required, columns.optional)
 
-            samples = self.open_arrays(resource, keys, **options)
+            samples = self.open_arrays(resource, keys, options or self.options_class())
             column_names: dict[str, ColumnKey] = {name: name for name in keys}
             source = source_of_arrays(location.full_name, samples, column_names)
             source.resources.push(stack.pop_all())

@@ -13,7 +13,7 @@ from data_stack.dataset.iterator.layers.combined import CombinedDatasetIterator
 from data_stack.dataset.iterator.names_of_others import ARGUMENTS, explain
 from data_stack.exception import ConfigError
 from data_stack.formats.dataset_files import DatasetFiles
-from data_stack.formats.format import ALL_COLUMNS, ColumnChoice, Format
+from data_stack.formats.format import ALL_COLUMNS, ColumnChoice, Format, FormatOptions
 from data_stack.formats.registry import format_named
 from data_stack.io.location import Location, naming_stand_in
 from data_stack.util.program_lines import warn_program
@@ -46,9 +46,9 @@ def open_as(
         DatasetFileCorruptError: the dataset is damaged, or of another format.
     """
     format_ = format_named(kind)
-    check_options(place.full_name, format_, options)
+    format_options = make_options(place.full_name, format_, options)
     with naming_stand_in(place):
-        samples = format_.open(place, _choose_columns(columns, target), **options)
+        samples = format_.open(place, _choose_columns(columns, target), format_options)
     iterator: DatasetIteratorIF = format_.with_target(samples, place, target)
     if columns is not None:
         iterator = iterator.select(*columns)
@@ -85,17 +85,17 @@ def open_splits(
     """
     first_dataset = next(iter(datasets.values()))
     format_ = format_named(first_dataset.kind)
-    for files in datasets.values():
-        check_options(files.parts[0].full_name, format_, options)
+    format_options = make_options(first_dataset.parts[0].full_name, format_, options)
     splits = {name: files for name, files in datasets.items() if files.is_split}
 
     choice = _choose_columns(columns, target)
     parts: Mapping[str, Sequence[DatasetIteratorIF]]
     if splits:
-        parts = format_.open_splits(datasets, chosen, choice, **options)
+        parts = format_.open_splits(datasets, chosen, choice, format_options)
     else:
         parts = {
-            name: format_.open_parts(datasets[name].parts, choice, **options) for name in chosen
+            name: format_.open_parts(datasets[name].parts, choice, format_options)
+            for name in chosen
         }
 
     opened: dict[str, DatasetIteratorIF] = {}
@@ -106,7 +106,7 @@ def open_splits(
             target is not None
             and name in splits
             and not _has_target(format_, parts[name], target)
-            and _is_target_elsewhere(format_, splits, parts, target, options)
+            and _is_target_elsewhere(format_, splits, parts, target, format_options)
         )
         if may_lack_target:
             target_of_split = None
@@ -133,8 +133,8 @@ def joined(parts: Sequence[Any]) -> Any:
     return first._stack_layer(CombinedDatasetIterator, *parts[1:])
 
 
-def check_options(name: str, format_: Format, options: Mapping[str, Any]) -> None:
-    """Check that a format has the options.
+def make_options(name: str, format_: Format, options: Mapping[str, Any]) -> FormatOptions:
+    """Return the options of a format.
 
     Args:
         name: the name of the place, for messages.
@@ -144,7 +144,7 @@ def check_options(name: str, format_: Format, options: Mapping[str, Any]) -> Non
     Raises:
         ConfigError: the format lacks an option.
     """
-    own_options = sorted(format_.options)
+    own_options = format_.list_options()
     known = [*_COMMON_OPTIONS, *own_options]
     for option in options:
         if option not in own_options:
@@ -153,6 +153,7 @@ def check_options(name: str, format_: Format, options: Mapping[str, Any]) -> Non
                 f"{name} is opened as {format_.name}, which has no option {option!r:.60}{hint}; "
                 f"its options: {', '.join(known)}"
             )
+    return format_.options_class(**options)
 
 
 def _choose_columns(columns: Sequence[str] | None, target: str | None) -> ColumnChoice:
@@ -185,13 +186,13 @@ def _is_target_elsewhere(
     splits: Mapping[str, DatasetFiles],
     opened: Mapping[str, Sequence[DatasetIteratorIF]],
     target: str,
-    options: Mapping[str, Any],
+    options: FormatOptions,
 ) -> bool:
     """Return whether some split has the target, so that another one may lack it."""
     for name, files in splits.items():
         parts = opened.get(name)
         if parts is None:
-            parts = format_.open_parts(files.parts, **options)
+            parts = format_.open_parts(files.parts, options=options)
         if _has_target(format_, parts, target):
             return True
     return False

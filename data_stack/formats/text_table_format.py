@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 from abc import abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 from data_stack.dataset.iterator import DatasetIteratorIF
@@ -37,43 +38,51 @@ class TextTableFormat(WritableFormat):
     # ------------------------------------------------------------------ opening
 
     @abstractmethod
-    def reader(self) -> Callable[..., DatasetIteratorIF]:
-        """Return the function that reads a file: :func:`data_stack.from_csv`, or one like it."""
+    def read(
+        self, location: Location, columns: Sequence[str] | None, options: Any
+    ) -> DatasetIteratorIF:
+        """Read a file into memory, as :func:`data_stack.from_csv` and its like do.
 
-    @abstractmethod
-    def copier(self) -> Callable[..., None]:
-        """Return the function that copies a file into Parquet files.
-
-        See :mod:`data_stack.formats.conversion.text_sources`.
+        Args:
+            location: the file.
+            columns: the columns to read; None for all.
+            options: as for :meth:`open`; never None.
         """
 
-    def options_of_name(self, file_name: str) -> dict[str, Any]:
-        """Return the options that the name of a file says."""
-        return {}
+    @abstractmethod
+    def copy(
+        self, location: Location, columns: Sequence[str] | None, options: Any, target: str
+    ) -> None:
+        """Copy a file into Parquet files, in bounded memory.
+
+        Args:
+            location: the file.
+            columns: the columns to copy; None for all.
+            options: as for :meth:`open`; never None.
+            target: the path of the folder of the Parquet files.
+        """
 
     def open(
-        self, location: Location, columns: ColumnChoice = ALL_COLUMNS, **options: Any
+        self, location: Location, columns: ColumnChoice = ALL_COLUMNS, options: Any = None
     ) -> DatasetIteratorIF:
         from data_stack.formats.text_tables.column_errors import UnknownColumnError
 
-        read = self.reader()
-        options = {**self.options_of_name(location.name), **options}
+        options = options or self.options_class()
         if columns.required is None:
-            return read(_file_at(location), **options)
+            return self.read(location, None, options)
         try:
-            all_names = [*columns.required, *columns.optional]
-            return read(_file_at(location), columns=all_names, **options)
+            return self.read(location, [*columns.required, *columns.optional], options)
         except UnknownColumnError as error:
             if error.column not in columns.optional:
                 raise
-        return read(_file_at(location), columns=list(columns.required), **options)
+        return self.read(location, columns.required, options)
 
     def open_splits(
         self,
         datasets: Mapping[str, DatasetFiles],
         chosen: Sequence[str],
         columns: ColumnChoice = ALL_COLUMNS,
-        **options: Any,
+        options: Any = None,
     ) -> dict[str, list[DatasetIteratorIF]]:
         """Open the tables of all splits, whose columns have the same types.
 
@@ -81,6 +90,7 @@ class TextTableFormat(WritableFormat):
         """
         from data_stack.formats.text_tables.agreement import read_alike
 
+        options = options or self.options_class()
         parts_of_splits = [
             (name, part)
             for name, files in datasets.items()
@@ -90,12 +100,12 @@ class TextTableFormat(WritableFormat):
 
         def read_part(number: int, dtypes: Mapping[str, Any]) -> DatasetIteratorIF:
             _, part = parts_of_splits[number]
-            return self.open(part, columns, **{**options, "dtypes": dtypes})
+            return self.open(part, columns, dataclasses.replace(options, dtypes=dtypes))
 
         tables = read_alike(
             read_part,
             [part.full_name for _, part in parts_of_splits],
-            options.get("dtypes"),
+            options.dtypes,
             of_text=self.has_untyped_values,
         )
         opened: dict[str, list[DatasetIteratorIF]] = {}
@@ -103,7 +113,7 @@ class TextTableFormat(WritableFormat):
             opened.setdefault(name, []).append(table)
         for name in chosen:
             if name not in opened:
-                opened[name] = self.open_parts(datasets[name].parts, columns, **options)
+                opened[name] = self.open_parts(datasets[name].parts, columns, options)
         return opened
 
     def with_target(self, samples: Any, location: Location, target: str | None) -> Any:
@@ -113,12 +123,11 @@ class TextTableFormat(WritableFormat):
         return with_target(samples, source_name, self.list_columns(samples), target)
 
     def open_source(
-        self, location: Location, columns: ColumnChoice = ALL_COLUMNS, **options: Any
+        self, location: Location, columns: ColumnChoice = ALL_COLUMNS, options: Any = None
     ) -> ColumnSource:
         from data_stack.formats.conversion.text_sources import open_text_table
 
-        options = {**self.options_of_name(location.name), **options}
-        return open_text_table(location, self.copier(), columns, options)
+        return open_text_table(location, self.copy, columns, options or self.options_class())
 
     # ------------------------------------------------------------------ writing
 
@@ -142,6 +151,6 @@ class TextTableFormat(WritableFormat):
                 )
 
 
-def _file_at(location: Location) -> Any:
+def file_at(location: Location) -> Any:
     """Return the path of a local file, or the opened resource of a store."""
     return location.local_file() or location.open()

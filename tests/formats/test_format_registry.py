@@ -7,6 +7,7 @@ import contextlib
 import io
 import struct
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -27,6 +28,7 @@ from data_stack.formats.format import (
     Batch,
     ColumnChoice,
     Format,
+    FormatOptions,
     WritableFormat,
     WriteBatch,
 )
@@ -54,7 +56,7 @@ class LinesFormat(WritableFormat):
         return False
 
     def open(
-        self, location: Location, columns: ColumnChoice = ALL_COLUMNS, **options: Any
+        self, location: Location, columns: ColumnChoice = ALL_COLUMNS, options: Any = None
     ) -> DatasetIteratorIF:
         with location.open() as resource:
             numbers = np.array([int(line) for line in resource.read().splitlines()])
@@ -212,3 +214,46 @@ def test_a_time_zone_that_is_no_text_is_damage(
 
     with pytest.raises(DatasetFileCorruptError, match="damaged"):
         ParquetDataset(tmp_path)
+
+
+@dataclass(frozen=True)
+class ScaledOptions(FormatOptions):
+    factor: int = 1
+
+
+class ScaledLinesFormat(LinesFormat):
+    """A number per line, times an option."""
+
+    options_class = ScaledOptions
+
+    def open(
+        self,
+        location: Location,
+        columns: ColumnChoice = ALL_COLUMNS,
+        options: ScaledOptions | None = None,
+    ) -> DatasetIteratorIF:
+        options = options or ScaledOptions()
+        return super().open(location).map(lambda sample: {"n": sample["n"] * options.factor})
+
+
+def test_a_format_gets_its_options_as_one_value(tmp_path: Path) -> None:
+    (tmp_path / "a.lines").write_text("1\n2\n")
+    register_format(ScaledLinesFormat)
+    try:
+        loaded = data_stack.load(tmp_path / "a.lines", factor=10)
+        by_default = data_stack.load(tmp_path / "a.lines")
+        with pytest.raises(ConfigError, match=r"no option 'faktor'.*its options: .*factor"):
+            data_stack.load(tmp_path / "a.lines", faktor=10)
+    finally:
+        unregister_format("lines")
+
+    assert [sample["n"] for sample in loaded] == [10, 20]
+    assert [sample["n"] for sample in by_default] == [1, 2]
+
+
+@pytest.mark.parametrize("name", sorted(all_formats()))
+def test_options_of_a_format_have_defaults(name: str) -> None:
+    format_ = format_named(name)
+
+    assert isinstance(format_.options_class(), FormatOptions)
+    assert format_.list_options() == sorted(vars(format_.options_class()))

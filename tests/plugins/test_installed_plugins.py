@@ -537,7 +537,7 @@ FORMAT = """
         name = "NAME"
         suffixes = {".lines": "text/plain"}
 
-        def open(self, location, columns=ALL_COLUMNS, **options):
+        def open(self, location, columns=ALL_COLUMNS, options=None):
             with location.open() as resource:
                 numbers = [int(line) for line in resource.read().split()]
             return from_numpy({"n": np.array(numbers)})

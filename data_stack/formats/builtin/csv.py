@@ -3,47 +3,90 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+import csv
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from data_stack.dataset.iterator import DatasetIteratorIF
 from data_stack.exception import ArgumentError
 from data_stack.formats.column_source import ColumnSource
-from data_stack.formats.format import WriteBatch
+from data_stack.formats.format import FormatOptions, WriteBatch
 from data_stack.formats.registry import register_format
-from data_stack.formats.text_table_format import TextTableFormat
+from data_stack.formats.text_table_format import TextTableFormat, file_at
 from data_stack.io.location import Location
+
+
+@dataclass(frozen=True)
+class CSVFormatOptions(FormatOptions):
+    """The options of CSV files, which :func:`data_stack.from_csv` documents.
+
+    ``delimiter`` is by default what the suffix says.
+    """
+
+    dtypes: Mapping[str, Any] | None = None
+    delimiter: str | None = None
+    encoding: str = "utf-8"
+    missing: Collection[str] = ("",)
+    header: bool | None = None
+    names: Sequence[str] | None = None
+    quoting: Any = csv.QUOTE_MINIMAL
+    filters: Any = None
 
 
 @register_format
 class CSVFormat(TextTableFormat):
-    """Comma- or tab-separated values with a header.
-
-    The options are those of :func:`data_stack.from_csv`.
-    """
+    """Comma- or tab-separated values with a header."""
 
     name = "csv"
     suffixes = {".csv": "text/csv", ".tsv": "text/tab-separated-values"}
-    options = frozenset(
-        {"dtypes", "delimiter", "encoding", "missing", "header", "names", "quoting", "filters"}
-    )
+    options_class = CSVFormatOptions
     has_untyped_values = True
     types = frozenset({"utf8", "i64", "u64", "int", "array", "npy", "json", "tree"})
 
-    def options_of_name(self, file_name: str) -> dict[str, Any]:
-        if ".tsv" in file_name.lower():
-            return {"delimiter": "\t"}
-        return {}
-
-    def reader(self) -> Callable[..., DatasetIteratorIF]:
+    def read(
+        self, location: Location, columns: Sequence[str] | None, options: CSVFormatOptions
+    ) -> DatasetIteratorIF:
         from data_stack.formats.text_tables.reading import from_csv
 
-        return from_csv
+        return from_csv(
+            file_at(location),
+            dtypes=options.dtypes,
+            delimiter=_choose_delimiter(options, location.name),
+            encoding=options.encoding,
+            missing=options.missing,
+            header=options.header,
+            names=options.names,
+            quoting=options.quoting,
+            filters=options.filters,
+            columns=columns,
+        )
 
-    def copier(self) -> Callable[..., None]:
+    def copy(
+        self,
+        location: Location,
+        columns: Sequence[str] | None,
+        options: CSVFormatOptions,
+        target: str,
+    ) -> None:
         from data_stack.formats.conversion.text_sources import copy_csv
+        from data_stack.formats.text_tables.csv_options import CSVOptions
 
-        return copy_csv
+        csv_options = CSVOptions(
+            delimiter=_choose_delimiter(options, location.name),
+            missing=options.missing,
+            header=options.header,
+            names=options.names,
+            quoting=options.quoting,
+        )
+        copy_csv(
+            file_at(location),
+            columns,
+            target,
+            options=csv_options,
+            dtypes=options.dtypes,
+            encoding=options.encoding,
+        )
 
     def check(self, source: ColumnSource, location: Location, shardlen: int | None) -> None:
         super().check(source, location, shardlen)
@@ -61,6 +104,19 @@ class CSVFormat(TextTableFormat):
     ) -> Iterator[WriteBatch]:
         from data_stack.formats.text_tables.csv_writer import CSVWriter
 
-        delimiter = self.options_of_name(name).get("delimiter", ",")
         with location.folder.create(location.name) as file:
-            yield CSVWriter(file, list(source.schema), delimiter).write
+            yield CSVWriter(file, list(source.schema), _delimiter_of(name)).write
+
+
+def _choose_delimiter(options: CSVFormatOptions, file_name: str) -> str:
+    """Return the delimiter that a user named, or else that which the name of the file says."""
+    if options.delimiter is not None:
+        return options.delimiter
+    return _delimiter_of(file_name)
+
+
+def _delimiter_of(file_name: str) -> str:
+    """Return the delimiter that the name of a file says."""
+    if ".tsv" in file_name.lower():
+        return "\t"
+    return ","

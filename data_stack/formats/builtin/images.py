@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final
+from dataclasses import dataclass
+from typing import Any, Final, Literal
 
 import numpy as np
 
@@ -19,6 +20,7 @@ from data_stack.formats.format import (
     ALL_COLUMNS,
     Batch,
     ColumnChoice,
+    FormatOptions,
     WritableFormat,
     WriteBatch,
     samples_of_batch,
@@ -36,15 +38,26 @@ from data_stack.io.location import Location
 _METADATA_TYPES: Final = frozenset({"utf8", "i64", "u64", "int", "json", "array"})
 
 
-@register_format
-class ImagesFormat(WritableFormat):
-    """A folder of images, in a folder for each class. The metadata file is written last.
+@dataclass(frozen=True)
+class ImagesOptions(FormatOptions):
+    """The options of folders of images.
 
-    The options are those of :class:`~data_stack.formats.ImageFolderIterator`.
+    :class:`~data_stack.formats.ImageFolderIterator` documents them.
     """
 
+    on_error: Literal["raise", "skip"] = "raise"
+    class_names: Sequence[str] | None = None
+
+
+_DEFAULTS: Final = ImagesOptions()
+
+
+@register_format
+class ImagesFormat(WritableFormat):
+    """A folder of images, in a folder for each class. The metadata file is written last."""
+
     name = "images"
-    options = frozenset({"on_error", "class_names"})
+    options_class = ImagesOptions
     metadata_files = frozenset(METADATA_OF_IMAGES)
     is_fallback = True
     has_class_folders = True
@@ -56,22 +69,28 @@ class ImagesFormat(WritableFormat):
         return holds_images(names)
 
     def open(
-        self, location: Location, columns: ColumnChoice = ALL_COLUMNS, **options: Any
+        self,
+        location: Location,
+        columns: ColumnChoice = ALL_COLUMNS,
+        options: ImagesOptions | None = None,
     ) -> DatasetIteratorIF:
-        return ImageFolderIterator(location.as_folder(), **options)
+        return _open_images(location, options or _DEFAULTS)
 
     def open_splits(
         self,
         datasets: Mapping[str, DatasetFiles],
         chosen: Sequence[str],
         columns: ColumnChoice = ALL_COLUMNS,
-        **options: Any,
+        options: ImagesOptions | None = None,
     ) -> dict[str, list[DatasetIteratorIF]]:
         """Open the images of all splits, whose classes have the same numbers."""
         first_dataset = next(iter(datasets.values()))
         folder = first_dataset.parts[0].folder
         names = {split: [part.name for part in files.parts] for split, files in datasets.items()}
-        opened = open_splits_of_images(folder, names, **options)
+        options = options or _DEFAULTS
+        opened = open_splits_of_images(
+            folder, names, on_error=options.on_error, class_names=options.class_names
+        )
         return {split: list(iterators) for split, iterators in opened.items()}
 
     def list_columns(self, samples: Any) -> list[ColumnKey]:
@@ -84,15 +103,19 @@ class ImagesFormat(WritableFormat):
         return ImageFolderIterator(folder).look_around()
 
     def open_source(
-        self, location: Location, columns: ColumnChoice = ALL_COLUMNS, **options: Any
+        self,
+        location: Location,
+        columns: ColumnChoice = ALL_COLUMNS,
+        options: ImagesOptions | None = None,
     ) -> ColumnSource:
-        images = ImageFolderIterator(location.as_folder(), **options)
+        options = options or _DEFAULTS
+        images = _open_images(location, options)
         types = types_of_contents(images)
         schema = {}
         stored = None
         if len(types) == 1:
             schema["image"] = ColumnType(types.pop())
-            stored = ImageFolderIterator(location.as_folder(), decode=False, **options)
+            stored = _open_images(location, options, decode=False)
         else:
             # Images of several types become PNG, which is lossless.
             schema["image"] = ColumnType("png")
@@ -134,6 +157,17 @@ class ImagesFormat(WritableFormat):
                     writer.append(sample)
 
             yield write_batch
+
+
+def _open_images(
+    location: Location, options: ImagesOptions, *, decode: bool = True
+) -> ImageFolderIterator:
+    return ImageFolderIterator(
+        location.as_folder(),
+        decode=decode,
+        on_error=options.on_error,
+        class_names=options.class_names,
+    )
 
 
 def _check_shape(image: Any) -> None:

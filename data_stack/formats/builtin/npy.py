@@ -26,14 +26,14 @@ class NpyFormat(OneFileFormat):
     keeps_names = False
 
     def open(
-        self, location: Location, columns: ColumnChoice = ALL_COLUMNS, **options: Any
+        self, location: Location, columns: ColumnChoice = ALL_COLUMNS, options: Any = None
     ) -> DatasetIteratorIF:
         return NumpyDatasetIterator([location.open()])
 
     def open_source(
-        self, location: Location, columns: ColumnChoice = ALL_COLUMNS, **options: Any
+        self, location: Location, columns: ColumnChoice = ALL_COLUMNS, options: Any = None
     ) -> ColumnSource:
-        samples = self.open(location, columns, **options)
+        samples = self.open(location, columns)
         return source_of_arrays(location.full_name, samples, {"column_0": 0})
 
     def check(self, source: ColumnSource, location: Location, shardlen: int | None) -> None:

@@ -29,7 +29,7 @@ class NpzFormat(NamedArraysFormat):
         return npz_keys(resource)
 
     def open_arrays(
-        self, resource: Any, keys: Mapping[str, Any], **options: Any
+        self, resource: Any, keys: Mapping[str, Any], options: Any
     ) -> DatasetIteratorIF:
         return NpzDatasetIterator(resource, keys)
 

@@ -4,16 +4,26 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Sequence
-from typing import Any, Final
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
 
 from data_stack.dataset.iterator import ColumnKey, DatasetIteratorIF
 from data_stack.formats.column_source import ColumnSource
 from data_stack.formats.column_types import media_columns
-from data_stack.formats.format import ALL_COLUMNS, ColumnChoice, WritableFormat, WriteBatch
+from data_stack.formats.format import (
+    ALL_COLUMNS,
+    ColumnChoice,
+    FormatOptions,
+    WritableFormat,
+    WriteBatch,
+)
 from data_stack.formats.registry import register_format
 from data_stack.io.account import PlaceAccount
 from data_stack.io.folder import Folder
 from data_stack.io.location import Location
+
+if TYPE_CHECKING:
+    from data_stack.formats.parquet.codecs.native import Nulls
 
 #: The files beside Parquet files that list them. The package that defines these needs pyarrow.
 _LISTING_FILES: Final = frozenset(
@@ -24,12 +34,23 @@ _LISTING_FILES: Final = frozenset(
 _SUFFIXES_OF_RECORDS: Final = (".bag", ".idx")
 
 
+@dataclass(frozen=True)
+class ParquetOptions(FormatOptions):
+    """The options of Parquet files.
+
+    :class:`~data_stack.formats.parquet.ParquetDataset` documents them.
+    """
+
+    nulls: Nulls = "none"
+    filters: Any = None
+
+
+_DEFAULTS: Final = ParquetOptions()
+
+
 @register_format
 class ParquetFormat(WritableFormat):
-    """A Parquet file, or a folder of Parquet files.
-
-    The options are those of :class:`~data_stack.formats.parquet.ParquetDataset`.
-    """
+    """A Parquet file, or a folder of Parquet files."""
 
     name = "parquet"
     suffixes = {
@@ -39,7 +60,7 @@ class ParquetFormat(WritableFormat):
     }
     listing_files = _LISTING_FILES
     is_loaded_by_name = True
-    options = frozenset({"nulls", "filters"})
+    options_class = ParquetOptions
     has_shards = True
     holds_decimals = True
 
@@ -50,21 +71,29 @@ class ParquetFormat(WritableFormat):
         return any(name.endswith(suffixes) or _is_partition(name) for name in names)
 
     def open(
-        self, location: Location, columns: ColumnChoice = ALL_COLUMNS, **options: Any
+        self,
+        location: Location,
+        columns: ColumnChoice = ALL_COLUMNS,
+        options: ParquetOptions | None = None,
     ) -> DatasetIteratorIF:
         from data_stack.formats.conversion.parquet_columns import open_parquet
 
-        return open_parquet(location, **options)
+        options = options or _DEFAULTS
+        return open_parquet(location, nulls=options.nulls, filters=options.filters)
 
     def open_parts(
-        self, parts: Sequence[Location], columns: ColumnChoice = ALL_COLUMNS, **options: Any
+        self,
+        parts: Sequence[Location],
+        columns: ColumnChoice = ALL_COLUMNS,
+        options: ParquetOptions | None = None,
     ) -> list[DatasetIteratorIF]:
         from data_stack.formats.conversion.parquet_columns import open_parquet
 
         are_files = all(part.is_file() for part in parts)
         if len(parts) > 1 and are_files:
-            return [open_parquet(parts, **options)]
-        return super().open_parts(parts, columns, **options)
+            options = options or _DEFAULTS
+            return [open_parquet(parts, nulls=options.nulls, filters=options.filters)]
+        return super().open_parts(parts, columns, options)
 
     def list_columns(self, samples: Any) -> list[ColumnKey]:
         return list(samples.schema.fields)
@@ -75,7 +104,10 @@ class ParquetFormat(WritableFormat):
         return find_files(folder).account
 
     def open_source(
-        self, location: Location, columns: ColumnChoice = ALL_COLUMNS, **options: Any
+        self,
+        location: Location,
+        columns: ColumnChoice = ALL_COLUMNS,
+        options: ParquetOptions | None = None,
     ) -> ColumnSource:
         from data_stack.formats.conversion.parquet_columns import (
             columns_of_parquet,
@@ -83,12 +115,15 @@ class ParquetFormat(WritableFormat):
             open_parquet,
         )
 
-        rows = open_parquet(location, **options)
+        options = options or _DEFAULTS
+        rows = open_parquet(location, nulls=options.nulls, filters=options.filters)
         schema = columns_of_parquet(rows)
         stored = None
         if media_columns(schema):
             stored_schema = find_stored_schema(rows.schema, schema)
-            stored = open_parquet(location, stored_schema, **options)
+            stored = open_parquet(
+                location, stored_schema, nulls=options.nulls, filters=options.filters
+            )
         keys: dict[str, ColumnKey] = {name: name for name in rows.schema.fields}
         return ColumnSource(location.full_name, rows, schema, keys, stored)
 

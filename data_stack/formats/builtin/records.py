@@ -46,7 +46,7 @@ class RecordsFormat(WritableFormat):
         return folder.subfolder(first_shard).has_file(SPEC)
 
     def open(
-        self, location: Location, columns: ColumnChoice = ALL_COLUMNS, **options: Any
+        self, location: Location, columns: ColumnChoice = ALL_COLUMNS, options: Any = None
     ) -> DatasetIteratorIF:
         folder = location.as_folder()
         self.account_of(folder).warn()
@@ -61,7 +61,7 @@ class RecordsFormat(WritableFormat):
         return account_of(folder.full_name(""), paths_read, paths, _NO_RECORDS, links)
 
     def open_source(
-        self, location: Location, columns: ColumnChoice = ALL_COLUMNS, **options: Any
+        self, location: Location, columns: ColumnChoice = ALL_COLUMNS, options: Any = None
     ) -> ColumnSource:
         folder = location.as_folder()
         with contextlib.ExitStack() as stack:

@@ -39,7 +39,7 @@ class TorchFormat(NamedArraysFormat):
         return list(tensors)
 
     def open_arrays(
-        self, resource: Any, keys: Mapping[str, Any], **options: Any
+        self, resource: Any, keys: Mapping[str, Any], options: Any
     ) -> DatasetIteratorIF:
         from data_stack.formats.torch_tensors import TensorsDatasetIterator
 

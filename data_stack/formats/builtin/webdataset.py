@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 from data_stack.codecs.codec import ColumnType
@@ -17,6 +18,7 @@ from data_stack.formats.format import (
     ALL_COLUMNS,
     Batch,
     ColumnChoice,
+    FormatOptions,
     WritableFormat,
     WriteBatch,
     samples_of_batch,
@@ -44,37 +46,50 @@ from data_stack.io.location import Location
 _EXTENSIONS: Final = {"i64": "cls", "int": "cls", "array": "npy", "u64": "npy"}
 
 
+@dataclass(frozen=True)
+class WebDatasetOptions(FormatOptions):
+    """The options of WebDatasets.
+
+    :class:`~data_stack.formats.WebDatasetIterator` documents them.
+    """
+
+    types: Mapping[str, Any] | None = None
+
+
 @register_format
 class WebDatasetFormat(WritableFormat):
-    """A ``.tar``, or a folder of shards with a list of them, which is written last.
-
-    The options are those of :class:`~data_stack.formats.WebDatasetIterator`.
-    """
+    """A ``.tar``, or a folder of shards with a list of them, which is written last."""
 
     name = "webdataset"
     suffixes = {".tar": "application/x-tar"}
     listing_files = frozenset({SHARD_INDEX})
-    options = frozenset({"types"})
+    options_class = WebDatasetOptions
     has_shards = True
 
     def recognize(self, folder: Folder, names: Sequence[str]) -> bool:
         return any(name.lower().endswith(".tar") for name in names)
 
     def open(
-        self, location: Location, columns: ColumnChoice = ALL_COLUMNS, **options: Any
+        self,
+        location: Location,
+        columns: ColumnChoice = ALL_COLUMNS,
+        options: WebDatasetOptions | None = None,
     ) -> DatasetIteratorIF:
-        samples = _open_location(location, columns, dict(options.get("types") or {}))
+        samples = _open_location(location, columns, _types_of(options))
         # Reads the index of the shards now, so that load() raises the error of a damaged file.
         len(samples)
         return samples
 
     def open_parts(
-        self, parts: Sequence[Location], columns: ColumnChoice = ALL_COLUMNS, **options: Any
+        self,
+        parts: Sequence[Location],
+        columns: ColumnChoice = ALL_COLUMNS,
+        options: WebDatasetOptions | None = None,
     ) -> list[DatasetIteratorIF]:
         are_files = all(part.is_file() for part in parts)
         if len(parts) > 1 and are_files:
-            return [_open_shards(parts, columns, dict(options.get("types") or {}))]
-        return super().open_parts(parts, columns, **options)
+            return [_open_shards(parts, columns, _types_of(options))]
+        return super().open_parts(parts, columns, options)
 
     def list_columns(self, samples: Any) -> list[ColumnKey]:
         return [KEY, *samples.fields]
@@ -83,9 +98,12 @@ class WebDatasetFormat(WritableFormat):
         return account_of_shards(folder)
 
     def open_source(
-        self, location: Location, columns: ColumnChoice = ALL_COLUMNS, **options: Any
+        self,
+        location: Location,
+        columns: ColumnChoice = ALL_COLUMNS,
+        options: WebDatasetOptions | None = None,
     ) -> ColumnSource:
-        types = dict(options.get("types") or {})
+        types = _types_of(options)
         samples = _open_location(location, columns, types)
         fields = _fields_by_column(samples.fields)
 
@@ -267,3 +285,10 @@ def _extension_of_type(type_name: str) -> str | None:
         return None
     extensions = codec_of(type_name).extensions
     return extensions[0] if extensions else None
+
+
+def _types_of(options: WebDatasetOptions | None) -> dict[str, Any]:
+    """Return the decoders that a user gave, by extension."""
+    if options is None or options.types is None:
+        return {}
+    return dict(options.types)

@@ -61,18 +61,20 @@ def open_source(
     Raises:
         ConfigError: the format has no such option.
     """
+    known_options = format_.list_options()
     for option in options:
-        if option not in format_.options:
-            known = ", ".join(sorted(format_.options)) or "none"
+        if option not in known_options:
+            known = ", ".join(known_options) or "none"
             raise ConfigError(
                 f"{location.full_name} is read as {format_.name}, which has no option "
-                f"{option!r:.60}{did_you_mean(option, format_.options)}; its options: {known}"
+                f"{option!r:.60}{did_you_mean(option, known_options)}; its options: {known}"
             )
     required = None
     if columns is not None:
         required = tuple(dict.fromkeys(columns.values()))
     with naming_stand_in(location):
-        return format_.open_source(location, ColumnChoice(required), **options)
+        format_options = format_.options_class(**options)
+        return format_.open_source(location, ColumnChoice(required), format_options)
 
 
 def name_of_target_format(location: Location) -> str:

@@ -30,12 +30,13 @@ from data_stack.io.location import Location, location_of
 #: Rows of CSV are copied in blocks of this size.
 _BLOCK_BYTES: Final = 32 << 20
 
-Copy = Callable[[Location, "Sequence[str] | None", Mapping[str, Any], str], None]
-"""Copies some columns of a file, read with some options, into a folder: see :func:`copy_csv`."""
+#: Copies some columns of a file into a folder, as
+#: :meth:`~data_stack.formats.text_table_format.TextTableFormat.copy` does.
+Copy = Callable[[Location, "Sequence[str] | None", Any, str], None]
 
 
 def open_text_table(
-    location: Location, copy: Copy, columns: ColumnChoice, options: Mapping[str, Any]
+    location: Location, copy: Copy, columns: ColumnChoice, options: Any
 ) -> ColumnSource:
     """Open a CSV or JSON lines file with the types that :func:`data_stack.load` gives its columns.
 
@@ -43,14 +44,13 @@ def open_text_table(
         location: the file.
         copy: copies the file into a folder of Parquet files.
         columns: the columns to read.
-        options: those of :func:`data_stack.from_csv` or :func:`data_stack.from_jsonl`, without
-            ``filters``.
+        options: the options of the format, without ``filters``.
 
     Raises:
         ConfigError: a column does not exist, or there are filters.
         DatasetFileCorruptError: the file is damaged.
     """
-    if "filters" in options:
+    if options.filters is not None:
         raise ConfigError(
             "a conversion takes no filters=; convert data_stack.load(path, filters=…), "
             "which reads the file into memory"
@@ -73,7 +73,7 @@ def _copy_chosen(
     location: Location,
     copy: Copy,
     columns: ColumnChoice,
-    options: Mapping[str, Any],
+    options: Any,
     target: str,
 ) -> None:
     """Copy the required columns of a file, and the optional ones if they exist."""
@@ -90,34 +90,42 @@ def _copy_chosen(
 
 
 def copy_csv(
-    location: Location, columns: Sequence[str] | None, options: Mapping[str, Any], target: str
+    file: Any,
+    columns: Sequence[str] | None,
+    target: str,
+    *,
+    options: CSVOptions,
+    dtypes: Mapping[str, Any] | None,
+    encoding: str,
 ) -> None:
     """Copy a CSV file into a folder of Parquet files.
 
     Args:
-        location: the file.
+        file: the path of the file, or an open resource.
         columns: the columns to copy; None for all.
-        options: those of :func:`data_stack.from_csv`.
         target: the path of the folder.
+        options: how the file is written.
+        dtypes: as for :func:`data_stack.from_csv`.
+        encoding: as for :func:`data_stack.from_csv`.
     """
-    csv_options = dict(options)
-    dtypes = csv_options.pop("dtypes", None)
-    encoding = csv_options.pop("encoding", "utf-8")
-    text = TextFile(_file_at(location), encoding)
-    table = CSVTable(text, CSVOptions(**csv_options), types_of(dtypes), columns)
+    text = TextFile(file, encoding)
+    table = CSVTable(text, options, types_of(dtypes), columns)
     schema, blocks = table.stream(_BLOCK_BYTES)
     _write(target, infer_schema(schema), blocks)
 
 
 def copy_json_lines(
-    location: Location, columns: Sequence[str] | None, options: Mapping[str, Any], target: str
+    file: Any,
+    columns: Sequence[str] | None,
+    target: str,
+    *,
+    dtypes: Mapping[str, Any] | None,
 ) -> None:
     """Copy a file of JSON lines into a folder of Parquet files.
 
     The arguments are those of :func:`copy_csv`.
     """
-    text = TextFile(_file_at(location))
-    table = JsonLinesTable(text, types_of_json(options.get("dtypes")), columns)
+    table = JsonLinesTable(TextFile(file), types_of_json(dtypes), columns)
     types, blocks = table.stream()
     fields = []
     for field in infer_schema(arrow_schema(types)):
@@ -126,11 +134,6 @@ def copy_json_lines(
         else:
             fields.append(field)
     _write(target, Schema("lines", fields), blocks)
-
-
-def _file_at(location: Location) -> Any:
-    """Return the path of a local file, or the opened resource of a store."""
-    return location.local_file() or location.open()
 
 
 def _write(target: str, schema: Schema, blocks: Iterable[Any]) -> None:
