@@ -324,7 +324,7 @@ def make_penguins(name: str) -> Files:
         (2, "Biscoe", *[NAN] * 4, ""),
         (2, "Biscoe", 44.5, 15.7, 217.0, 4875.0, ""),
     ]
-    samples = [dict(zip(columns.split(","), each, strict=True)) for each in values]
+    samples = [dict(zip(columns.split(","), row, strict=True)) for row in values]
     return Files({"raw/all.csv": f"{columns}\n{rows}".encode()}, {"all": samples})
 
 
@@ -357,7 +357,7 @@ def make_titanic(name: str) -> Files:
     header = ",".join(f'"{column}"' for column in columns)
     return Files(
         {"raw/all.csv": f"{header}\n{lines}".encode()},
-        {"all": [dict(zip(columns, each, strict=True)) for each in values]},
+        {"all": [dict(zip(columns, row, strict=True)) for row in values]},
     )
 
 
