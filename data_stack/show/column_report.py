@@ -19,7 +19,7 @@ from data_stack.values.stacked_values import stack_values
 _NULLABLE = " or None"
 
 Shape = tuple[int | None, ...] | None
-"""A shape; None stands for a dimension that varies, or, as a whole, for a varying number of them."""
+"""A shape; None stands for a size that varies, or, as a whole, for a varying number of them."""
 
 
 @dataclass(frozen=True, slots=True)

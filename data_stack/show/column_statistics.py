@@ -34,7 +34,10 @@ _MIN_INTEGER_BEYOND_INT64 = 2**63
 def with_statistics(
     iterator: DatasetIteratorIF, columns: Sequence[ColumnReport]
 ) -> tuple[ColumnReport, ...]:
-    """Add the statistics of all samples to ``columns``; reads them once, in blocks of about 4 MiB."""
+    """Add the statistics of all samples to ``columns``.
+
+    Reads the samples once, in blocks of about 4 MiB.
+    """
     collectors: dict[Any, _StatisticsCollector] = {}
     for column in columns:
         collectors[column.key] = _StatisticsCollector()

@@ -154,7 +154,7 @@ def shorten(value: Any, most_characters: int = 200) -> str:
 
 
 def thin_out_values(array: _Array, max_values: int = 1 << 20) -> _Array:
-    """Return a view of at most ``max_values`` values of an array, evenly spread along every axis."""
+    """Return a view of at most ``max_values`` values of an array, spread along every axis."""
     while array.size > max_values:
         longest_axis = int(np.argmax(array.shape))
         every_second = slice(None, None, 2)
@@ -245,7 +245,7 @@ def _classify_bytes(value: bytes, hinted_kind: str, option: str) -> DisplayValue
 
 
 def _find_sound(value: Any, hinted_rate: str) -> DisplayValue | None:
-    """Return sound whose sampling rate stands in the value, or in the hint; None for other values."""
+    """Return sound whose sampling rate is in the value, or in the hint; None for other values."""
     samples = value
     rate: Any = None
     if isinstance(value, Mapping) and {"array", "sampling_rate"} <= value.keys():

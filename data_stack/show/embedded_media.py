@@ -116,7 +116,7 @@ def soft_html(text: str) -> str:
 
 
 def _n_bytes_before_base64(n_bytes: int) -> int:
-    """Return how many bytes take ``n_bytes`` in base64, which has four characters for three bytes."""
+    """Return how many bytes fit into ``n_bytes`` of base64: four characters are three bytes."""
     return 3 * n_bytes // 4
 
 
@@ -204,7 +204,7 @@ def _mix_channels(samples: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
 
 
 def _encode_wav(samples: npt.NDArray[np.float64], rate: int) -> bytes:
-    """Return sound as a WAV file of one channel of 8 bits; it is made quieter where it is too loud."""
+    """Return sound as a WAV file of one channel of 8 bits; too loud sound is made quieter."""
     loudest = max(1.0, float(np.abs(samples).max(initial=0)))
     # Eight bits are unsigned in WAV: silence is 128.
     frames = (128 + 127 * samples / loudest).round().astype(np.uint8)

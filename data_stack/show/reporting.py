@@ -46,10 +46,10 @@ class DatasetIteratorReportGenerator:
     The report counts targets as plain Python values: numbers of numpy and of tensors by value,
     one-hot vectors by the position of their one, vectors as tuples, and bytes, dates and other
     objects as text. More than 1,000 distinct numbers (100 if fractional), as in a regression, are
-    counted in ten ranges of equal width such as ``"[0.5, 1.0)"``. If there are more than 1,000 other distinct targets, the most
-    frequent ones are counted, and the rest as ``"(others)"``. Targets of more than 64 values each,
-    such as masks, are not counted. The distribution of an iterator without meta or targets is
-    empty.
+    counted in ten ranges of equal width such as ``"[0.5, 1.0)"``. If there are more than 1,000
+    other distinct targets, the most frequent ones are counted, and the rest as ``"(others)"``.
+    Targets of more than 64 values each, such as masks, are not counted. The distribution of an
+    iterator without meta or targets is empty.
 
     Targets are read as a column, once for a source and all views of it. Shapes and dtypes come from
     the schema, or from eight samples.

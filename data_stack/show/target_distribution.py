@@ -54,7 +54,7 @@ def target_distribution(targets: npt.NDArray[Any]) -> dict[Any, int]:
 
 
 def plain_value(value: Any) -> Any:
-    """Convert a target to a hashable Python value: None, bool, int, float, str, or a tuple of these.
+    """Convert a target to None, bool, int, float, str, or a tuple of these, which are hashable.
 
     Numbers of numpy and tensors become Python numbers; bytes and other objects become text; arrays
     and lists become tuples. NaN becomes ``"nan"``, as it does not equal itself.
@@ -113,7 +113,7 @@ def n_values_of(target: Any) -> int:
 
 
 def _flatten_single_values(targets: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Return one-hot targets as the positions of their ones, targets of one value as these values."""
+    """Return one-hot targets as the positions of their ones, single values as these values."""
     positions = one_hot_positions(targets)
     if positions is not None:
         return positions
@@ -127,7 +127,7 @@ def _are_numbers(targets: npt.NDArray[Any]) -> bool:
 
 
 def _count_values(targets: npt.NDArray[Any]) -> dict[Any, int]:
-    """Count targets of any type; of many different ones the most frequent, and the rest together."""
+    """Count targets of any type; of many different ones the rarer ones together."""
     is_time = targets.dtype.kind in "Mm"
     if is_time and targets.ndim > 1:
         # Python has no time in nanoseconds.

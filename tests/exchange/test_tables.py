@@ -115,7 +115,8 @@ def test_a_dataset_of_hugging_face_comes_back_with_its_features() -> None:
         text=datasets.Value("string"),
         box={"x": datasets.Value("int8")},
     )
-    image, array = np.zeros((3, 2, 3), np.uint8), [[1.0, 2.0], [3.0, 4.0]]
+    image = np.zeros((3, 2, 3), np.uint8)
+    array = [[1.0, 2.0], [3.0, 4.0]]
     rows = [
         {"image": image, "label": 1, "array": array, "text": None, "box": {"x": -100}},
         {"image": image[:1], "label": 0, "array": array, "text": "é", "box": {"x": 5}},
@@ -123,32 +124,40 @@ def test_a_dataset_of_hugging_face_comes_back_with_its_features() -> None:
     dataset = datasets.Dataset.from_list(rows, features=features)
     iterator = data_stack.from_huggingface(dataset)
 
-    back, stream = iterator.to_huggingface(), iterator.to_huggingface(streaming=True)
+    back = iterator.to_huggingface()
+    stream = iterator.to_huggingface(streaming=True)
 
-    assert back.features == stream.features == features
-    assert str(back.with_format("arrow")[:].to_pylist()) == str(
-        dataset.with_format("arrow")[:].to_pylist()
-    )
+    assert back.features == features
+    assert stream.features == features
+    cells = back.with_format("arrow")[:].to_pylist()
+    assert str(cells) == str(dataset.with_format("arrow")[:].to_pylist())
     assert len(list(stream)) == 2
 
 
+def _unchanged(frame: pd.DataFrame) -> pd.DataFrame:
+    return frame
+
+
+# A frame is converted within the test: the threads of polars do not survive a fork.
 @pytest.mark.parametrize(
-    "read", [data_stack.from_pandas, data_stack.from_polars, data_stack.from_arrow]
+    ("read", "convert"),
+    [
+        (data_stack.from_pandas, _unchanged),
+        (data_stack.from_polars, pl.from_pandas),
+        (data_stack.from_arrow, pa.Table.from_pandas),
+    ],
+    ids=["pandas", "polars", "arrow"],
 )
-def test_a_categorical_target_becomes_class_numbers(read: Any) -> None:
-    frame: Any = pd.DataFrame(
-        {"x": [1, 2, 3], "y": pd.Categorical(["b", "a", "b"], categories=["b", "a", "c"])}
-    )
-    frame = {
-        data_stack.from_polars: pl.from_pandas,
-        data_stack.from_arrow: pa.Table.from_pandas,
-    }.get(read, lambda it: it)(frame)
+def test_a_categorical_target_becomes_class_numbers(read: Any, convert: Any) -> None:
+    categories = pd.Categorical(["b", "a", "b"], categories=["b", "a", "c"])
+    frame = convert(pd.DataFrame({"x": [1, 2, 3], "y": categories}))
 
     iterator = read(frame, target="y")
 
     assert iterator.read_column("y").tolist() == [0, 1, 0]
     assert iterator.dataset_meta.class_names[:2] == ("b", "a")
-    assert (iterator.dataset_meta.sample_pos, iterator.dataset_meta.target_pos) == ("x", "y")
+    assert iterator.dataset_meta.sample_pos == "x"
+    assert iterator.dataset_meta.target_pos == "y"
     assert iterator.to_pandas()["y"].tolist() == ["b", "a", "b"]
     assert read(frame)[1]["y"] == "a"
 
@@ -168,16 +177,12 @@ def test_types_survive_choosing_rows_and_columns_and_a_second_process() -> None:
         .rename({"a": "z"})
     )
 
-    back = (
-        pickle.loads(pickle.dumps(stack.shuffle(seed=1).in_memory().underlying_iterators[0]))
-        .sort("b")
-        .to_pandas()
-    )
+    shuffled = stack.shuffle(seed=1).in_memory().underlying_iterators[0]
+    received = pickle.loads(pickle.dumps(shuffled))
+    back = received.sort("b").to_pandas()
 
-    assert {name: str(dtype) for name, dtype in back.dtypes.items()} == {
-        "b": "category",
-        "z": "UInt32",
-    }
+    dtypes = {name: str(dtype) for name, dtype in back.dtypes.items()}
+    assert dtypes == {"b": "category", "z": "UInt32"}
     assert back["b"].tolist() == ["x", "y"]
 
 
@@ -195,40 +200,37 @@ def test_a_cached_empty_table_keeps_columns_types_and_meta(storage: Any) -> None
     empty = data_stack.from_arrow(table, target="kind")
 
     kept: Any = empty.in_memory() if storage == "a list" else empty.cache(storage=storage)
+    received = pickle.loads(pickle.dumps(kept))
+    shuffled = kept.in_memory().shuffle(seed=1)
 
-    for each in (kept, pickle.loads(pickle.dumps(kept)), kept.in_memory().shuffle(seed=1)):
-        assert (len(each), each.column_names, each.dataset_meta.target_pos) == (
-            0,
-            list(types),
-            "kind",
-        )
-        assert (each.to_arrow().schema, each.to_pandas().dtypes.to_dict()) == (
-            table.schema,
-            empty.to_pandas().dtypes.to_dict(),
-        )
-        assert (each.read_column("n").dtype, each.select("n")[:].read_batch([])["n"].dtype) == (
-            np.int32,
-            np.int32,
-        )
+    for stack in (kept, received, shuffled):
+        assert len(stack) == 0
+        assert stack.column_names == list(types)
+        assert stack.dataset_meta.target_pos == "kind"
+        assert stack.to_arrow().schema == table.schema
+        assert stack.to_pandas().dtypes.to_dict() == empty.to_pandas().dtypes.to_dict()
+        assert stack.read_column("n").dtype == np.int32
+        assert stack.select("n")[:].read_batch([])["n"].dtype == np.int32
     with pytest.raises(ConfigError, match="no column 'm'"):
         kept.read_column("m")
 
 
-def test_nan_within_arrays_and_beside_none_stays_nan() -> None:
+def test_nan_within_arrays_stays_nan() -> None:
     frame = pd.DataFrame({"x": pd.Series([np.array([np.nan, 1.5]), None, np.nan], dtype=object)})
 
-    values = data_stack.from_pandas(frame).read_column("x")
+    array, *missing = data_stack.from_pandas(frame).read_column("x")
 
-    assert [values[0].dtype, *np.isnan(values[0]), *values[1:]] == [
-        np.float64,
-        True,
-        False,
-        None,
-        None,
-    ]
-    assert list(
-        map(str, data_stack.from_arrow(pa.table({"x": [np.nan, None, 1.5]})).to_pandas()["x"])
-    ) == ["nan", "<NA>", "1.5"]
+    assert array.dtype == np.float64
+    assert np.isnan(array).tolist() == [True, False]
+    assert missing == [None, None]
+
+
+def test_nan_beside_null_stays_nan() -> None:
+    table = pa.table({"x": [np.nan, None, 1.5]})
+
+    series = data_stack.from_arrow(table).to_pandas()["x"]
+
+    assert [str(value) for value in series] == ["nan", "<NA>", "1.5"]
 
 
 def test_rows_of_a_slice_have_their_own_arrays() -> None:
@@ -245,7 +247,8 @@ def test_rows_of_a_slice_have_their_own_arrays() -> None:
         for rows in (None, [1, 0]):
             numbers = [2 + row for row in rows or [0, 1]]
             assert iterator.read_column("a", rows)[:, 0, 0].tolist() == numbers
-            assert [each["c"][0][0] for each in iterator.read_column("b", rows)] == numbers
+            structs = iterator.read_column("b", rows)
+            assert [struct["c"][0][0] for struct in structs] == numbers
 
 
 def test_values_tell_the_types_of_other_iterators() -> None:
@@ -262,17 +265,12 @@ def test_values_tell_the_types_of_other_iterators() -> None:
         "image", "number", "text", "mixed", "arrays", "decimal"
     )
 
-    frame, table = (
-        stack.to_pandas(),
-        stack.select("image", "number", "text", "arrays", "decimal").to_arrow(),
-    )
+    frame = stack.to_pandas()
+    table = stack.select("image", "number", "text", "arrays", "decimal").to_arrow()
 
-    # pandas 2 has no str
-    assert [str(dtype).replace("str", "object") for dtype in frame.dtypes] == [
-        "object",
-        "Int64",
-        *["object"] * 4,
-    ]
+    # pandas 2 has no str.
+    dtypes = [str(dtype).replace("str", "object") for dtype in frame.dtypes]
+    assert dtypes == ["object", "Int64", "object", "object", "object", "object"]
     assert table.schema.field("image").type == pa.list_(pa.list_(pa.uint8(), 5), 4)
     assert table.schema.field("arrays").type == pa.list_(pa.list_(pa.float64()))
     assert stack.select("image", "number").to_polars().schema == {
@@ -287,11 +285,9 @@ def test_matrices_without_elements_or_of_texts_are_lists() -> None:
         [[np.zeros((1, 0))], [np.zeros((2, 0, 2))], [np.full((2, 2), "ab")]]
     ).as_dict("a", "b", "c")
 
-    assert (
-        stack.to_huggingface()[0]
-        == stack.to_arrow().to_pylist()[0]
-        == {"a": [[]], "b": [[], []], "c": [["ab"] * 2] * 2}
-    )
+    expected = {"a": [[]], "b": [[], []], "c": [["ab", "ab"], ["ab", "ab"]]}
+    assert stack.to_huggingface()[0] == expected
+    assert stack.to_arrow().to_pylist()[0] == expected
 
 
 def test_images_and_classes_become_features_of_hugging_face() -> None:
@@ -309,16 +305,14 @@ def test_images_and_classes_become_features_of_hugging_face() -> None:
     }
     assert np.array_equal(back.read_column("image"), images)
     assert back.read_column("image", []).shape == (0, 5, 6)
-    assert (
-        data_stack.from_huggingface(stack.to_huggingface().select([])).read_column("label").dtype
-        == np.int64
-    )
-    assert stack.as_tuple().select("image").to_huggingface().features == {
-        "image": datasets.Image()
-    }  # without its target
+    no_rows = data_stack.from_huggingface(stack.to_huggingface().select([]))
+    assert no_rows.read_column("label").dtype == np.int64
+    without_target = stack.as_tuple().select("image").to_huggingface()
+    assert without_target.features == {"image": datasets.Image()}
 
 
-_DAY, _NOON = datetime.date(2024, 1, 1), datetime.datetime(2024, 1, 1, 12)
+_DAY = datetime.date(2024, 1, 1)
+_NOON = datetime.datetime(2024, 1, 1, 12)
 _ZONED = _NOON.replace(tzinfo=datetime.timezone(datetime.timedelta(hours=2)))
 _SEVERAL_KINDS: dict[str, list[Any]] = {
     "date, datetime": [_DAY, _NOON],
@@ -348,9 +342,9 @@ def test_values_of_several_types_are_refused_or_objects(kinds: str) -> None:
     for export in (stack.to_arrow, stack.to_polars, stack.to_huggingface):
         with pytest.raises(ConfigError, match="'x'"):
             export()
-    found = stack.to_pandas()["x"].tolist()
-    assert found == values
-    assert list(map(type, found)) == list(map(type, values))
+    objects = stack.to_pandas()["x"].tolist()
+    assert objects == values
+    assert [type(value) for value in objects] == [type(value) for value in values]
 
 
 @pytest.mark.parametrize(
@@ -471,11 +465,23 @@ def test_what_is_no_table_is_an_error_with_its_reason(call: Any, message: str) -
 
 #: Cells whose bytes in Arrow are alike, with types that make different values of them.
 _CELLS: list[tuple[Any, pa.DataType]] = [
-    *((1, pa.timestamp(unit)) for unit in ("s", "ms", "us", "ns")),
-    *((1, pa.timestamp("s", zone)) for zone in ("UTC", "Europe/Berlin")),
-    *((1, pa.duration(unit)) for unit in ("s", "ms", "us", "ns")),
-    *((1, kind) for kind in (pa.time32("s"), pa.time32("ms"), pa.time64("us"), pa.date32())),
-    *((1, kind) for kind in (pa.int32(), pa.int64(), pa.uint64())),
+    (1, pa.timestamp("s")),
+    (1, pa.timestamp("ms")),
+    (1, pa.timestamp("us")),
+    (1, pa.timestamp("ns")),
+    (1, pa.timestamp("s", "UTC")),
+    (1, pa.timestamp("s", "Europe/Berlin")),
+    (1, pa.duration("s")),
+    (1, pa.duration("ms")),
+    (1, pa.duration("us")),
+    (1, pa.duration("ns")),
+    (1, pa.time32("s")),
+    (1, pa.time32("ms")),
+    (1, pa.time64("us")),
+    (1, pa.date32()),
+    (1, pa.int32()),
+    (1, pa.int64()),
+    (1, pa.uint64()),
     (Decimal("1.0"), pa.decimal128(5, 1)),
     (Decimal("0.10"), pa.decimal128(5, 2)),
     ({"a": 1}, pa.struct({"a": pa.int64()})),

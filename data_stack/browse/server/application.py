@@ -73,7 +73,7 @@ def _endpoint(
     def answer(request: Request) -> Response:
         try:
             return _response_of(question(**_read_arguments(request, parameters)))
-        except Exception as error:  # noqa: BLE001  # foreign code reads the samples; the page shows the error
+        except Exception as error:  # noqa: BLE001  # foreign code; the page shows the error
             return _response_of_error(error)
 
     async def endpoint(request: Request) -> Response:

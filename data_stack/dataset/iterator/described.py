@@ -1,4 +1,4 @@
-"""Gives every iterator the methods that describe the samples, or convert them for other libraries."""
+"""Gives every iterator the methods that describe its samples, or convert them to others' types."""
 
 # mypy: no-warn-unused-ignores
 # ``self: Any`` stands for DatasetIteratorIF, whose module imports this one.

@@ -1,4 +1,4 @@
-"""Gives every iterator the methods that stack a layer on it: ``iterator.shuffle(seed=1).take(100)``."""
+"""Gives every iterator the methods that stack a layer on it, such as ``iterator.take(100)``."""
 
 # mypy: no-warn-return-any, no-warn-unused-ignores
 # A layer is made by name, and a type checker cannot see that it has this iterator's kind and
@@ -653,7 +653,8 @@ class FluentIterator(DescribedIterator, Generic[_Stack, _Same]):
         """
         from data_stack.dataset.splits.parts import folds
 
-        return folds(self, n_folds, seed=seed, stratify=stratify, group_by=group_by)  # type: ignore[return-value]
+        made: Any = folds(self, n_folds, seed=seed, stratify=stratify, group_by=group_by)
+        return made
 
     def at_epoch(self: Any, epoch: int) -> _Same:
         """Return the same stack with its random layers drawn for another epoch.
