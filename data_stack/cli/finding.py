@@ -45,17 +45,15 @@ def list_datasets(settings: Settings) -> None:
         if record.name != _without_version(record.name):
             continue  # an old version of a dataset that is listed by its name
         versions = prepared_versions.get(record.name, [])
-        rows.append(
-            {**asdict(record), "prepared": bool(versions), "stored_versions": versions},
-        )
-        cells.append(
-            (
-                record.name,
-                f"{record.distribution} {record.version}",
-                ", ".join(versions) or "no",
-                "" if record.error is None else record.state,
-            )
-        )
+        row = asdict(record)
+        row["prepared"] = len(versions) > 0
+        row["stored_versions"] = versions
+        rows.append(row)
+
+        distribution = f"{record.distribution} {record.version}"
+        prepared = ", ".join(versions) or "no"
+        problem = "" if record.error is None else record.state
+        cells.append((record.name, distribution, prepared, problem))
     print_result(settings, rows, whole_table(("name", "from", "prepared", ""), cells))
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import click
@@ -74,7 +74,7 @@ class Group(click.Group):
         params: list[click.Parameter],
         help: str | None = None,  # noqa: A002  # the name that click gives it
         epilog: str | None = None,
-        context_settings: Mapping[str, Any] | None = None,
+        context_settings: dict[str, Any] | None = None,
     ) -> None:
         super().__init__(
             name,
@@ -82,7 +82,7 @@ class Group(click.Group):
             params=[*params, *common_options()],
             help=help,
             epilog=epilog,
-            context_settings=None if context_settings is None else dict(context_settings),
+            context_settings=context_settings,
         )
 
     def resolve_command(

@@ -78,8 +78,8 @@ def _make_up_table(splits: Sequence[str], random: Any) -> bytes:
         for number in range(_SAMPLES_PER_SPLIT):
             label = number % 3
             measurements = random.normal(10 * label + 10, 2, 3)
-            cells = [split, str(label), *(f"{value:.2f}" for value in measurements)]
-            lines.append(",".join(cells))
+            cells = [f"{value:.2f}" for value in measurements]
+            lines.append(f"{split},{label},{','.join(cells)}")
     return _join_lines(lines)
 
 

@@ -170,13 +170,14 @@ def _print_differences(settings: Settings, differences: Sequence[Difference]) ->
         else:
             rows.append(("DIFFERS", str(difference)))
             n_harmful += 1
+    facts = Facts(rows) if rows else None
     verdict = "all data is as the lock file says"
     if n_harmful > 0:
         verdict = "the data differs from the lock file"
     print_result(
         settings,
         [difference._asdict() for difference in differences],
-        Facts(rows) if rows else None,
+        facts,
         verdict,
     )
     return int(n_harmful > 0)

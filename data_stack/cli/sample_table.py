@@ -47,11 +47,9 @@ def print_samples(
         sample = iterator[position]
         texts: dict[Key, str] = {}
         for key in columns:
-            value = part_of(sample, key)
-            if key == target_key:
-                texts[key] = label_text(value, class_names)
-            else:
-                texts[key] = _cell_text(value, max_characters)
+            texts[key] = _cell_text(part_of(sample, key), max_characters)
+        if target_key in columns:
+            texts[target_key] = label_text(part_of(sample, target_key), class_names)
         cells.append([str(position), *texts.values()])
 
         row: dict[str, Any] = {name: texts[key] for key, name in columns.items()}

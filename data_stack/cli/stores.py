@@ -179,7 +179,7 @@ def remove(
 
     if sys.stdin.isatty() and not yes and not dry_run:
         planned = run(dry_run=True)
-        folders = ", ".join(version_.folder for version_ in planned.removed)
+        folders = ", ".join(planned_version.folder for planned_version in planned.removed)
         click.confirm(
             f"Remove {planned.n_resources} resources, {size_text(planned.n_bytes)}, of {folders} "
             f"from {connector!r}?",

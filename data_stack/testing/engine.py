@@ -128,7 +128,7 @@ class EngineContract:
         for _, result in engine.run(Fraction, tasks, title="many"):
             taken.add(int(result))
             if len(taken) == _N_RESULTS:
-                n_held = sum(type(object_) is Fraction for object_ in gc.get_objects())
+                n_held = sum(type(value) is Fraction for value in gc.get_objects())
 
         assert n_held < _N_RESULTS // 2
 

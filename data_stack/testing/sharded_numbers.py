@@ -23,8 +23,11 @@ from data_stack.io.storage_connectors.connector import StorageConnector
 from data_stack.io.storage_connectors.file import FileStorageConnector
 from data_stack.testing.waiting import wait_until
 
-#: The points of the preparation of a shard: before a file, and within it.
-BEFORE_FIRST_FILE, IN_FIRST_FILE, BEFORE_SECOND_FILE, IN_SECOND_FILE = range(4)
+# The points of the preparation of a shard.
+BEFORE_FIRST_FILE = 0
+IN_FIRST_FILE = 1
+BEFORE_SECOND_FILE = 2
+IN_SECOND_FILE = 3
 
 Act: TypeAlias = Callable[["ShardedNumbers", int, int], None]
 """What a preparation does at each point: gets the dataset, the shard and the point."""

@@ -30,7 +30,7 @@ def test_goes_on_too(): pass
 """
 
 
-def test_what_fails_or_dies_is_told_and_the_rest_goes_on(tmp_path: Path) -> None:
+def test_what_fails_or_dies_is_told_and_others_go_on(tmp_path: Path) -> None:
     (tmp_path / "conftest.py").write_text(LOOP)
     (tmp_path / "test_all.py").write_text(TESTS)
 
@@ -41,7 +41,7 @@ def test_what_fails_or_dies_is_told_and_the_rest_goes_on(tmp_path: Path) -> None
 
     assert (running.returncode, errors) == (1, "")
     assert "3 failed, 3 passed, 1 error" in output
-    for told in (
+    for text in (
         "test_dies",
         "status -9",
         "status 0",
@@ -49,4 +49,4 @@ def test_what_fails_or_dies_is_told_and_the_rest_goes_on(tmp_path: Path) -> None
         "assert 1 == 2",
         "RuntimeError: it does not stop",
     ):
-        assert told in output, output
+        assert text in output, output
