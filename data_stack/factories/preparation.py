@@ -584,7 +584,8 @@ class Preparation:
                     f"reading its first or last sample, failed with {type(error).__name__}: "
                     f"{error}\n"
                     f"Fix open() and prepare {self._name} again; if preprocess() stays as it is, "
-                    f"--keep-steps (keep_steps=True) reuses the prepared resources."
+                    f"keep_steps=True (`data-stack prepare --keep-steps`) reuses the prepared "
+                    f"resources."
                 ) from error
 
     def _read_ends(self, split: str, records: list[ResourceRecord]) -> None:

@@ -52,7 +52,8 @@ class MNISTFactory(DatasetFactory):
         keeps_versions=False,
     )
     # Images and labels of each split, in the order of _definitions_by_split().
-    sources: Sequence[ResourceDefinition] = (  # type: ignore[misc]  # a ClassVar there; resource_definitions sets it on instances
+    # A ClassVar of the base class, which resource_definitions sets on instances.
+    sources: Sequence[ResourceDefinition] = (  # type: ignore[misc]
         _define_source(
             "raw/samples_train.gz",
             file="train-images-idx3-ubyte.gz",

@@ -10,7 +10,8 @@ A plugin is a module with functions of these names, marked with ``hookimpl``::
 
 and an entry point of its distribution in the group ``data_stack``: ``mongodb = "pkg.module"``. It
 is imported when a scheme, an engine, a kind of encoder, a type of record column, a format or a
-catalogue that is not built in is first asked for, and when a dataset is published. A hook returns data and has no side effects.
+catalogue that is not built in is first asked for, and when a dataset is published. A hook returns
+data and has no side effects.
 """
 
 from __future__ import annotations

@@ -126,7 +126,7 @@ class _Selection:
         """Add a dataset, or a version of it.
 
         Raises:
-            DatasetNotFoundError: nothing of it is stored.
+            DatasetNotFoundError: none of its resources is stored.
             PreparationError: it is not prepared.
         """
         stored = take_inventory(source, [folder])

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from data_stack.exception import (
+    ArgumentError,
     ConfigError,
     DatasetFileCorruptError,
     DatasetNotFoundError,
@@ -119,8 +120,8 @@ def remove_dataset(
     if version is not None and all_versions:
         raise ConfigError("version and all_versions exclude each other")
     if "/" in name:
-        raise ConfigError(
-            f"{name!r:.80} is not the name of a dataset; pass its version as version=… (--version)"
+        raise ArgumentError(
+            f"{name!r:.80} is not the name of a dataset; pass its version by", "version"
         )
     connector = as_storage_connector(storage)
     _check_deletes(connector, name)
@@ -165,9 +166,10 @@ def _choose_versions(
     if version is not None:
         return [candidate for candidate in versions if candidate.version == version]
     if len(versions) > 1 and not all_versions:
-        raise ConfigError(
-            f"several versions of dataset {name!r} are stored: {_list_versions(stored)}; choose "
-            f"one (version=…, --version), or all of them (all_versions=True, --all-versions)"
+        raise ArgumentError(
+            f"several versions of dataset {name!r} are stored: {_list_versions(stored)}; "
+            f"remove all versions, or choose one by",
+            "version",
         )
     return versions
 

@@ -1,4 +1,7 @@
-"""Each dataset gives the samples of its files: made up here in the published layouts, and served by a server of this machine."""
+"""Each dataset gives the samples of its files.
+
+The files are made up here in the published layouts, and served by a server of this machine.
+"""
 
 from __future__ import annotations
 
@@ -53,12 +56,15 @@ class Files:
     samples: Mapping[str, list[Any]]
 
 
+#: What makes up the files of a dataset, by its name.
 MAKERS: dict[str, Callable[[str], Files]] = {}
 NAN = float("nan")
 RANDOM = np.random.default_rng(7)
 
 
 def makes(*names: str) -> Callable[[Callable[[str], Files]], Callable[[str], Files]]:
+    """Register a function that makes up the files of these datasets."""
+
     def register(maker: Callable[[str], Files]) -> Callable[[str], Files]:
         MAKERS.update(dict.fromkeys(names, maker))
         return maker
@@ -67,10 +73,12 @@ def makes(*names: str) -> Callable[[Callable[[str], Files]], Callable[[str], Fil
 
 
 def draw(*shape: int, most: int = 255) -> Any:
+    """Draw an array of uint8 with values from 0 to ``most``."""
     return RANDOM.integers(0, most, shape, np.uint8, endpoint=True)
 
 
 def twice(images: Any, labels: Any) -> list[Any]:
+    """Return samples ``(image, label, label)``."""
     return [(image, int(label), int(label)) for image, label in zip(images, labels, strict=True)]
 
 
@@ -80,20 +88,19 @@ def idx(array: Any) -> bytes:
 
 def fetch_by_sklearn(name: str, data: bytes, **options: Any) -> Any:
     """What scikit-learn's own function reads from an archive."""
-    module, server = getattr(sklearn.datasets, f"_{name}"), ScriptedServer()
+    module = getattr(sklearn.datasets, f"_{name}")
+    fetch = getattr(sklearn.datasets, f"fetch_{name.replace('twenty_', '20')}")
+    server = ScriptedServer()
     with (
         pytest.MonkeyPatch.context() as patch,
         tempfile.TemporaryDirectory() as home,
         contextlib.closing(server),
     ):
         patch.setenv("no_proxy", "*")
-        remote = module.ARCHIVE._replace(
-            url=server.serve("/archive", data), checksum=hashlib.sha256(data).hexdigest()
-        )
+        url = server.serve("/archive", data)
+        remote = module.ARCHIVE._replace(url=url, checksum=hashlib.sha256(data).hexdigest())
         patch.setattr(module, "ARCHIVE", remote)
-        return getattr(sklearn.datasets, f"fetch_{name.replace('twenty_', '20')}")(
-            data_home=home, **options
-        )
+        return fetch(data_home=home, **options)
 
 
 # ---------------------------------------------------------------------- files in the published layouts
@@ -101,34 +108,32 @@ def fetch_by_sklearn(name: str, data: bytes, **options: Any) -> Any:
 
 @makes("fashion-mnist", "kmnist")
 def make_idx(name: str) -> Files:
-    contents, samples = dict[str, bytes](), {}
+    contents = {}
+    samples = {}
     for split, n_images in (("train", 5), ("test", 3)):
-        images, labels = draw(n_images, 28, 28), draw(n_images, most=9)
-        contents |= {
-            f"raw/{split}-images": gzip.compress(idx(images)),
-            f"raw/{split}-labels": gzip.compress(idx(labels)),
-        }
+        images = draw(n_images, 28, 28)
+        labels = draw(n_images, most=9)
+        contents[f"raw/{split}-images"] = gzip.compress(idx(images))
+        contents[f"raw/{split}-labels"] = gzip.compress(idx(labels))
         samples[split] = twice(images, labels)
     return Files(contents, samples)
 
 
 @makes("qmnist")
 def make_qmnist(name: str) -> Files:
-    contents, samples = dict[str, bytes](), {}
-    for split, compress in (
-        ("train", gzip.compress),
-        ("test", gzip.compress),
-        ("nist", lzma.compress),
-    ):
-        images, labels = (
-            draw(4, 28, 28),
-            draw(4, 8, most=9).astype(np.int32)
-            * np.array([1, 1, 500, 1, 1, 90_000, 1, 0], np.int32),
-        )
-        contents |= {
-            f"raw/{split}-images": compress(idx(images)),
-            f"raw/{split}-labels": compress(idx(labels)),
-        }
+    compressions: dict[str, Callable[[bytes], bytes]] = {
+        "train": gzip.compress,
+        "test": gzip.compress,
+        "nist": lzma.compress,
+    }
+    largest_values = np.array([1, 1, 500, 1, 1, 90_000, 1, 0], np.int32)
+    contents = {}
+    samples = {}
+    for split, compress in compressions.items():
+        images = draw(4, 28, 28)
+        labels = draw(4, 8, most=9).astype(np.int32) * largest_values
+        contents[f"raw/{split}-images"] = compress(idx(images))
+        contents[f"raw/{split}-labels"] = compress(idx(labels))
         samples[split] = [
             (image, int(label[0]), label.astype(np.int64))
             for image, label in zip(images, labels, strict=True)
@@ -138,127 +143,139 @@ def make_qmnist(name: str) -> Files:
 
 @makes(*(name for name in FACTORIES if name.startswith("emnist")))
 def make_emnist(name: str) -> Files:
-    file, samples = io.BytesIO(), {}
+    file = io.BytesIO()
+    samples = {}
     with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("gzip/emnist-other-mapping.txt", "0 48\n")
         for split in ("test", "train"):
-            images, labels = draw(3, 28, 28), draw(3, most=9)
-            archive.writestr(
-                f"gzip/{name}-{split}-images-idx3-ubyte.gz", gzip.compress(idx(images))
-            )
-            archive.writestr(
-                f"gzip/{name}-{split}-labels-idx1-ubyte.gz", gzip.compress(idx(labels))
-            )
+            images = draw(3, 28, 28)
+            labels = draw(3, most=9)
+            start = f"gzip/{name}-{split}"
+            archive.writestr(f"{start}-images-idx3-ubyte.gz", gzip.compress(idx(images)))
+            archive.writestr(f"{start}-labels-idx1-ubyte.gz", gzip.compress(idx(labels)))
             samples[split] = twice(images, labels)
     return Files({"raw/gzip.zip": file.getvalue()}, samples)
 
 
 @makes("usps")
 def make_usps(name: str) -> Files:
-    contents, samples = {}, {}
+    contents = {}
+    samples = {}
     for split in ("train", "test"):
-        values, labels = RANDOM.uniform(-1, 1, (3, 256)).round(4), draw(3, most=9)
-        rows = zip(labels, values, strict=True)
-        lines = [
-            f"{label + 1} " + " ".join(f"{i}:{x:g}" for i, x in enumerate(row, 1)) + "\n"
-            for label, row in rows
-        ]
+        values = RANDOM.uniform(-1, 1, (3, 256)).round(4)
+        labels = draw(3, most=9)
+        lines = []
+        for label, row in zip(labels, values, strict=True):
+            cells = " ".join(f"{number}:{value:g}" for number, value in enumerate(row, 1))
+            lines.append(f"{label + 1} {cells}\n")
         contents[f"raw/{split}.bz2"] = bz2.compress("".join(lines).encode())
+
         # the arithmetic of torchvision.datasets.USPS
-        pixels = np.array([[f"{x:g}" for x in row] for row in values], np.float32).reshape(
-            -1, 16, 16
-        )
-        samples[split] = twice(((pixels + 1) / 2 * 255).astype(np.uint8), labels)
+        written = np.array([[f"{value:g}" for value in row] for row in values], np.float32)
+        pixels = ((written + 1) / 2 * 255).astype(np.uint8)
+        samples[split] = twice(pixels.reshape(-1, 16, 16), labels)
     return Files(contents, samples)
 
 
 @makes("cifar10")
 def make_cifar10(name: str) -> Files:
-    files, samples = {"batches.meta.txt": b"airplane\n"}, dict[str, list[Any]]()
+    files = {"batches.meta.txt": b"airplane\n"}
+    samples: dict[str, list[Any]] = {"train": [], "test": []}
+    batches = {f"data_batch_{number}": "train" for number in range(1, 6)} | {"test_batch": "test"}
+    for batch, split in batches.items():
+        images = draw(2, 32, 32, 3)
+        labels = draw(2, most=9)
+        records = []
+        for label, planes in zip(labels, images.transpose(0, 3, 1, 2), strict=True):
+            records.append(bytes([label]) + planes.tobytes())
+        files[f"{batch}.bin"] = b"".join(records)
+        samples[split] += twice(images, labels)
     # The archive holds the batches in another order than the dataset.
-    for number, batch in enumerate(["test_batch", *(f"data_batch_{i}" for i in range(1, 6))]):
-        images, labels = draw(2, 32, 32, 3), draw(2, most=9)
-        records = zip(labels, images.transpose(0, 3, 1, 2), strict=True)
-        files[f"{batch}.bin"] = b"".join(
-            bytes([label]) + planes.tobytes() for label, planes in records
-        )
-        samples.setdefault("train" if number else "test", []).extend(twice(images, labels))
     members = {f"cifar-10-batches-bin/{file}": files[file] for file in sorted(files, reverse=True)}
-    return Files(
-        {"raw/archive.tar.gz": tar_of(members)},
-        {split: samples[split] for split in ("train", "test")},
-    )
+    return Files({"raw/archive.tar.gz": tar_of(members)}, samples)
 
 
 @makes("cifar100")
 def make_cifar100(name: str) -> Files:
-    files, samples = {}, {}
+    files = {}
+    samples: dict[str, list[Any]] = {}
     for split in ("train", "test"):
-        images, groups, labels = draw(3, 32, 32, 3), draw(3, most=19), draw(3, most=99)
-        rows = list(zip(images, groups, labels, strict=True))
-        records = [
-            bytes([group, label]) + image.transpose(2, 0, 1).tobytes()
-            for image, group, label in rows
-        ]
+        images = draw(3, 32, 32, 3)
+        groups = draw(3, most=19)
+        labels = draw(3, most=99)
+        records = []
+        samples[split] = []
+        for image, group, label in zip(images, groups, labels, strict=True):
+            records.append(bytes([group, label]) + image.transpose(2, 0, 1).tobytes())
+            samples[split].append((image, int(label), int(group)))
         files[f"cifar-100-binary/{split}.bin"] = b"".join(records)
-        samples[split] = [(image, int(label), int(group)) for image, group, label in rows]
     return Files({"raw/archive.tar.gz": tar_of(files)}, samples)
 
 
 @makes("svhn")
 def make_svhn(name: str) -> Files:
-    contents, samples = {}, {}
-    for split, compressed in (("train", True), ("test", False), ("extra", True)):
-        images, labels = draw(4, 32, 32, 3), np.array([10, 1, 9, 10], np.uint8)
+    contents = {}
+    samples = {}
+    for split, is_compressed in (("train", True), ("test", False), ("extra", True)):
+        images = draw(4, 32, 32, 3)
+        labels = np.array([10, 1, 9, 10], np.uint8)
         arrays = {"X": images.transpose(1, 2, 3, 0), "y": labels[:, np.newaxis]}
-        contents[f"raw/{split}.mat"] = bytes_of(savemat, arrays, do_compression=compressed)
+        contents[f"raw/{split}.mat"] = bytes_of(savemat, arrays, do_compression=is_compressed)
         samples[split] = twice(images, labels % 10)
     return Files(contents, samples)
 
 
 @makes("stl10")
 def make_stl10(name: str) -> Files:
-    files, samples = {"stl10_binary/class_names.txt": b"airplane\n"}, {}
+    files = {"stl10_binary/class_names.txt": b"airplane\n"}
+    samples: dict[str, list[Any]] = {}
     for split in ("test", "train", "unlabeled"):
-        images, labels = draw(2, 96, 96, 3), draw(2, most=9).astype(int)
+        images = draw(2, 96, 96, 3)
+        labels = draw(2, most=9).astype(int)
         files[f"stl10_binary/{split}_X.bin"] = images.transpose(0, 3, 2, 1).tobytes()
-        if split != "unlabeled":
+        if split == "unlabeled":
+            samples[split] = twice(images, [-1, -1])
+        else:
             files[f"stl10_binary/{split}_y.bin"] = bytes((labels + 1).tolist())
-        samples[split] = twice(images, labels if split != "unlabeled" else [-1, -1])
+            samples[split] = twice(images, labels)
     return Files({"raw/archive.tar.gz": tar_of(files)}, samples)
 
 
 @makes("imdb-reviews")
 def make_imdb(name: str) -> Files:
-    files, samples = (
-        {"aclImdb/imdb.vocab": b"the\n", "aclImdb/train/urls_pos.txt": b"-\n"},
-        dict[str, list[Any]](),
-    )
-    for split, folder in (("test", "test"), ("train", "train"), ("unsupervised", "train")):
-        for label, part in (
-            enumerate(("neg", "pos")) if split != "unsupervised" else ((-1, "unsup"),)
-        ):
-            text = f"Amélie, {folder} {part}<br /><br />\n"
-            files[f"aclImdb/{folder}/{part}/0_9.txt"] = text.encode()
-            samples.setdefault(split, []).append({"label": label, "text": text})
+    files = {"aclImdb/imdb.vocab": b"the\n", "aclImdb/train/urls_pos.txt": b"-\n"}
+    samples: dict[str, list[Any]] = {"test": [], "train": [], "unsupervised": []}
+    reviews = [
+        ("test", "test/neg", 0),
+        ("test", "test/pos", 1),
+        ("train", "train/neg", 0),
+        ("train", "train/pos", 1),
+        ("unsupervised", "train/unsup", -1),
+    ]
+    for split, folder, label in reviews:
+        text = f"Amélie, {folder}<br /><br />\n"
+        files[f"aclImdb/{folder}/0_9.txt"] = text.encode()
+        samples[split].append({"label": label, "text": text})
     return Files({"raw/archive.tar.gz": tar_of(files)}, samples)
 
 
 @makes("20-newsgroups")
 def make_newsgroups(name: str) -> Files:
-    files, samples = {}, dict[str, list[Any]]()
-    for split in ("test", "train"):
-        for label, group in enumerate(FACTORIES[name].class_names or ()):
+    groups = FACTORIES[name].class_names or ()
+    files = {}
+    samples: dict[str, list[Any]] = {"test": [], "train": []}
+    for split, samples_of_split in samples.items():
+        for label, group in enumerate(groups):
             text = f"From: José ({split})\nNewsgroups: {group}\n\n> quoted\n\xa0\x80"
             files[f"20news-bydate-{split}/{group}/{9000 + label}"] = text.encode("latin-1")
-            samples.setdefault(split, []).append({"label": label, "text": text})
+            samples_of_split.append({"label": label, "text": text})
     archive = tar_of(files)
-    for split in samples:
+
+    for split, samples_of_split in samples.items():
         bunch = fetch_by_sklearn("twenty_newsgroups", archive, subset=split, shuffle=False)
-        assert sorted(zip(bunch.target, bunch.data, strict=True)) == [
-            (each["label"], each["text"]) for each in samples[split]
-        ]
-        assert tuple(bunch.target_names) == FACTORIES[name].class_names
+        expected = [(sample["label"], sample["text"]) for sample in samples_of_split]
+        assert sorted(zip(bunch.target, bunch.data, strict=True)) == expected
+        assert tuple(bunch.target_names) == groups
     return Files({"raw/archive.tar.gz": archive}, samples)
 
 
@@ -389,22 +406,22 @@ def make_wine(name: str) -> Files:
 
 @makes("speech-commands")
 def make_speech(name: str) -> Files:
-    files, samples = (
-        {"./LICENSE": b"-", "./_background_noise_/white_noise.wav": b"-"},
-        dict[str, list[Any]](),
-    )
-    words = {"bed": "train", "zero": "test", "wow": "validation"}
-    for number, (word, split) in enumerate(words.items()):
-        samples_of_word = RANDOM.integers(-(2**15), 2**15, 100 + number, np.int16)
-        files[f"./{word}/a{number}_nohash_0.wav"] = bytes_of(
-            soundfile.write, samples_of_word, 16_000, "PCM_16", format="WAV"
-        )
-        label = (FACTORIES[name].class_names or ()).index(word)
-        samples[split] = [{"label": label, "sound": samples_of_word, "speaker": f"a{number}"}]
-    files |= {
+    class_names = FACTORIES[name].class_names or ()
+    files = {
+        "./LICENSE": b"-",
+        "./_background_noise_/white_noise.wav": b"-",
         "./testing_list.txt": b"zero/a1_nohash_0.wav\n",
         "./validation_list.txt": b"wow/a2_nohash_0.wav\n",
     }
+    samples: dict[str, list[Any]] = {}
+    words = {"bed": "train", "zero": "test", "wow": "validation"}
+    for number, (word, split) in enumerate(words.items()):
+        sound = RANDOM.integers(-(2**15), 2**15, 100 + number, np.int16)
+        files[f"./{word}/a{number}_nohash_0.wav"] = bytes_of(
+            soundfile.write, sound, 16_000, "PCM_16", format="WAV"
+        )
+        label = class_names.index(word)
+        samples[split] = [{"label": label, "sound": sound, "speaker": f"a{number}"}]
     return Files({"raw/archive.tar.gz": tar_of(files)}, samples)
 
 
@@ -432,21 +449,21 @@ def publish(
     server: ScriptedServer, name: str, contents: Mapping[str, bytes], n_samples: Mapping[str, int]
 ) -> Any:
     """The dataset with other sources, as its users derive it for files of their own."""
-    factory = FACTORIES[name]
     sources = []
-    for source in factory.sources:
+    for source in FACTORIES[name].sources:
         data = contents[source.identifier]
-        url, sha256 = (
-            server.serve(f"/{name}/{source.identifier}", data),
-            hashlib.sha256(data).hexdigest(),
-        )
+        url = server.serve(f"/{name}/{source.identifier}", data)
+        sha256 = hashlib.sha256(data).hexdigest()
         sources.append(replace(source, source=url, mirrors=(), sha256=sha256, size=len(data)))
-    names = {
-        "__module__": factory.__module__,
-        "__qualname__": factory.__qualname__,
-        "__doc__": factory.__doc__,
-    }
-    return type(factory.__name__, (factory,), {**names, "sources": sources, "n_samples": n_samples})
+
+    base: Any = FACTORIES[name]
+
+    class Published(base):  # type: ignore[misc]  # no type is known here
+        pass
+
+    Published.sources = sources
+    Published.n_samples = n_samples
+    return Published
 
 
 def count(files: Files) -> dict[str, int]:
@@ -474,12 +491,15 @@ def test_the_samples_are_those_of_the_files(
     files = made(name)
 
     factory = publish(server, name, files.contents, count(files))(FileStorageConnector(tmp_path))
-    found = {split: factory.get_dataset_iterator({"split": split})[0] for split in factory.splits}
+    iterators = {}
+    for split in factory.splits:
+        iterators[split], _ = factory.get_dataset_iterator({"split": split})
 
-    assert set(found) == set(files.samples)
+    assert set(iterators) == set(files.samples)
     for split, samples in files.samples.items():
-        assert_same(sort_keys(found[split]), sort_keys(samples))
-        assert len(pickle.loads(pickle.dumps(found[split])).read_batch([0])) == len(samples[0])
+        iterator = iterators[split]
+        assert_same(sort_keys(iterator), sort_keys(samples))
+        assert len(pickle.loads(pickle.dumps(iterator)).read_batch([0])) == len(samples[0])
     assert factory.verify() == []
 
 
@@ -501,9 +521,8 @@ def test_a_wrong_number_of_samples_is_an_error_with_the_file(
 ) -> None:
     files = made(name)
     split, *_ = files.samples
-    n_samples = count(files) | {
-        split: len(files.samples[split]) + 5
-    }  # a multiple of the files of CIFAR-10
+    # 5 more is a multiple of the files of CIFAR-10.
+    n_samples = count(files) | {split: len(files.samples[split]) + 5}
 
     cause = cause_of(publish(server, name, files.contents, n_samples), tmp_path)
 

@@ -1,4 +1,4 @@
-"""What this package brings to data_stack: the document that is written beside published datasets."""
+"""The hook of this package: it writes ``croissant.json`` beside published datasets."""
 
 from __future__ import annotations
 

@@ -19,7 +19,13 @@ MAX_TEXT_LENGTH: Final = 1 << 21
 
 
 def rewrite_texts(
-    texts: Iterable[str], pattern: str, replacement: str | None, where: str
+    texts: Iterable[str],
+    pattern: str,
+    replacement: str | None,
+    where: str,
+    *,
+    max_seconds: float = MAX_SECONDS,
+    run_length: int = _RUN_LENGTH,
 ) -> dict[str, str]:
     """Return each text after a ``regex`` of Croissant, or its ``replace``.
 
@@ -30,20 +36,22 @@ def rewrite_texts(
         pattern: a regular expression of Python.
         replacement: for all its matches; None for a ``regex``.
         where: the field, for messages.
+        max_seconds: limit of processor time of a run.
+        run_length: texts of one run, in characters.
 
     Raises:
         DatasetFileCorruptError: the pattern is malformed, or takes too much time or memory; a text
             is too long.
     """
     rewritten: dict[str, str] = {}
-    for run in _split_into_runs(texts, where):
+    for run in _split_into_runs(texts, run_length, where):
         try:
-            new_texts = _rewrite_run(run, pattern, replacement)
+            new_texts = _rewrite_run(run, pattern, replacement, max_seconds)
         except DatasetFileCorruptError as error:
             raise DatasetFileCorruptError(
                 f"the regular expression {pattern!r:.200} of {where} cannot be applied to "
                 f"{run[0]!r:.80} or a text after it: it is malformed, or takes more than "
-                f"{MAX_SECONDS:g} s of processor time or too much memory. Ask the document's "
+                f"{max_seconds:g} s of processor time or too much memory. Ask the document's "
                 f"publisher to correct it; if you trust it, set the environment variable "
                 f"DATA_STACK_ISOLATION=off ({error!s:.300})"
             ) from error
@@ -51,7 +59,7 @@ def rewrite_texts(
     return rewritten
 
 
-def _split_into_runs(texts: Iterable[str], where: str) -> Iterator[list[str]]:
+def _split_into_runs(texts: Iterable[str], run_length: int, where: str) -> Iterator[list[str]]:
     """Yield the texts in runs of limited length.
 
     Raises:
@@ -65,7 +73,7 @@ def _split_into_runs(texts: Iterable[str], where: str) -> Iterator[list[str]]:
                 f"{where} has a regular expression for a text of {len(text):,} characters: "
                 f"at most {MAX_TEXT_LENGTH:,} are read"
             )
-        if run and n_characters + len(text) > _RUN_LENGTH:
+        if run and n_characters + len(text) > run_length:
             yield run
             run = []
             n_characters = 0
@@ -75,14 +83,16 @@ def _split_into_runs(texts: Iterable[str], where: str) -> Iterator[list[str]]:
         yield run
 
 
-def _rewrite_run(run: list[str], pattern: str, replacement: str | None) -> list[str]:
+def _rewrite_run(
+    run: list[str], pattern: str, replacement: str | None, max_seconds: float
+) -> list[str]:
     """Rewrite texts in a process with limits; in this one if that is switched off."""
     rewritten: list[str] = run_on_bytes(
         f"{__name__}:rewrite",
         [pattern, replacement],
         json.dumps(run).encode(),
         name="texts",
-        seconds=MAX_SECONDS,
+        seconds=max_seconds,
     )
     return rewritten
 

@@ -6,11 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-import numpy as np
-
 from data_stack.exception import ConfigError
-from data_stack.formats.parquet import Field, NestedCodec
-from data_stack.formats.parquet.types import arrow_type_of_dtype, describe_type
 from data_stack_croissant.fields import (
     all_fields,
     column_name,
@@ -32,17 +28,12 @@ from data_stack_croissant.record_column import (
     ValueSource,
 )
 from data_stack_croissant.record_set import EVERYTHING, Join, RecordSet
-
-#: Python's types of mlcroissant that are stored as others.
-_DTYPES: Final[Mapping[str, Any]] = {
-    "bytes": str,
-    "Timestamp": "datetime64[us]",
-    "time": "timedelta64[us]",
-    "int": np.int64,
-    "float": np.float64,
-    "BoundingBox": np.float64,
-}
-_SHAPE_OF_BOX: Final = (4,)
+from data_stack_croissant.stored_fields import (
+    BOUNDING_BOX,
+    SHAPE_OF_BOX,
+    dtype_of,
+    make_stored_field,
+)
 
 #: The ways in which a file is read, of which only one is possible for a file: mlcroissant's
 #: properties of its bytes, its columns, and paths into its JSON.
@@ -223,12 +214,9 @@ class RecordSets:
             )
         _check_paths(source)
 
-        if kind in MEDIA:
-            dtype = np.dtype(bytes)
-        else:
-            dtype = np.dtype(_DTYPES.get(kind, declared_type))
-        is_box = kind == "BoundingBox"
-        shape = _SHAPE_OF_BOX if is_box else shape_of(field)
+        dtype = dtype_of(declared_type, kind)
+        is_box = kind == BOUNDING_BOX
+        shape = SHAPE_OF_BOX if is_box else shape_of(field)
         depth = depth_of(field)
 
         is_of_record_set = source.table in self.all and source.table not in self.files
@@ -243,7 +231,7 @@ class RecordSets:
             identifier=field.uuid,
             source=source,
             value=field.value,
-            field=_stored_field(column_name(field), dtype, shape, depth, is_box=is_box),
+            field=make_stored_field(column_name(field), dtype, shape, depth, is_box=is_box),
             dtype=dtype,
             depth=depth,
             kind=kind,
@@ -338,22 +326,3 @@ def _way_of_reading(key: str) -> str | None:
         return _COLUMN
     file_property = key.removeprefix(FILE_PREFIX)
     return file_property if file_property in (_CONTENT, _LINES) else None
-
-
-def _stored_field(
-    name: str,
-    dtype: np.dtype[Any],
-    shape: tuple[int | None, ...],
-    depth: int,
-    *,
-    is_box: bool,
-) -> Field:
-    """Return the field of Parquet that a column becomes."""
-    if not depth:
-        return Field(name, dtype, shape, nullable=True)
-    # A codec for nested lists, as their elements may be missing.
-    element: Any = describe_type(arrow_type_of_dtype(dtype))
-    n_lists = depth + 1 if is_box else depth
-    for _ in range(n_lists):
-        element = {"list": element}
-    return Field(name, object, (), NestedCodec(element), nullable=True)

@@ -28,7 +28,6 @@ from croissant_documents import (
     table,
     zipped,
 )
-from data_stack_croissant import patterns
 from data_stack_croissant.globs import matches
 from data_stack_croissant.patterns import rewrite_texts
 from web_server import ScriptedServer
@@ -340,15 +339,21 @@ def described(**transform: str) -> dict[str, Any]:
     return document([file_object("a.csv", DATA, "text/csv")], rows=columns)
 
 
-def test_a_regular_expression_that_does_not_end_is_an_error(
-    tmp_path: Path, store: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_regular_expression_that_does_not_end_is_an_error() -> None:
+    with pytest.raises(
+        DatasetFileCorruptError, match=r"the regular expression '\(a\+\)\+\$' of here"
+    ):
+        rewrite_texts(["a" * 40 + "b"], "(a+)+$", "b", "here", max_seconds=1.0)
+
+
+def test_a_malformed_regular_expression_is_named_with_its_field(
+    tmp_path: Path, store: Path
 ) -> None:
-    monkeypatch.setattr(patterns, "MAX_SECONDS", 1.0)
-    place = publish(tmp_path / "set", described(replace="(a+)+$/b"), a__csv=DATA)
+    place = publish(tmp_path / "set", described(replace="(a/b"), a__csv=DATA)
 
     with pytest.raises(
         PreparationError,
-        match=r"the regular expression '\(a\+\)\+\$' of field 'rows/text' of record set 'rows'",
+        match=r"the regular expression '\(a' of field 'rows/text' of record set 'rows'",
     ):
         data_stack.from_croissant(place, store)
 
@@ -365,16 +370,13 @@ def test_a_long_regular_expression_is_refused_before_retrieving(
         )
 
 
-def test_texts_are_rewritten_as_by_re_in_several_runs(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(patterns, "_RUN_LENGTH", 50)
+def test_texts_are_rewritten_as_by_re_in_several_runs() -> None:
     texts = [
         f"{word}-{number}.jpg" for number in range(20) for word in ("cat", "Über", "\ud800")
     ] + ["", "x"]
 
-    firsts = rewrite_texts(texts, r"(?:(\d+)|(\w+))-.*", None, "here")
-    replaced = rewrite_texts(texts, r"(\w+)-", r"<\1>", "here")
+    firsts = rewrite_texts(texts, r"(?:(\d+)|(\w+))-.*", None, "here", run_length=50)
+    replaced = rewrite_texts(texts, r"(\w+)-", r"<\1>", "here", run_length=50)
 
     assert firsts == {
         text: match[1] or match[2] if (match := re.match(r"(?:(\d+)|(\w+))-.*", text)) else text

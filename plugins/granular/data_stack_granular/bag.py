@@ -67,6 +67,19 @@ class BagWriter(Closing):
         self.bag = self.bag_path.open("a+b")
         self.idx = self.idx_path.open("a+b")
 
+        try:
+            self._resume()
+        except BaseException:
+            self.bag.close()
+            self.idx.close()
+            raise
+
+    def _resume(self) -> None:
+        """Find the end of the records that are in the index.
+
+        Raises:
+            DatasetFileCorruptError: the bag is shorter than its index says.
+        """
         idx_bytes = self.idx.seek(0, os.SEEK_END)
         self.length = idx_bytes // _ENTRY_BYTES
         # An interrupted writer may have left a part of an entry, which would shift the next ones.

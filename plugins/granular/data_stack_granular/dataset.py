@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import functools
 import operator
@@ -94,12 +95,19 @@ class DatasetWriter(Closing):
                 "open it with its RecordWriter, and close it"
             )
 
-        self.writers = {name: BagWriter(self.directory / bag_name(name)) for name in self.spec}
-        self.length = min(len(writer) for writer in self.writers.values())
+        self.writers = {}
         self._longer_columns = {}
-        for name, writer in self.writers.items():
-            if len(writer) > self.length:
-                self._longer_columns[name] = BagReader(writer.bag_path)
+        with contextlib.ExitStack() as opened:
+            for name in self.spec:
+                writer = BagWriter(self.directory / bag_name(name))
+                self.writers[name] = opened.enter_context(writer)
+            self.length = min(len(writer) for writer in self.writers.values())
+            for name, writer in self.writers.items():
+                if len(writer) > self.length:
+                    reader = BagReader(writer.bag_path)
+                    self._longer_columns[name] = opened.enter_context(reader)
+            # They stay open, unless one of them could not be opened.
+            opened.pop_all()
 
     @property
     def size(self) -> int:
@@ -134,7 +142,12 @@ class DatasetWriter(Closing):
             value = datapoint[name]
             encoded[name] = value if encode is None else encode(value)
         for name, record in encoded.items():
-            self._check_record(name, record)
+            if not isinstance(record, bytes):
+                raise ConfigError(
+                    f"column {name!r} of type {self.spec[name]!r} takes bytes, got {record!r:.60}"
+                )
+        for name, reader in self._longer_columns.items():
+            self._check_next_value(name, reader, encoded[name])
 
         for name, writer in self.writers.items():
             is_stored_already = len(writer) > self.length
@@ -145,20 +158,14 @@ class DatasetWriter(Closing):
             self.flush()
         return self.length - 1
 
-    def _check_record(self, name: str, record: Any) -> None:
-        """Check the next record of a column.
+    def _check_next_value(self, name: str, longer_column: BagReader, record: bytes) -> None:
+        """Check that a value equals the one that an interrupted writer left in its column.
 
         Raises:
-            ConfigError: it is not bytes, or the column already has another next record.
+            ConfigError: the column has another value.
         """
-        if not isinstance(record, bytes):
-            raise ConfigError(
-                f"column {name!r} of type {self.spec[name]!r} takes bytes, got {record!r:.60}"
-            )
-        longer_column = self._longer_columns.get(name)
-        if longer_column is None or self.length >= len(longer_column):
-            return
-        if longer_column[self.length] != record:
+        has_value = self.length < len(longer_column)
+        if has_value and longer_column[self.length] != record:
             raise ConfigError(
                 f"Record mismatch: column {name!r} of {self.directory} "
                 f"already has another value {self.length}"

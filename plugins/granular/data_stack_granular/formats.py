@@ -28,7 +28,11 @@ _WEBM_VIDEO_CODECS = ("vp8", "vp9")
 # ---------------------------------------------------------------------- images and videos
 
 
-def encode_image(value: _Pixels, quality: int = 75, format: str = "jpg") -> bytes:  # noqa: A002  # as Granular
+def encode_image(
+    value: _Pixels,
+    quality: int = 75,
+    format: str = "jpg",  # noqa: A002  # as Granular
+) -> bytes:
     """Encode pixels as a file, by Pillow; the bytes are those of Granular.
 
     Args:

@@ -59,22 +59,22 @@ def dataset_info(repo: str, revision: str) -> DatasetInfo:
     return _info_of(_ask(repo, path, _DATASET, {"blobs": "true"}))
 
 
-def converted_commits(repo: str) -> list[str]:
+def converted_commit(repo: str) -> str | None:
     """Return the commit of a dataset's Parquet files that the Hub has converted.
 
     Returns:
-        One commit; or none, if there are no such files.
+        The commit; None if there are no such files.
 
     Raises:
         CatalogueError: as for :func:`_ask`.
     """
     _check_name(repo)
     refs = _ask(repo, f"/{repo}/refs", _REFS, {})
-    commits = []
     for ref in refs.get("converts") or ():
         if ref["name"] == "parquet":
-            commits.append(ref["targetCommit"])
-    return commits
+            commit: str = ref["targetCommit"]
+            return commit
+    return None
 
 
 def find_datasets(text: str, limit: int) -> list[DatasetInfo]:

@@ -51,7 +51,7 @@ class CastEncoder(Encoder):
         self._stored = stored
         self._feature = dict(feature)
         self._nullable = bool(nullable)
-        self._remember({})
+        self._learned = {}  # nothing is learned, so the encoder is fitted
 
     def config(self) -> dict[str, Any]:
         """Return the arguments of the constructor."""

@@ -16,7 +16,7 @@ from data_stack import (
 )
 from data_stack.factories.manifest import Manifest
 from data_stack.io.retriever import is_offline
-from data_stack_huggingface.api import converted_commits, dataset_info, find_datasets
+from data_stack_huggingface.api import converted_commit, dataset_info, find_datasets
 from data_stack_huggingface.card import license_of
 from data_stack_huggingface.features import features_of_card
 from data_stack_huggingface.hub_dataset import README, HubDataset
@@ -53,16 +53,15 @@ class HuggingFaceCatalogue(data_stack.Catalogue):
             return _find_stored(name, store)
         version = name.version or _MAIN_BRANCH
         if version.startswith(_CONVERTED_PREFIX):
-            commit = version.removeprefix(_CONVERTED_PREFIX)
             card = _card_of(dataset_info(name.name, _MAIN_BRANCH))
-            return _find_converted(name, card, [commit] if commit else converted_commits(name.name))
+            return _find_converted(name, card, version.removeprefix(_CONVERTED_PREFIX))
 
         info = dataset_info(name.name, version)
         card = _card_of(info)
         files = _files_of(info)
         files_of_split = split_files(name.name, card, files, name.part)
         if not files_of_split and version == _MAIN_BRANCH:
-            return _find_converted(name, card, converted_commits(name.name))
+            return _find_converted(name, card)
         if not files_of_split:
             raise _no_parquet_files(name.name, version)
 
@@ -88,21 +87,22 @@ class HuggingFaceCatalogue(data_stack.Catalogue):
 
 
 def _find_converted(
-    name: CatalogueName, card: Mapping[str, Any], commits: Sequence[str]
+    name: CatalogueName, card: Mapping[str, Any], asked_commit: str = ""
 ) -> HubDataset:
     """Return a dataset of Parquet files that the Hub has converted.
 
     Args:
         name: name of the dataset.
         card: metadata of the README of the main branch.
-        commits: the commit of the converted files; none if there are no such files.
+        asked_commit: a commit of converted files; empty: the current one.
 
     Raises:
         CatalogueError: there are no such files.
     """
-    if not commits:
+    commit = asked_commit or converted_commit(name.name)
+    if commit is None:
         raise _no_parquet_files(name.name, _MAIN_BRANCH)
-    files = _files_of(dataset_info(name.name, commits[0]))
+    files = _files_of(dataset_info(name.name, commit))
     files_of_split = converted_files(name.name, card, files, name.part)
     if not files_of_split:
         raise _no_parquet_files(name.name, _MAIN_BRANCH)

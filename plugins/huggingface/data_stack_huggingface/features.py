@@ -83,10 +83,11 @@ def _list_of_card(kind: str, content: Any, given: Mapping[str, Any]) -> dict[str
     elif isinstance(content, list) and kind != "sequence":
         # A sequence of several features is a dict of lists, not a list of dicts.
         element = {"struct": content}
-    feature = {
-        "_type": "LargeList" if kind == "large_list" else "List",
-        "feature": _feature_of_card(element) if isinstance(element, dict) else {},
-    }
+    feature: dict[str, Any] = {"_type": "List", "feature": {}}
+    if kind == "large_list":
+        feature["_type"] = "LargeList"
+    if isinstance(element, dict):
+        feature["feature"] = _feature_of_card(element)
     if "length" in given:
         feature["length"] = given["length"]
     return feature

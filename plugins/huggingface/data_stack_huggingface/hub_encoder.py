@@ -48,7 +48,7 @@ class HubEncoder(Encoder):
         self._dtype = dtype
         self._shape = tuple(shape)
         self._names = tuple(names)
-        self._remember({})
+        self._learned = {}  # nothing is learned, so the encoder is fitted
 
     def config(self) -> dict[str, Any]:
         """Return the arguments of the constructor."""

@@ -626,7 +626,7 @@ def test_class_ids_with_a_gap_are_refused_as_by_datasets(hub: HubServer, tmp_pat
 def test_two_default_configurations_are_refused_unless_one_is_named(
     hub: HubServer, tmp_path: Path
 ) -> None:
-    card = {"configs": [{**each, "default": True} for each in MARKED]}
+    card = {"configs": [{**config, "default": True} for config in MARKED]}
     files = {f"{name}/train.parquet": parquet_of(rows_of(0)) for name in "ab"}
 
     with pytest.raises(ValueError, match="several default configs"):

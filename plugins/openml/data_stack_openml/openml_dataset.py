@@ -114,15 +114,16 @@ class OpenMLDataset(CatalogueDataset):
 
         with raw[_ARFF] as resource:
             text, encoding = decode_arff(resource.read())
-        is_guessed = not encoding.startswith("utf")
-        if is_guessed:
+        guessed_encoding = None
+        if not encoding.startswith("utf"):
+            guessed_encoding = encoding
             warnings.warn(
                 f"the ARFF file of {self.card.homepage} is not in UTF-8; it is read as {encoding}",
                 stacklevel=2,
             )
         try:
             file = read_arff(text, is_sparse=self._is_sparse)
-            columns = self._columns_of(file, encoding if is_guessed else None)
+            columns = self._columns_of(file, guessed_encoding)
         except ValueError as error:
             raise CatalogueSchemaError(
                 f"the ARFF file of {self.card.homepage} cannot be read: {error!s:.200}"

@@ -129,7 +129,7 @@ def test_names_have_versions(server: ScriptedServer) -> None:
         data_stack.load("openml:nothing", split="all")
     from data_stack_openml import OpenMLCatalogue
 
-    assert [each.name for each in OpenMLCatalogue().search("flowers", 9)] == [
+    assert [entry.name for entry in OpenMLCatalogue().search("flowers", 9)] == [
         "openml:flowers@2",
         "openml:flowers@1",
     ]
@@ -199,12 +199,12 @@ def test_dates_are_texts_and_long_integers_are_exact(server: ScriptedServer) -> 
         12345678901234567891,
         None,
     )
-    assert [each["huge"] for each in (first, second, third)] == [
+    assert [row["huge"] for row in (first, second, third)] == [
         "1",
         "99999999999999999999999",
         "2",
     ]
-    assert [each["mixed"] for each in (first, second, third)] == [
+    assert [row["mixed"] for row in (first, second, third)] == [
         "0.5",
         "9007199254740993",
         "1e300",
@@ -220,7 +220,7 @@ def test_several_targets_are_a_dict(server: ScriptedServer, given: Any) -> None:
 
     rows: Any = data_stack.load("openml:21", split="all")
 
-    assert [each["targets"] for each in rows] == [
+    assert [row["targets"] for row in rows] == [
         {"kind": "red", "width": 1.5},
         {"kind": None, "width": pytest.approx(float("nan"), nan_ok=True)},
         {"kind": "blue", "width": 2.5},

@@ -108,7 +108,9 @@ class OneColumnPredicate(ColumnPredicate):
 
     def mask(self, columns: Columns) -> npt.NDArray[np.bool_]:
         (name,) = self.fields
-        dtype = columns.dtypes.get(name) if isinstance(columns, TypedColumns) else None
+        dtype = None
+        if isinstance(columns, TypedColumns):
+            dtype = columns.dtypes.get(name)
         return self._select(column_of(columns, name), dtype)
 
     @abstractmethod

@@ -64,6 +64,7 @@ def _call_with_frame(
     declared: set[str] | None,
     zones: Mapping[str, str],
 ) -> dict[str, Any]:
+    # pandas is optional.
     from data_stack_petastorm.frames import as_frame, columns_of_frame
 
     frame = _call_with_batch(function, as_frame(batch, zones), rngs)

@@ -77,7 +77,9 @@ def _takes_numbers_of_python(dtype: Any, kind: str) -> bool:
     """
     if not isinstance(dtype, np.dtype):
         return False
-    return dtype.kind in ("iuf" if kind == "i" else "f")
+    if kind == "i":
+        return dtype.kind in "iuf"
+    return dtype.kind == "f"
 
 
 def _infer_shape(
@@ -94,8 +96,10 @@ def _infer_shape(
     if fits_shape(new_shape, shape):
         return shape
     if len(shape) != len(new_shape):
-        # The dimensions are others: if any varied, all may vary.
-        return (None,) * len(new_shape) if None in shape else new_shape
+        # The dimensions are others: if any size varied, all may vary.
+        if None in shape:
+            return (None,) * len(new_shape)
+        return new_shape
     sizes: list[int | None] = []
     for size, new_size in zip(shape, new_shape, strict=True):
         sizes.append(None if size is None else new_size)

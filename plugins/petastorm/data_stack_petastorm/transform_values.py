@@ -57,7 +57,9 @@ def check_column(field: Field, values: Any) -> npt.NDArray[Any]:
     if not field.shape:
         return np.array(checked, field.dtype)
     shapes = {value.shape for value in checked}
-    return np.stack(checked) if len(shapes) == 1 else objects(checked)
+    if len(shapes) > 1:
+        return objects(checked)
+    return np.stack(checked)
 
 
 def with_nulls(field: Field, column: npt.NDArray[Any]) -> npt.NDArray[Any]:

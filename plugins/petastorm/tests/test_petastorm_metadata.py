@@ -1,4 +1,4 @@
-"""Metadata, row-group indexes and tools by Petastorm's names, and the datasets that Petastorm wrote."""
+"""Metadata and tools by Petastorm's names, and the datasets that Petastorm wrote."""
 
 from __future__ import annotations
 
@@ -56,43 +56,70 @@ Drives = Unischema(
 
 @pytest.fixture
 def drives(tmp_path: Path) -> str:
-    with ParquetWriter(
-        tmp_path / "drives", as_schema(Drives), row_group_rows=5, petastorm=True
-    ) as writer:
-        for n in range(20):
-            row = {
-                "id": n,
-                "car": f"car {n // 5}",
-                "tags": [f"t{n}"] * 2,
-                "when": np.datetime64("2024-01-01", "ns"),
-            }
+    """A dataset of 20 rows in row groups of 5; only the last row group has events."""
+    folder = tmp_path / "drives"
+    with ParquetWriter(folder, as_schema(Drives), row_group_rows=5, petastorm=True) as writer:
+        for number in range(20):
             writer.append(
-                {**row, "event": n if n > 14 else None, "path": np.zeros((n, 2), "float32")}
+                {
+                    "id": number,
+                    "car": f"car {number // 5}",
+                    "tags": [f"t{number}"] * 2,
+                    "when": np.datetime64("2024-01-01", "ns"),
+                    "event": number if number >= 15 else None,
+                    "path": np.zeros((number, 2), "float32"),
+                }
             )
-    return str(tmp_path / "drives")
+    return str(folder)
 
 
-def test_petastorm_reads_lists_of_text_as_lists_and_no_float16(drives: str, tmp_path: Path) -> None:
-    metadata = Footers(find_files(drives)).metadata
+@pytest.fixture
+def plain_file(drives: str, tmp_path: Path) -> Path:
+    """A file without a schema of ours or of Petastorm."""
+    path = tmp_path / "plain.parquet"
+    table = pq.read_table(drives, columns=["id", "car"])
+    pq.write_table(table.replace_schema_metadata(), path)
+    return path
 
-    assert b"cbuiltins\nstr\n" in metadata[UNISCHEMA_KEY]
-    assert read_pickled_schema(metadata[UNISCHEMA_KEY])[1][2].numpy_dtype is np.str_
+
+def test_petastorm_reads_lists_of_text_as_lists(drives: str) -> None:
+    pickled = Footers(find_files(drives)).metadata[UNISCHEMA_KEY]
+
+    _, fields = read_pickled_schema(pickled)
+
+    assert b"cbuiltins\nstr\n" in pickled
+    assert fields[2].name == "tags"
+    assert fields[2].numpy_dtype is np.str_
+
+
+def test_petastorm_reads_no_float16(tmp_path: Path) -> None:
+    half = Field("x", "float16")
+    as_float = Field("x", "float16", (), StoredScalarCodec("float"))
+
     with pytest.raises(ConfigError, match=r"ScalarCodec\('float'\)"):
-        ParquetWriter(tmp_path / "half", Schema("half", [Field("x", "float16")]), petastorm=True)
-    Field("x", "float16", (), StoredScalarCodec("float"))
+        ParquetWriter(tmp_path / "half", Schema("half", [half]), petastorm=True)
+    with ParquetWriter(tmp_path / "float", Schema("half", [as_float]), petastorm=True) as writer:
+        writer.append({"x": 0.5})
 
 
-def test_the_schema_of_a_dataset_is_in_its_metadata(drives: str, tmp_path: Path) -> None:
-    pq.write_table(
-        pq.read_table(drives, columns=["id", "car"]).replace_schema_metadata(),
-        tmp_path / "plain.parquet",
-    )
+def test_the_schema_of_a_dataset_is_in_its_metadata(drives: str) -> None:
+    schema = get_schema(drives)
 
-    assert get_schema_from_dataset_url(f"file://{drives}").fields == get_schema(drives).fields
-    assert list(get_schema(drives).fields) == list(Drives.fields)
+    assert list(schema.fields) == list(Drives.fields)
+    assert get_schema_from_dataset_url(f"file://{drives}").fields == schema.fields
+    assert get_schema(pq.ParquetDataset(drives)).fields == schema.fields
+
+
+def test_a_file_without_a_schema_is_an_error(plain_file: Path) -> None:
     with pytest.raises(PetastormMetadataError, match="generate_petastorm_metadata"):
-        get_schema(tmp_path / "plain.parquet")
-    assert infer_or_load_unischema(tmp_path / "plain.parquet").car.numpy_dtype is np.str_
+        get_schema(plain_file)
+
+
+def test_a_schema_is_inferred_from_the_columns(plain_file: Path) -> None:
+    assert infer_or_load_unischema(plain_file).car.numpy_dtype is np.str_
+
+
+def test_the_schema_of_a_missing_dataset_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="no such file"):
         get_schema_from_dataset_url(tmp_path / "nowhere")
 
@@ -100,17 +127,22 @@ def test_the_schema_of_a_dataset_is_in_its_metadata(drives: str, tmp_path: Path)
 def test_metadata_are_generated(drives: str) -> None:
     (Path(drives) / "_common_metadata").unlink()
 
-    schema = f"{__name__}.Drives"
-    petastorm_generate_metadata.generate_petastorm_metadata(
-        None, drives, schema, use_summary_metadata=True
-    )
+    petastorm_generate_metadata.generate_petastorm_metadata(None, drives, f"{__name__}.Drives")
+
+    assert list(get_schema(drives).fields) == list(Drives.fields)
+    assert len(ParquetDataset(drives)) == 20
+
+
+def test_a_summary_has_the_row_groups_of_all_files(drives: str) -> None:
+    petastorm_generate_metadata.generate_petastorm_metadata(None, drives, use_summary_metadata=True)
 
     summary = pq.read_metadata(Path(drives) / "_metadata")
-    assert (summary.num_row_groups, summary.row_group(0).column(0).file_path) == (
-        4,
-        "part-000000.parquet",
-    )
+    assert summary.num_row_groups == 4
+    assert summary.row_group(0).column(0).file_path == "part-000000.parquet"
     assert len(ParquetDataset(drives)) == 20
+
+
+def test_metadata_of_something_else_are_not_generated(drives: str) -> None:
     with pytest.raises(ConfigError, match="not an instance of a Unischema"):
         petastorm_generate_metadata.generate_petastorm_metadata(None, drives, "os.path")
 

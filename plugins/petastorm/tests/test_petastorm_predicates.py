@@ -4,13 +4,9 @@ from __future__ import annotations
 
 import datetime
 import math
-import operator
 import pickle
-import tempfile
 from decimal import Decimal
-from pathlib import Path
 from typing import Any
-from unittest.mock import patch
 
 import numpy as np
 import pyarrow as pa
@@ -25,15 +21,10 @@ from data_stack_petastorm.predicates import (
     in_reduce,
     in_set,
 )
-from hypothesis import given
-from hypothesis import strategies as st
 from layer_laws import object_column
-from table_strategies import FLOATS, INTEGERS, TEXTS, compared, tables
 
 from data_stack.exception import ConfigError
-from data_stack.formats.parquet import ParquetDataset
-from data_stack.formats.parquet.row_groups import RowGroups
-from data_stack.formats.parquet.selecting import Predicate, PredicateError, as_predicate, col
+from data_stack.formats.parquet.selecting import PredicateError, as_predicate, col
 
 
 def selected(predicate: Any, **columns: Any) -> list[bool]:
@@ -157,20 +148,32 @@ def test_mistakes_in_writing_are_errors(make: Any, mistake: Any) -> None:
 
 
 def test_the_content_of_predicates_tells_them_apart() -> None:
-    others: list[Any] = [
-        *map(as_predicate, (col("a") > 3, col("a") > 4, col("a") >= 3, col("b") > 3)),
-        *(
-            in_set([1, 2], "a"),
-            in_set([1, 3], "a"),
-            in_set(["1", "2"], "a"),
-            in_negate(in_set([1, 2], "a")),
-        ),
-        *(in_lambda(["a"], lambda a: a > 3), in_lambda(["a"], lambda a: a > 4)),
+    predicates: list[Any] = [
+        as_predicate(col("a") > 3),
+        as_predicate(col("a") > 4),
+        as_predicate(col("a") >= 3),
+        as_predicate(col("b") > 3),
+        in_set([1, 2], "a"),
+        in_set([1, 3], "a"),
+        in_set(["1", "2"], "a"),
+        in_negate(in_set([1, 2], "a")),
+        in_lambda(["a"], lambda a: a > 3),
+        in_lambda(["a"], lambda a: a > 4),
     ]
 
-    assert len({repr(other.content()) for other in others}) == len(others)
+    contents = {repr(predicate.content()) for predicate in predicates}
+
+    assert len(contents) == len(predicates)
+
+
+def test_the_order_of_members_does_not_change_the_content() -> None:
     assert in_set([1, 2], "a").content() == in_set(np.array([2, 1]), "a").content()
-    assert repr(in_reduce([in_set({"x"}, "a"), in_lambda(["b"], len)], any)) == (
+
+
+def test_a_predicate_is_shown_with_its_arguments() -> None:
+    predicate = in_reduce([in_set({"x"}, "a"), in_lambda(["b"], len)], any)
+
+    assert repr(predicate) == (
         "in_reduce([in_set(['x'], 'a'), in_lambda(['b'], builtins:len)], builtins:any)"
     )
 
@@ -179,20 +182,40 @@ def test_the_content_of_predicates_tells_them_apart() -> None:
 
 
 def test_members_compare_as_in_python() -> None:
-    assert (
-        selected(in_set([1, "b", math.nan], "a"), a=[1, 1.0, True, "1", "b", None, math.nan])
-        == [True] * 3 + [False, True] + [False] * 2
-    )
+    values = [1, 1.0, True, "1", "b", None, math.nan]
+
+    answers = selected(in_set([1, "b", math.nan], "a"), a=values)
+
+    assert answers == [True, True, True, False, True, False, False]
+
+
+def test_null_is_a_value_of_predicates() -> None:
     assert selected(in_set([None], "a"), a=[None, 0]) == [True, False]
     assert selected(in_negate(in_set([1], "a")), a=[None, 1]) == [True, False]
-    moment = datetime.datetime(2020, 1, 1, 1, tzinfo=datetime.timezone(datetime.timedelta(hours=1)))
-    for column in (
+
+
+ONE_HOUR_EAST = datetime.timezone(datetime.timedelta(hours=1))
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
         np.array(["2020-01-01", "NaT"], "M8[us]"),
         object_column(np.datetime64("2020-01-01", "D"), None),
-    ):
-        for wanted in (moment, datetime.date(2020, 1, 1), np.datetime64("2020-01-01", "h")):
-            assert selected(in_set([wanted], "t"), t=column) == [True, False]
-            assert selected(in_set([wanted, None], "t"), t=column) == [True, True]
+    ],
+    ids=["times", "objects"],
+)
+@pytest.mark.parametrize(
+    "member",
+    [
+        datetime.datetime(2020, 1, 1, 1, tzinfo=ONE_HOUR_EAST),
+        datetime.date(2020, 1, 1),
+        np.datetime64("2020-01-01", "h"),
+    ],
+)
+def test_times_are_members_as_instants(member: Any, column: Any) -> None:
+    assert selected(in_set([member], "t"), t=column) == [True, False]
+    assert selected(in_set([member, None], "t"), t=column) == [True, True]
 
 
 SPLIT_BY_PETASTORM = [  # what petastorm 0.13.1 said of [0.5, 0.2, 0.3]
@@ -205,64 +228,78 @@ SPLIT_BY_PETASTORM = [  # what petastorm 0.13.1 said of [0.5, 0.2, 0.3]
 
 @pytest.mark.parametrize(("value", "subset"), SPLIT_BY_PETASTORM, ids=repr)
 def test_values_lie_in_the_parts_that_petastorm_puts_them_in(value: Any, subset: int) -> None:
-    as_object, as_array = object_column(value), np.array([value])
+    columns = [object_column(value)]
+    array = np.array([value])
+    if array.dtype.kind != "S":  # a column of bytes is one of objects
+        columns.append(array)
 
-    for column in [as_object, as_array] if as_array.dtype.kind != "S" else [as_object]:
-        found = [
-            in_pseudorandom_split([0.5, 0.2, 0.3], index, "a").mask({"a": column}).tolist()
-            for index in range(3)
-        ]
-        assert found.index([True]) == subset
-        assert found.count([True]) == 1
+    for column in columns:
+        selecting_subsets = []
+        for index in range(3):
+            split = in_pseudorandom_split([0.5, 0.2, 0.3], index, "a")
+            if split.mask({"a": column}).tolist() == [True]:
+                selecting_subsets.append(index)
+        assert selecting_subsets == [subset]
+
+
+LISTS = [[1, 2], [], None, (3,), np.array([[4, 1]]), ["1"], [None], "ab"]
 
 
 def test_lists_intersect_with_sets() -> None:
-    lists = [[1, 2], [], None, (3,), np.array([[4, 1]]), ["1"], [None], "ab"]
+    answers = selected(in_intersection([1, "ab"], "x"), x=LISTS)
 
-    assert selected(in_intersection([1, "ab"], "x"), x=lists) == [
-        True,
-        False,
-        False,
-        False,
-        True,
-        False,
-        False,
-        True,
-    ]
-    assert selected(in_intersection([None], "x"), x=lists) == [False] * 6 + [True, False]
-    assert selected(in_intersection([1], "x"), x=np.array([[1, 2], [3, 4]])) == [True, False]
-    assert selected(in_intersection([1], "x"), x=[np.array([1, 2]), np.array([3])]) == [True, False]
-    assert selected(in_intersection([1], "x"), x=[]) == []
+    assert answers == [True, False, False, False, True, False, False, True]
+
+
+def test_a_missing_list_is_no_list_of_nulls() -> None:
+    answers = selected(in_intersection([None], "x"), x=LISTS)
+
+    assert answers == [False, False, False, False, False, False, True, False]
+
+
+@pytest.mark.parametrize(
+    ("column", "expected"),
+    [
+        (np.array([[1, 2], [3, 4]]), [True, False]),
+        ([np.array([1, 2]), np.array([3])], [True, False]),
+        ([], []),
+    ],
+    ids=["one array", "arrays", "no rows"],
+)
+def test_arrays_intersect_with_sets(column: Any, expected: list[bool]) -> None:
+    assert selected(in_intersection([1], "x"), x=column) == expected
 
 
 def test_functions_get_fields_in_their_order_and_the_state() -> None:
     calls = []
 
-    def function(b: Any, a: Any, state: str) -> bool:
+    def is_one(b: Any, a: Any, state: str) -> bool:
         calls.append((b, a, state))
         return bool(a == 1)
 
-    assert selected(
-        in_lambda(["b", "a"], function, "state"), a=np.array([1, 2], dtype=np.int32), b=["x", None]
-    ) == [True, False]
+    predicate = in_lambda(["b", "a"], is_one, "state")
+    answers = selected(predicate, a=np.array([1, 2], dtype=np.int32), b=["x", None])
+
+    assert answers == [True, False]
     assert calls == [("x", 1, "state"), (None, 2, "state")]
-    assert type(calls[0][1]) is int
-    assert selected(in_lambda(["a"], lambda a: type(a) is int), a=[np.int8(1), None]) == [
-        True,
-        False,
-    ]
+
+
+def test_functions_get_numbers_of_python() -> None:
+    predicate = in_lambda(["a"], lambda a: type(a) is int)
+
+    assert selected(predicate, a=np.array([1], dtype=np.int32)) == [True]
+    assert selected(predicate, a=[np.int8(1), None]) == [True, False]
 
 
 def test_what_a_lambda_raises_names_the_row_and_its_values() -> None:
-    with pytest.raises(
-        PredicateError, match=r"row 1 .*ZeroDivisionError: division by zero.*a=0"
-    ) as caught:
+    message = r"row 1 .*ZeroDivisionError: division by zero.*a=0"
+    with pytest.raises(PredicateError, match=message) as caught:
         selected(in_lambda(["a"], lambda a: 1 / a), a=np.array([1, 0]))
-    with pytest.raises(PredicateError, match=r"row 0 .*truth value of an array"):
-        selected(in_lambda(["a"], lambda a: a > 0), a=np.array([[1, 2]]))
 
     assert caught.value.row == 1
     assert isinstance(caught.value.__cause__, ZeroDivisionError)
+    with pytest.raises(PredicateError, match=r"row 0 .*truth value of an array"):
+        selected(in_lambda(["a"], lambda a: a > 0), a=np.array([[1, 2]]))
 
 
 class EvenRows:
@@ -278,137 +315,18 @@ class EvenRows:
 def test_classes_of_petastorms_users_are_predicates() -> None:
     columns = {"a": np.array([2, 3, 4]), "b": object_column("x", "x", None)}
     predicate = as_predicate(EvenRows())
+    either = in_reduce([EvenRows(), in_set([3], "a")], any)
 
     assert predicate.fields == ("a", "b")
     assert predicate.mask(columns).tolist() == [True, False, False]
     assert in_negate(EvenRows()).mask(columns).tolist() == [False, True, True]
-    assert in_reduce([EvenRows(), in_set([3], "a")], any).mask(columns).tolist() == [
-        True,
-        True,
-        False,
-    ]
+    assert either.mask(columns).tolist() == [True, True, False]
     assert pickle.loads(pickle.dumps(predicate)).mask(columns).tolist() == [True, False, False]
-    ours = in_reduce([in_set(["x"], "b"), col("a") > 3], all)  # with Petastorm's methods
-    assert ours.get_fields() == {"a", "b"}
-    assert [ours.do_include({"a": a, "b": "x", "c": 1}) for a in (4, np.int64(3))] == [True, False]
 
 
-# ---------------------------------------------------------------------- the statistics of footers
+def test_predicates_have_petastorms_methods() -> None:
+    predicate = in_reduce([in_set(["x"], "b"), col("a") > 3], all)
 
-OTHERS = [
-    pa.bool_(),
-    pa.date32(),
-    pa.timestamp("us"),
-    pa.timestamp("us", "UTC"),
-    pa.time64("us"),
-    pa.decimal128(5, 2),
-]
-
-
-@st.composite
-def predicates(draw: st.DrawFn, table: pa.Table, depth: int = 2) -> Predicate:
-    """Predicates of a column and some of its values, and their combinations."""
-    kind: Any = draw(st.sampled_from(["not", all, any, "one", "one"])) if depth else "one"
-    if kind == "not":
-        return in_negate(draw(predicates(table, depth - 1)))
-    if kind != "one":
-        return in_reduce(
-            [draw(predicates(table, depth - 1)), draw(predicates(table, depth - 1))], kind
-        )
-    name = draw(st.sampled_from(table.column_names))
-    cells, type_ = (
-        [cell for cell in table.column(name).to_pylist() if cell is not None],
-        table.schema.field(name).type,
-    )
-    values: list[Any] = (
-        draw(st.lists(st.sampled_from(cells), min_size=2, max_size=2)) if cells else []
-    )
-    meant = values
-    if pa.types.is_time(type_):  # which is also a duration
-        meant = [
-            datetime.datetime.combine(datetime.date.min, each) - datetime.datetime.min
-            for each in values
-        ]
-    elif pa.types.is_timestamp(type_):  # a time without a zone is one of UTC
-        meant = [each.replace(tzinfo=None) for each in values]
-    elif pa.types.is_integer(
-        type_
-    ):  # pyarrow takes Python's for int64, to which it cannot cast large ones
-        meant = [pa.scalar(each, type_) for each in values]
-    some: list[Any] = [
-        in_set([*values, None], name),
-        in_pseudorandom_split([0.5, 0.5], 0, name),
-        col(name).is_null(),
-    ]
-    some.append(in_lambda([name], lambda value: value is not None and str(value) > "2"))
-    if cells:
-        compare = draw(
-            st.sampled_from(
-                [operator.lt, operator.le, operator.gt, operator.ge, operator.eq, operator.ne]
-            )
-        )
-        comparison = compare(col(name), meant[0])
-        some += [comparison, comparison, ~comparison, col(name).isin(meant), in_set(values, name)]
-    return as_predicate(draw(st.sampled_from(some)))
-
-
-@compared
-@given(tables([*INTEGERS, *FLOATS, *TEXTS, *OTHERS], max_rows=9), st.integers(1, 4), st.data())
-def test_footers_leave_out_no_row(table: pa.Table, n_rows: int, data: st.DataObject) -> None:
-    with tempfile.TemporaryDirectory() as folder:
-        pq.write_table(table, f"{folder}/a.parquet", row_group_size=n_rows)
-        columns = ParquetDataset(folder).read_batch(slice(None))
-
-        for predicate in data.draw(st.lists(predicates(table), min_size=6, max_size=6)):
-            assert (
-                len(ParquetDataset(folder, filters=predicate)) == predicate.mask(columns).sum()
-            ), predicate
-
-
-def test_bounds_of_float32_leave_out_no_rounded_member(tmp_path: Path) -> None:
-    pq.write_table(pa.table({"x": pa.array([0.1, 0.1], pa.float32())}), tmp_path / "a.parquet")
-
-    assert len(ParquetDataset(tmp_path, filters=col("x").isin([0.1]))) == 2
-
-
-def test_bytes_that_pyarrow_cannot_compare_are_refused(
-    tmp_path: Path,
-) -> None:
-    pq.write_table(pa.table({"b": [b"\xff"]}), tmp_path / "a.parquet")
-
-    with pytest.raises(ConfigError, match="no kernel matching input types"):
-        len(ParquetDataset(tmp_path, filters=col("b") == pa.scalar(b"\xff", pa.binary_view())))
-
-
-def test_times_with_a_zone_spare_row_groups(
-    tmp_path: Path,
-) -> None:
-    times = [
-        datetime.datetime(2020, 1, 1, tzinfo=datetime.timezone.utc) + datetime.timedelta(days=day)
-        for day in range(8)
-    ]
-    zoned = pa.array(times, pa.timestamp("us", "+01:00"))
-    naive = pa.array([time.replace(tzinfo=None) for time in times], pa.timestamp("us"))
-    pq.write_table(
-        pa.table({"zoned": zoned, "naive": naive}), tmp_path / "a.parquet", row_group_size=2
-    )
-
-    elsewhere = pa.scalar(
-        times[4], pa.timestamp("ns", "Asia/Kathmandu")
-    )  # pyarrow compares other zones or other units, not both
-    some = in_set(times[4:], "naive")
-    reduced = [
-        in_reduce([some, in_negate(in_set(times[:4], "naive"))], all),
-        in_reduce([some, col("zoned") > times[5]], any),
-    ]
-    of_zone = [col("zoned") >= times[4], col("zoned") >= zoned[4], col("zoned") >= elsewhere]
-    for filters in ([("zoned", ">=", times[4])], some, *of_zone, *reduced):
-        with patch.object(RowGroups, "open", autospec=True, side_effect=RowGroups.open) as read:
-            assert len(ParquetDataset(tmp_path, filters=filters)) == 4
-        assert read.call_count == 2
-    assert len(ParquetDataset(tmp_path, filters=col("zoned").isin(times[:3]))) == 3
-    with pytest.raises(
-        ConfigError,
-        match=r"row group \d .*Cannot compare timestamp with timezone to timestamp without timezone",
-    ):
-        len(ParquetDataset(tmp_path, filters=col("naive") > times[0]))
+    assert predicate.get_fields() == {"a", "b"}
+    assert predicate.do_include({"a": 4, "b": "x", "c": 1}) is True
+    assert predicate.do_include({"a": np.int64(3), "b": "x", "c": 1}) is False

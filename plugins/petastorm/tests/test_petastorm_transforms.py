@@ -1,4 +1,4 @@
-"""Transforms: which fields come out, in which form the function gets them, and what it may not give."""
+"""Transforms: the fields of the result, the forms of a function's argument, and its mistakes."""
 
 from __future__ import annotations
 
@@ -44,10 +44,22 @@ def values() -> list[Any]:
     ]
 
 
-def transformed(*arguments: Any, seed: int | None = None, below: Any = None, **options: Any) -> Any:
-    spec = TransformSpec(*arguments, **options)
-    below = below or SequenceDatasetIterator(values()).as_dict(*SCHEMA.fields)
-    return below.map(BatchTransform(spec, spec.schema_of(SCHEMA)), batched=True, seed=seed)
+def dataset() -> Any:
+    return SequenceDatasetIterator(values()).as_dict(*SCHEMA.fields)
+
+
+def transformed(
+    function: Callable[..., Any],
+    edit_fields: list[Any] | None = None,
+    *,
+    on: Any = None,
+    seed: int | None = None,
+    below: Any = None,
+) -> Any:
+    """The transformed rows of ``below``, or of :func:`dataset`."""
+    spec = TransformSpec(function, edit_fields, on=on)
+    rows = dataset() if below is None else below
+    return rows.map(BatchTransform(spec, spec.schema_of(SCHEMA)), batched=True, seed=seed)
 
 
 def test_edited_fields_stand_behind_others_removed_ones_are_gone() -> None:
@@ -63,11 +75,30 @@ def test_edited_fields_stand_behind_others_removed_ones_are_gone() -> None:
     assert (schema.name, schema["vector"].dtype) == ("rows_transformed", np.float64)
 
 
+def test_selected_fields_stand_in_their_order() -> None:
+    spec = TransformSpec(selected_fields=["name", "id"])
+
+    assert list(spec.schema_of(SCHEMA).fields) == ["name", "id"]
+
+
+def test_unknown_names_warn_and_are_left_out() -> None:
+    spec = TransformSpec(removed_fields=["id", "idd"])
+
+    with pytest.warns(UserWarning, match=r'removed_fields specified .* "idd"'):
+        known = spec.known(SCHEMA.fields)
+
+    assert known.removed_fields == ["id"]
+
+
 @pytest.mark.parametrize(
     "options",
     [
-        *({"func": 3}, {"on": "dicts"}, {"edit_fields": ["id"]}, {"removed_fields": [3]}),
-        *({"removed_fields": ["id"], "selected_fields": ["name"]}, {"selected_fields": ["idd"]}),
+        {"func": 3},
+        {"on": "dicts"},
+        {"edit_fields": ["id"]},
+        {"removed_fields": [3]},
+        {"removed_fields": ["id"], "selected_fields": ["name"]},
+        {"selected_fields": ["idd"]},
         {"edit_fields": [("idd", np.int64, (), False)]},
     ],
 )
@@ -96,34 +127,51 @@ FORMS: dict[str, Callable[[Any], Any]] = {"rows": of_rows, "numpy": of_arrays, "
 @pytest.mark.parametrize("on", FORMS)
 def test_every_form_gives_the_same_values_and_dtypes(on: str) -> None:
     iterator = transformed(FORMS[on], [("sum", np.float32, (), False)], on=on)
-    expected = [dict(zip(SCHEMA.fields, row, strict=True)) for row in zip(*values(), strict=True)]
+    expected = []
+    for row_values in zip(*values(), strict=True):
+        row = dict(zip(SCHEMA.fields, row_values, strict=True))
+        expected.append({**row, "sum": row["vector"].sum()})
 
-    samples, batch = list(iterator), iterator.read_batch([5, 0, 5])
+    samples = list(iterator)
+    batch = iterator.read_batch([5, 0, 5])
 
-    assert_same(samples, [{**row, "sum": row["vector"].sum()} for row in expected])
+    assert_same(samples, expected)
     for name in [*SCHEMA.fields, "sum"]:
-        assert exact(list(batch[name])) == exact([samples[index][name] for index in (5, 0, 5)]), (
-            name
-        )
+        of_samples = [samples[position][name] for position in (5, 0, 5)]
+        assert exact(list(batch[name])) == exact(of_samples), name
     assert batch["sum"].dtype == np.float32
-    assert exact(pickle.loads(pickle.dumps(iterator))[3]["sum"]) == exact(samples[3]["sum"])
 
 
 @pytest.mark.parametrize("on", FORMS)
-def test_a_function_may_change_what_it_is_given(on: str) -> None:
-    below = SequenceDatasetIterator(values()).as_dict(*SCHEMA.fields)
+def test_a_transform_can_be_pickled(on: str) -> None:
+    iterator = transformed(FORMS[on], [("sum", np.float32, (), False)], on=on)
 
-    def destroyed(given: Any) -> Any:
-        if on == "pandas":
-            given["id"] *= 0
-            for vector in given["vector"]:
-                vector[:] = 0
-        else:
-            given["vector"][:] = 0
-            given["id"] = given["id"] * 0
-        return given
+    again = pickle.loads(pickle.dumps(iterator))
 
-    transformed(destroyed, on=on, below=below).read_batch(range(N_ROWS))
+    assert exact(again[3]["sum"]) == exact(iterator[3]["sum"])
+
+
+def overwrite_arrays(given: Any) -> Any:
+    given["vector"][:] = 0
+    given["id"] = given["id"] * 0
+    return given
+
+
+def overwrite_frame(frame: Any) -> Any:
+    frame["id"] *= 0
+    for vector in frame["vector"]:
+        vector[:] = 0
+    return frame
+
+
+@pytest.mark.parametrize(
+    ("on", "overwrite"),
+    [("rows", overwrite_arrays), ("numpy", overwrite_arrays), ("pandas", overwrite_frame)],
+)
+def test_a_function_may_change_what_it_is_given(on: str, overwrite: Any) -> None:
+    below = dataset()
+
+    transformed(overwrite, on=on, below=below).read_batch(range(N_ROWS))
 
     assert [int(number) for number in below.read_column("id")] == list(range(N_ROWS))
     assert below.read_column("vector").sum() == values()[1].sum()
@@ -143,7 +191,10 @@ def test_a_function_may_change_what_it_is_given(on: str) -> None:
     ],
 )
 def test_the_error_for_a_misfit_names_row_and_field(field: Any, good: Any, value: Any) -> None:
-    iterator = transformed(lambda row: {**row, "x": value if row["id"] == 4 else good}, [field])
+    def add(row: dict[str, Any]) -> dict[str, Any]:
+        return {**row, "x": value if row["id"] == 4 else good}
+
+    iterator = transformed(add, [field])
 
     assert len(iterator.read_batch([0, 1, 2, 3])["x"]) == 4
     with pytest.raises(ConfigError, match="'x' for row 1 of"):
@@ -151,30 +202,50 @@ def test_the_error_for_a_misfit_names_row_and_field(field: Any, good: Any, value
 
 
 @pytest.mark.parametrize("on", FORMS)
-def test_a_function_that_returns_something_else_is_an_error(on: Any) -> None:
-    def cut(given: Any) -> Any:
-        return {name: column[:1] for name, column in given.items()} if on == "numpy" else given[:1]
-
+def test_a_function_must_return_fields(on: Any) -> None:
     with pytest.raises(ConfigError):
         transformed(lambda given: 3, on=on).read_batch([0])
-    if on == "rows":
-        with pytest.raises(ConfigError, match="'vector' is missing"):
-            transformed(lambda row: {"id": row["id"]})[3]
-    else:
-        with pytest.raises(ConfigError, match="1 values of field 'id' for 2 rows"):
-            transformed(cut, on=on).read_batch([0, 1])
 
 
-def test_a_random_function_depends_on_seed_and_row_alone() -> None:
-    def noisy(row: dict[str, Any], rng: np.random.Generator) -> dict[str, Any]:
-        return {**row, "noise": rng.random()}
+def test_a_row_without_a_field_is_an_error() -> None:
+    with pytest.raises(ConfigError, match="'vector' is missing"):
+        transformed(lambda row: {"id": row["id"]})[3]
 
-    one, other = [
-        transformed(noisy, [("noise", np.float64, (), False)], seed=seed) for seed in (1, 2)
-    ]
 
-    drawn = one.read_column("noise").tolist()
+def first_of_arrays(columns: dict[str, Any]) -> dict[str, Any]:
+    return {name: column[:1] for name, column in columns.items()}
 
-    assert [one[place]["noise"] for place in range(N_ROWS)] == drawn
-    assert one.read_batch([3, 1])["noise"].tolist() == [drawn[3], drawn[1]]
-    assert len({*drawn, *other.read_column("noise")}) == 2 * N_ROWS
+
+def first_of_frame(frame: Any) -> Any:
+    return frame[:1]
+
+
+@pytest.mark.parametrize(
+    ("on", "take_first"), [("numpy", first_of_arrays), ("pandas", first_of_frame)]
+)
+def test_a_function_must_return_all_rows(on: str, take_first: Any) -> None:
+    with pytest.raises(ConfigError, match="1 values of field 'id' for 2 rows"):
+        transformed(take_first, on=on).read_batch([0, 1])
+
+
+def add_noise(row: dict[str, Any], rng: np.random.Generator) -> dict[str, Any]:
+    return {**row, "noise": rng.random()}
+
+
+NOISE = [("noise", np.float64, (), False)]
+
+
+def test_a_random_function_depends_on_the_row() -> None:
+    iterator = transformed(add_noise, NOISE, seed=1)
+
+    drawn = iterator.read_column("noise").tolist()
+
+    assert [iterator[position]["noise"] for position in range(N_ROWS)] == drawn
+    assert iterator.read_batch([3, 1])["noise"].tolist() == [drawn[3], drawn[1]]
+
+
+def test_a_random_function_depends_on_the_seed() -> None:
+    first = transformed(add_noise, NOISE, seed=1).read_column("noise")
+    second = transformed(add_noise, NOISE, seed=2).read_column("noise")
+
+    assert len({*first, *second}) == 2 * N_ROWS

@@ -1,4 +1,4 @@
-"""Ray: preparations in its actors, datasets that Ray Data reads and writes, a loader for Ray Train."""
+"""Ray: preparations in its actors, data for Ray Data and from it, a loader for Ray Train."""
 
 from data_stack.util.lazy import attach_stub
 

@@ -103,7 +103,7 @@ class DatasetSink(Datasink[Any]):
 
         # If the driver has given up, nobody else removes these files.
         if not self._dataset.is_being_written():
-            self._dataset.remove_attempt(folder)
+            self._dataset.remove(folder)
         return WrittenPart(ctx.task_idx, folder, n_rows, columns)
 
     # ------------------------------------------------------------------ in the driver

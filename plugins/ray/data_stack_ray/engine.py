@@ -10,8 +10,8 @@ import ray
 from data_stack.engines import PreparationEngine
 from data_stack.engines.attempts import pack
 from data_stack.exception import ConfigError
+from data_stack_ray.actor_run import ActorRun
 from data_stack_ray.attempts import Attempts
-from data_stack_ray.run import ActorRun
 from data_stack_ray.session import ray_session
 
 

@@ -39,7 +39,7 @@ class UnfinishedDataset:
     # ------------------------------------------------------------------ begin and end
 
     @contextlib.contextmanager
-    def written(self) -> Iterator[None]:
+    def writing(self) -> Iterator[None]:
         """Mark the dataset as incomplete for the block.
 
         Afterwards it is complete; if the block raises, nothing is left.
@@ -61,17 +61,17 @@ class UnfinishedDataset:
                     "remove it, or choose another name"
                 )
             # What a writer left that was killed.
-            self._remove_all()
+            self.remove(self.name)
             with self.connector.create(marker) as file:
                 file.write(b"{}")
             try:
                 yield
             except BaseException:
                 with contextlib.suppress(DataStackError):  # the first error is raised
-                    self._remove_all()
+                    self.remove(self.name)
                 raise
             self.connector.delete_resource(marker)
-            self._remove(self.identifier_of(_ATTEMPTS_FOLDER))
+            self.remove(self.identifier_of(_ATTEMPTS_FOLDER))
 
     def is_being_written(self) -> bool:
         """Return whether the dataset is marked as incomplete."""
@@ -140,17 +140,14 @@ class UnfinishedDataset:
 
     # ------------------------------------------------------------------ remove
 
-    def remove_attempt(self, attempt_folder: str) -> None:
-        """Remove what a task has written."""
-        self._remove(attempt_folder)
+    def remove(self, folder: str) -> None:
+        """Remove all resources in a folder of the dataset.
 
-    def _remove_all(self) -> None:
-        """Remove all of the dataset."""
-        self._remove(self.name)
-
-    def _remove(self, folder: str) -> None:
-        """Remove all resources below an identifier of the dataset."""
-        # The marker comes first: a task that is still writing finds it missing, and removes its own.
+        Args:
+            folder: the identifier of the folder: the name of the dataset, or one below it.
+        """
+        # The marker comes first: a task that is still writing finds it missing, and removes its
+        # own files.
         marker = self.identifier_of(_INCOMPLETE_MARKER)
         identifiers = self.connector.list_resources(f"{folder}/")
         for identifier in sorted(identifiers, key=lambda identifier: identifier != marker):

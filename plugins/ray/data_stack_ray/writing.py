@@ -65,7 +65,7 @@ def write(
         raise ConfigError(f"format must be 'records' or 'parquet', got {format!r:.40}")
     unfinished = UnfinishedDataset(_find_store(storage), name.strip("/"))
     sink = DatasetSink(unfinished, format, schema, min_rows_per_file)
-    with unfinished.written():
+    with unfinished.writing():
         try:
             dataset.write_datasink(sink, **options)
         except ray.exceptions.RayTaskError as error:

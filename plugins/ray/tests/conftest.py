@@ -1,4 +1,7 @@
-"""One Ray for most tests of this folder, with two processors; without dashboard and usage reports."""
+"""One Ray for most tests of this folder.
+
+It has two processors, no dashboard and no usage reports.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,10 @@ _SETTINGS = {
 
 @pytest.fixture(scope="session")
 def ray_environment() -> Iterator[str]:
-    """The environment of a Ray that starts, and a folder for it, whose path is short, as those of sockets must be."""
+    """The environment of a Ray that starts, and a folder for it.
+
+    The path of the folder is short, as those of sockets must be.
+    """
     folder = tempfile.mkdtemp(prefix="ray-", dir="/tmp")
     with pytest.MonkeyPatch.context() as patch:
         for name, value in _SETTINGS.items():
@@ -53,7 +59,10 @@ def ray_cluster(ray_environment: str) -> Iterator[None]:
 
 @pytest.fixture
 def ray_nodes(ray_environment: str) -> Iterator[Any]:
-    """A Ray on three nodes with a processor each, on this machine, for other processes to connect to."""
+    """A Ray on three nodes of this machine, for other processes to connect to.
+
+    Each node has a processor.
+    """
     from ray.cluster_utils import Cluster
 
     cluster: Any = Cluster(

@@ -56,22 +56,40 @@ def rows(ray_cluster: None, tmp_path: Path) -> Any:
 # ------------------------------------------------------------------ reading
 
 
-def test_all_kinds_of_values_arrive_and_columns_that_nobody_uses_are_not_read(
+def test_all_kinds_of_values_arrive(rows: data_stack.DatasetIteratorIF) -> None:
+    from data_stack_ray import from_data_stack
+
+    dataset = from_data_stack(rows, override_num_blocks=4)
+
+    samples = sorted(dataset.take_all(), key=lambda sample: sample["id"])
+    assert_same(samples, [row(i) for i in range(N_ROWS)])
+    assert dataset.count() == N_ROWS
+
+
+def test_columns_that_nobody_uses_are_not_read(
     rows: data_stack.DatasetIteratorIF, tmp_path: Path
 ) -> None:
     from data_stack_ray import from_data_stack
 
-    dataset, image = from_data_stack(rows, override_num_blocks=4), tmp_path / "rows" / "image.bag"
-    found = sorted(dataset.take_all(), key=lambda each: each["id"])
-    image.write_bytes(bytes(image.stat().st_size))  # damaged
-    chosen = dataset.select_columns(["id"]).take_all()
+    dataset = from_data_stack(rows, override_num_blocks=4)
+    image_file = tmp_path / "rows" / "image.bag"
+    image_file.write_bytes(bytes(image_file.stat().st_size))  # damaged
 
-    assert_same(found, [row(i) for i in range(N_ROWS)])
-    assert dataset.count() == N_ROWS
-    assert sorted(each["id"] for each in chosen) == list(range(N_ROWS))
+    ids = [sample["id"] for sample in dataset.select_columns(["id"]).take_all()]
+
+    assert sorted(ids) == list(range(N_ROWS))
     with pytest.raises(Exception, match=r"image\.bag"):
         dataset.select_columns(["image"]).take_all()
-    image.write_bytes(b"")
+
+
+def test_a_dataset_that_workers_cannot_open_is_an_error(
+    rows: data_stack.DatasetIteratorIF, tmp_path: Path
+) -> None:
+    from data_stack_ray import from_data_stack
+
+    dataset = from_data_stack(rows, override_num_blocks=4)
+    (tmp_path / "rows" / "image.bag").write_bytes(b"")
+
     with pytest.raises(Exception, match=r"image\.bag is cut short"):
         dataset.select_columns(["id"]).take_all()
 
@@ -83,7 +101,7 @@ def test_all_kinds_of_values_arrive_and_columns_that_nobody_uses_are_not_read(
         (list(range(7)), ["value"]),
         (
             data_stack.from_numpy({"x": np.arange(7), "y": np.ones((7, 2))}).map(
-                lambda each: {"z": each["x"] * 2}
+                lambda sample: {"z": sample["x"] * 2}
             ),
             ["z"],
         ),
@@ -95,9 +113,9 @@ def test_samples_of_each_form_in_memory_have_named_columns(
 ) -> None:
     from data_stack_ray import from_data_stack
 
-    found = from_data_stack(samples).take_all()
+    rows = from_data_stack(samples).take_all()
 
-    assert [list(each) for each in found] == [names] * 7
+    assert [list(read_row) for read_row in rows] == [names] * 7
 
 
 def test_tasks_read_whole_row_groups_that_the_filter_leaves(
@@ -112,7 +130,8 @@ def test_tasks_read_whole_row_groups_that_the_filter_leaves(
     tasks = SamplesSource(chosen, None).get_read_tasks(2)
 
     assert [task.metadata.num_rows for task in tasks] in ([10, 20], [20, 10])
-    assert sorted(each["id"] for each in from_data_stack(chosen).take_all()) == list(range(70, 100))
+    ids = [read_row["id"] for read_row in from_data_stack(chosen).take_all()]
+    assert sorted(ids) == list(range(70, 100))
 
 
 @pytest.mark.parametrize(
@@ -136,21 +155,27 @@ def test_samples_are_split_where_blocks_end(
     assert split_samples(n_samples, n_ranges, lengths) == ranges
 
 
-def test_what_cannot_be_read_by_other_processes_is_refused(ray_cluster: None) -> None:
-    from data_stack_ray import from_data_stack, write
+def test_samples_that_cannot_be_sent_are_refused(ray_cluster: None) -> None:
+    from data_stack_ray import from_data_stack
 
     numbers = data_stack.from_numpy({"x": np.arange(3)})
     lock = threading.Lock()
-    for wrong, match in (
-        (numbers.map(lambda each: (lock, each)[1]), "cannot be sent"),
-        (3, "expected an iterator"),
-    ):
-        with pytest.raises(ConfigError, match=match):
-            from_data_stack(wrong)
+
+    with pytest.raises(ConfigError, match="cannot be sent"):
+        from_data_stack(numbers.map(lambda sample: (lock, sample)[1]))
+    with pytest.raises(ConfigError, match="expected an iterator"):
+        from_data_stack(3)
     with pytest.raises(ConfigError, match="no column 'y'; they have x"):
         from_data_stack(numbers, columns=["y"])
+
+
+def test_a_store_in_the_memory_of_this_process_is_refused(ray_cluster: None) -> None:
+    from data_stack_ray import from_data_stack, write
+
+    numbers = from_data_stack(data_stack.from_numpy({"x": np.arange(3)}))
+
     with pytest.raises(ConfigError, match="in the memory of this process"):
-        write(from_data_stack(numbers), storage="memory://", name="numbers")
+        write(numbers, storage="memory://", name="numbers")
 
 
 # ------------------------------------------------------------------ writing
@@ -178,8 +203,8 @@ def test_a_ray_dataset_is_loaded_by_its_name(
     from data_stack_ray import from_data_stack, write
     from ray.data import DataContext
 
-    store, dataset = tmp_path / "store", from_data_stack(rows, override_num_blocks=3)
-
+    store = tmp_path / "store"
+    dataset = from_data_stack(rows, override_num_blocks=3)
     monkeypatch.setattr(DataContext.get_current().execution_options, "preserve_order", True)
     n_rows = write(dataset, storage=store, name="sets/train", format=kind)
 
@@ -221,7 +246,10 @@ def _fail(batch: Any) -> Any:
 
 
 def _change(batch: Any) -> Any:
-    return {"id": batch["id"].astype(str) if 50 in batch["id"] else batch["id"]}
+    ids = batch["id"]
+    if 50 in ids:
+        ids = ids.astype(str)
+    return {"id": ids}
 
 
 @pytest.mark.parametrize("kind", ["records", "parquet"])
@@ -240,7 +268,8 @@ def test_a_dataset_that_cannot_be_written_leaves_nothing(
     with pytest.raises(Exception, match=match):
         write(numbers.map_batches(function or _fail), storage=tmp_path, name="numbers", format=kind)
 
-    # A task that was not the one that failed removes its own when it ends; if Ray kills it, garbage collection does.
+    # A task that was not the one that failed removes its own when it ends. If Ray kills it, garbage
+    # collection does.
     assert until(
         lambda: not FileStorageConnector(tmp_path).collect_garbage(0) and listing(tmp_path) == []
     )
@@ -249,14 +278,12 @@ def test_a_dataset_that_cannot_be_written_leaves_nothing(
             data_stack.load(name, storage=tmp_path)
 
 
-def test_a_task_whose_worker_dies_is_written_once_and_a_killed_writer_is_cleared_up(
-    ray_cluster: None, tmp_path: Path
-) -> None:
+def test_a_task_whose_worker_dies_is_written_once(ray_cluster: None, tmp_path: Path) -> None:
     import ray.data
     from data_stack_ray import write
-    from data_stack_ray.unfinished_dataset import UnfinishedDataset
 
-    store, died = FileStorageConnector(tmp_path / "store"), tmp_path / "died"
+    store = FileStorageConnector(tmp_path / "store")
+    died = tmp_path / "died"
 
     def die_once(batch: Any) -> Any:
         if 50 in batch["id"] and not died.exists():
@@ -264,35 +291,54 @@ def test_a_task_whose_worker_dies_is_written_once_and_a_killed_writer_is_cleared
             os.kill(os.getpid(), signal.SIGKILL)
         return batch
 
-    with (
-        contextlib.suppress(KeyboardInterrupt),
-        UnfinishedDataset(store, "numbers").written(),
-    ):
-        with pytest.raises(StorageConflictError):
-            write(ray.data.range(3), storage=store, name="numbers")
-        mark = store.get_resource("numbers/_data_stack_progress/ray").read()
-        raise KeyboardInterrupt
-    left = (
-        "_data_stack_progress/ray",
-        "000001/spec.json",
-        "_data_stack_attempts/1/spec.json",
-    )  # by one that was killed
-    for name in left:
-        with store.create(f"numbers/{name}") as file:
-            file.write(mark)
-    with pytest.raises(data_stack.DataStackError):
-        data_stack.load("numbers", storage=store)
-
-    write(
-        ray.data.range(60, override_num_blocks=3).map_batches(die_once),
-        storage=store,
-        name="numbers",
-    )
+    numbers = ray.data.range(60, override_num_blocks=3)
+    write(numbers.map_batches(die_once), storage=store, name="numbers")
 
     assert died.exists()
     assert sorted(column(store, "numbers", "id")) == list(range(60))
-    assert {path.split("/")[1] for path in listing(tmp_path / "store") if "/" in path} == {
-        "000000",
-        "000001",
-        "000002",
-    }
+    assert folders_of_dataset(tmp_path / "store") == {"000000", "000001", "000002"}
+
+
+def test_what_a_killed_writer_left_is_removed(ray_cluster: None, tmp_path: Path) -> None:
+    import ray.data
+    from data_stack_ray import write
+    from data_stack_ray.unfinished_dataset import UnfinishedDataset
+
+    store = FileStorageConnector(tmp_path / "store")
+    with contextlib.suppress(KeyboardInterrupt), UnfinishedDataset(store, "numbers").writing():
+        marker = store.get_resource("numbers/_data_stack_progress/ray").read()
+        raise KeyboardInterrupt
+    for name in (
+        "_data_stack_progress/ray",
+        "000001/spec.json",
+        "_data_stack_attempts/1/spec.json",
+    ):
+        with store.create(f"numbers/{name}") as file:
+            file.write(marker)
+    with pytest.raises(data_stack.DataStackError):
+        data_stack.load("numbers", storage=store)
+
+    write(ray.data.range(20, override_num_blocks=1), storage=store, name="numbers")
+
+    assert sorted(column(store, "numbers", "id")) == list(range(20))
+    assert folders_of_dataset(tmp_path / "store") == {"000000"}
+
+
+def test_two_processes_do_not_write_one_dataset(ray_cluster: None, tmp_path: Path) -> None:
+    import ray.data
+    from data_stack_ray import write
+    from data_stack_ray.unfinished_dataset import UnfinishedDataset
+
+    store = FileStorageConnector(tmp_path / "store")
+
+    with contextlib.suppress(KeyboardInterrupt), UnfinishedDataset(store, "numbers").writing():
+        with pytest.raises(StorageConflictError):
+            write(ray.data.range(3), storage=store, name="numbers")
+        raise KeyboardInterrupt
+
+    assert listing(tmp_path / "store") == []
+
+
+def folders_of_dataset(store_folder: Path) -> set[str]:
+    """The names of the folders of the dataset ``numbers``."""
+    return {path.split("/")[1] for path in listing(store_folder) if "/" in path}

@@ -49,7 +49,7 @@ class TestRayEngine(EngineContract):
 
 
 @pytest.mark.parametrize("n_deaths", [pytest.param(2, marks=pytest.mark.full), 99])
-def test_of_a_group_whose_actor_dies_each_task_is_attempted_alone(
+def test_tasks_of_an_actor_that_dies_are_attempted_alone(
     engine: PreparationEngine, tmp_path: Path, n_deaths: int
 ) -> None:
     def die_at_forty(number: int) -> int:

@@ -1,4 +1,7 @@
-"""The loader in workers of Ray Train: a run that loses a node, or goes on with more workers, reads each sample once."""
+"""The loader in workers of Ray Train: each sample is read once.
+
+This holds also for a run that loses a node, or goes on with more workers.
+"""
 
 from __future__ import annotations
 
@@ -18,15 +21,20 @@ from data_stack.exception import ConfigError, LoaderStateError
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # of Ray, pandas and protobuf
 
-N_SAMPLES, BATCH_SIZE = 48, 4
+N_SAMPLES = 48
+BATCH_SIZE = 4
 
 
 def train(config: dict[str, Any]) -> None:
-    """Log the samples of each step that is in a checkpoint; in the middle of the epoch stop, or wait for the loss of a node."""
+    """Log the samples of each step that is in a checkpoint.
+
+    In the middle of the epoch, stop, or wait for the loss of a node.
+    """
     import ray.train
     from data_stack_ray import RayLoader
 
-    rank, log = ray.train.get_context().get_world_rank(), Path(config["log"])
+    rank = ray.train.get_context().get_world_rank()
+    log = Path(config["log"])
     with RayLoader(config["samples"], BATCH_SIZE, shuffle=True, seed=3, workers=0) as loader:
         loader.restore(config.get("checkpoint"))
         for step, batch in enumerate(loader):
@@ -35,17 +43,19 @@ def train(config: dict[str, Any]) -> None:
                 checkpoint = ray.train.Checkpoint.from_directory(folder)
                 ray.train.report({"step": step}, checkpoint=checkpoint if rank == 0 else None)
             ray.train.get_all_reported_checkpoints()  # returns when the controller has this one
-            (log / f"{config['run']}-{loader.tell()[1]}-{rank}").write_text(
-                " ".join(map(str, batch["x"].tolist()))
-            )
-            while step == 1 and config["ends"] == "waits" and not log.with_name("lost").exists():
-                time.sleep(0.05)
-            if step == 1 and config["ends"] == "stops":
+            samples = " ".join(str(sample) for sample in batch["x"].tolist())
+            (log / f"{config['run']}-{loader.tell()[1]}-{rank}").write_text(samples)
+            if step != 1:
+                continue
+            if config["ends"] == "stops":
                 return
+            if config["ends"] == "waits":
+                while not log.with_name("lost").exists():
+                    time.sleep(0.05)
 
 
 def fit(n_workers: Any, folder: Path, *, n_cpus: float = 0.4, **config: Any) -> Any:
-    """Run Ray Train's workers; its result."""
+    """Run Ray Train's workers; return its result."""
     from ray.train import FailureConfig, RunConfig, ScalingConfig
     from ray.train.v2.api.data_parallel_trainer import DataParallelTrainer
 
@@ -67,33 +77,34 @@ def fit(n_workers: Any, folder: Path, *, n_cpus: float = 0.4, **config: Any) -> 
 
 
 def samples_of_steps(folder: Path) -> dict[str, list[str]]:
-    """What each worker has read in each step, by run, step and rank."""
-    return {
-        path.name: path.read_text().split()
-        for path in (folder / "log").iterdir()
-        if "-" in path.name
-    }
+    """Return what each worker has read in each step, by run, step and rank."""
+    samples = {}
+    for path in (folder / "log").iterdir():
+        if "-" in path.name:
+            samples[path.name] = path.read_text().split()
+    return samples
+
+
+def read_samples(steps: dict[str, list[str]]) -> list[int]:
+    """Return all samples of some steps, in order."""
+    return sorted(int(sample) for samples in steps.values() for sample in samples)
 
 
 @pytest.mark.full
-def test_a_run_that_goes_on_with_more_workers_reads_each_sample_once(
-    ray_cluster: None, tmp_path: Path
-) -> None:
+def test_a_run_that_gets_more_workers_reads_samples_once(ray_cluster: None, tmp_path: Path) -> None:
     (tmp_path / "log").mkdir()
 
     stopped = fit(1, tmp_path, run="first", ends="stops")
     done = fit(2, tmp_path, run="second", ends="", checkpoint=stopped.checkpoint)
 
     steps = samples_of_steps(tmp_path)
-    assert {name.rpartition("-")[2] for name in steps if name.startswith("second")} == {"0", "1"}
-    assert (stopped.error, done.error, sum(name.startswith("first") for name in steps)) == (
-        None,
-        None,
-        2,
-    )
-    assert sorted(int(sample) for samples in steps.values() for sample in samples) == list(
-        range(N_SAMPLES)
-    )
+    first_steps = [name for name in steps if name.startswith("first")]
+    ranks_of_second_run = {name.rpartition("-")[2] for name in steps if name.startswith("second")}
+    assert stopped.error is None
+    assert done.error is None
+    assert len(first_steps) == 2
+    assert ranks_of_second_run == {"0", "1"}
+    assert read_samples(steps) == list(range(N_SAMPLES))
 
 
 _PROGRAM = """
@@ -109,31 +120,30 @@ print(fit((1, 3), Path(sys.argv[2]), run="all", ends="waits", n_cpus=1).error)
 
 @pytest.mark.full
 @pytest.mark.timeout(900)  # Ray takes its time to find out, two minutes alone
-def test_a_run_that_loses_a_node_goes_on_with_the_others_and_reads_each_sample_once(
-    ray_nodes: Any, tmp_path: Path
-) -> None:
+def test_a_run_that_loses_a_node_reads_samples_once(ray_nodes: Any, tmp_path: Path) -> None:
     (tmp_path / "log").mkdir()
     command = [sys.executable, "-W", "ignore", "-c", _PROGRAM, ray_nodes.address, str(tmp_path)]
 
     with subprocess.Popen(
         command, cwd=Path(__file__).parent, stdout=subprocess.PIPE, text=True
     ) as driver:
-        while sum(map(bool, samples_of_steps(tmp_path).values())) < 2 * 3:  # steps of workers
+        n_steps = 0
+        while n_steps < 2 * 3:  # two steps of each of three workers
             assert driver.poll() is None
             time.sleep(0.05)
+            n_steps = sum(1 for samples in samples_of_steps(tmp_path).values() if samples)
         ray_nodes.remove_node(next(iter(ray_nodes.worker_nodes)), allow_graceful=False)
         (tmp_path / "lost").touch()
-        said, _ = driver.communicate(timeout=600)
+        output, _ = driver.communicate(timeout=600)
 
     steps = samples_of_steps(tmp_path)
-    assert said.splitlines()[-1:] == ["None"]
-    assert {*Counter(name.rpartition("-")[0] for name in steps).values()} == {3, 2}
-    assert sorted(int(sample) for samples in steps.values() for sample in samples) == list(
-        range(N_SAMPLES)
-    )
+    n_workers_of_steps = Counter(name.rpartition("-")[0] for name in steps)
+    assert output.splitlines()[-1:] == ["None"]
+    assert set(n_workers_of_steps.values()) == {3, 2}
+    assert read_samples(steps) == list(range(N_SAMPLES))
 
 
-def test_a_loader_outside_of_ray_train_and_a_checkpoint_without_state_are_refused(
+def test_loaders_without_ray_train_and_checkpoints_without_state_are_refused(
     tmp_path: Path,
 ) -> None:
     from data_stack_ray import RayLoader

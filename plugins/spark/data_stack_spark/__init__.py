@@ -1,4 +1,4 @@
-"""Spark: preparations in its executors, datasets that it writes and reads, its DataFrames as datasets."""
+"""Spark: preparations in its executors, datasets that it writes and reads, its DataFrames."""
 
 from data_stack.util.lazy import attach_stub
 

@@ -1,4 +1,4 @@
-"""Conversion of a DataFrame's columns: vectors to arrays, floating-point numbers to one precision."""
+"""Conversion of columns: vectors to arrays, floating-point numbers to one precision."""
 
 from __future__ import annotations
 

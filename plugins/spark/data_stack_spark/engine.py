@@ -15,8 +15,8 @@ from pyspark.sql import SparkSession
 from data_stack.engines import PreparationEngine
 from data_stack.engines.attempts import Failure, pack
 from data_stack.exception import ConfigError
-from data_stack_spark.job import SparkJob
 from data_stack_spark.session import start_session
+from data_stack_spark.spark_job import SparkJob
 
 logger = logging.getLogger("data_stack")
 

@@ -98,9 +98,7 @@ def test_precision_is_converted_inside_of_all_types() -> None:
 # ------------------------------------------------------------------ once
 
 
-def test_a_process_writes_the_same_rows_with_the_same_options_once(
-    spark: SparkSession, cache: Path
-) -> None:
+def test_same_rows_with_same_options_are_written_once(spark: SparkSession, cache: Path) -> None:
     frame = numbers(spark, 20_000)
     converter = make_spark_converter(numbers(spark), cache_dir=cache)
     other = make_spark_converter(frame, 100_000, "zstd", cache_dir=cache)
@@ -111,7 +109,7 @@ def test_a_process_writes_the_same_rows_with_the_same_options_once(
     assert make_spark_converter(numbers(spark), cache_dir=cache) == converter
     assert make_spark_converter(numbers(spark, 20_000), 100_000, "zstd", cache_dir=cache) == other
     assert folders(cache) == sorted(
-        each.cache_dir_url.rpartition("/")[2] for each in (converter, other, renamed)
+        written.cache_dir_url.rpartition("/")[2] for written in (converter, other, renamed)
     )
     footer = pq.read_metadata(other.file_urls[0][len("file://") :])
     assert footer.num_row_groups > 2

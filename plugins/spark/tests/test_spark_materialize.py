@@ -18,34 +18,31 @@ from data_stack.exception import ConfigError
 from data_stack.formats.parquet import Field, NdarrayCodec, ParquetDataset, Schema
 from data_stack.testing.comparing import assert_same
 
+ROW_GROUP_BYTES = "parquet.block.size"
+TIMESTAMP_TYPE = "spark.sql.parquet.outputTimestampType"
+
 
 def check_rows(samples: list[Any], expected: list[dict[str, Any]]) -> None:
-    assert_same(sorted(samples, key=lambda each: each["id"]), expected)
+    assert_same(sorted(samples, key=lambda sample: sample["id"]), expected)
 
 
-def test_settings_are_what_they_were_and_nothing_is_written_when_the_block_raises(
+def test_a_block_that_raises_leaves_settings_and_metadata_alone(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     hadoop: Any = spark.sparkContext._jsc.hadoopConfiguration()
-    hadoop.set("parquet.block.size", "777")
-    spark.conf.set("spark.sql.parquet.outputTimestampType", "INT96")
+    hadoop.set(ROW_GROUP_BYTES, "777")
+    spark.conf.set(TIMESTAMP_TYPE, "INT96")
     url = str(tmp_path / "t")
 
     with pytest.raises(ZeroDivisionError):
         with materialize_dataset(spark, url, SCHEMA, row_group_size_mb=3):
-            inside = (
-                hadoop.get("parquet.block.size"),
-                spark.conf.get("spark.sql.parquet.outputTimestampType"),
-            )
+            inside = (hadoop.get(ROW_GROUP_BYTES), spark.conf.get(TIMESTAMP_TYPE))
             encode_rows([row(0)], SCHEMA, spark).coalesce(1).write.parquet(url)
             _ = 1 // 0
 
-    after = (
-        hadoop.get("parquet.block.size"),
-        spark.conf.get("spark.sql.parquet.outputTimestampType"),
-    )
-    hadoop.unset("parquet.block.size")
-    spark.conf.unset("spark.sql.parquet.outputTimestampType")
+    after = (hadoop.get(ROW_GROUP_BYTES), spark.conf.get(TIMESTAMP_TYPE))
+    hadoop.unset(ROW_GROUP_BYTES)
+    spark.conf.unset(TIMESTAMP_TYPE)
     assert inside == (str(3 << 20), "TIMESTAMP_MICROS")
     assert after == ("777", "INT96")
     assert hadoop.get("parquet.summary.metadata.level") is None
@@ -79,9 +76,7 @@ def test_partition_columns_are_fields(spark: SparkSession, tmp_path: Path) -> No
         ({"nmae": 1}, "'nmae'.*did you mean 'name'"),
     ],
 )
-def test_a_row_that_does_not_fit_is_an_error_that_names_the_field(
-    change: dict[str, Any], reason: str
-) -> None:
+def test_the_error_of_an_invalid_row_names_the_field(change: dict[str, Any], reason: str) -> None:
     with pytest.raises(ConfigError, match=reason):
         list(encode_partition(SCHEMA, [{**row(1), **change}]))
 
@@ -97,13 +92,14 @@ def test_an_rdd_gives_decoded_named_tuples(spark: SparkSession, tmp_path: Path) 
         )
 
     rdd = dataset_as_rdd(written.as_uri(), spark)
-
     rows = rdd.collect()
-    some = dataset_as_rdd(written, spark, ["na.*", "id"], filters=[("id", "<", 4)]).collect()
+    filtered_rows = dataset_as_rdd(
+        written, spark, ["na.*", "id"], filters=[("id", "<", 4)]
+    ).collect()
 
     assert ParquetDataset(written).schema == SCHEMA
     assert rdd.getNumPartitions() == len(ParquetDataset(written).block_lengths)
     assert rows[0]._fields == tuple(SCHEMA.fields)
-    check_rows([each._asdict() for each in rows], [row(i) for i in range(40)])
+    check_rows([named_row._asdict() for named_row in rows], [row(i) for i in range(40)])
     assert pickle.loads(pickle.dumps(rows[0])).id == rows[0].id
-    assert sorted(map(tuple, some)) == [(i, row(i)["name"]) for i in range(4)]
+    assert sorted(map(tuple, filtered_rows)) == [(i, row(i)["name"]) for i in range(4)]

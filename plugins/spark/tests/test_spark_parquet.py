@@ -23,40 +23,39 @@ from data_stack.formats.parquet import (
 )
 from data_stack.formats.parquet.writer import ParquetWriter
 
-_SCALARS = (
-    "a_bool boolean, a_byte tinyint, a_short smallint, an_int int, a_long bigint, a_float float, a_double double, "
-    "a_decimal decimal(10,3), a_large_decimal decimal(38,18), a_string string, a_binary binary, a_date date, "
-    "a_timestamp timestamp, a_clock timestamp_ntz"
-)
 _UTC = dt.timezone.utc
-_ROWS: list[tuple[Any, ...]] = [
+
+#: A column of each scalar type of Spark, with the values of two rows.
+_COLUMNS: list[tuple[str, Any, Any]] = [
+    ("a_bool boolean", True, False),
+    ("a_byte tinyint", -128, 127),
+    ("a_short smallint", -(2**15), 2**15 - 1),
+    ("an_int int", -(2**31), 2**31 - 1),
+    ("a_long bigint", -(2**63), 2**63 - 1),
+    ("a_float float", 1.5, float("inf")),
+    ("a_double double", 0.1, -0.0),
+    ("a_decimal decimal(10,3)", Decimal("1234567.891"), Decimal("-0.001")),
+    ("a_large_decimal decimal(38,18)", Decimal("12345678901234567890.5"), Decimal("-0.5")),
+    ("a_string string", "ü", ""),
+    ("a_binary binary", b"\0\xff", b""),
+    ("a_date date", dt.date(1969, 12, 31), dt.date(2024, 2, 29)),
     (
-        *(True, -128, -(2**15), -(2**31), -(2**63), 1.5, 0.1),
-        *(Decimal("1234567.891"), Decimal("12345678901234567890.5"), "ü", b"\0\xff"),
-        *(
-            dt.date(1969, 12, 31),
-            dt.datetime(2024, 5, 6, 7, 8, 9, 123456, _UTC),
-            dt.datetime(1999, 1, 2, 3, 4, 5, 6),
-        ),
+        "a_timestamp timestamp",
+        dt.datetime(2024, 5, 6, 7, 8, 9, 123456, _UTC),
+        dt.datetime(1900, 1, 1, 0, 0, 0, 1, _UTC),
     ),
     (
-        *(
-            False,
-            127,
-            2**15 - 1,
-            2**31 - 1,
-            2**63 - 1,
-            float("inf"),
-            -0.0,
-            Decimal("-0.001"),
-            Decimal("-0.5"),
-            "",
-            b"",
-        ),
-        *(dt.date(2024, 2, 29), dt.datetime(1900, 1, 1, 0, 0, 0, 1, _UTC), dt.datetime(2100, 1, 2)),
+        "a_clock timestamp_ntz",
+        dt.datetime(1999, 1, 2, 3, 4, 5, 6),
+        dt.datetime(2100, 1, 2),
     ),
 ]
-_NULLS = (None,) * len(_ROWS[0])
+_SCHEMA = ", ".join(column for column, _, _ in _COLUMNS)
+_ROWS: list[tuple[Any, ...]] = [
+    tuple(value for _, value, _ in _COLUMNS),
+    tuple(value for _, _, value in _COLUMNS),
+    tuple(None for _ in _COLUMNS),
+]
 
 
 def as_read(row: tuple[Any, ...]) -> list[Any]:
@@ -74,18 +73,17 @@ def as_read(row: tuple[Any, ...]) -> list[Any]:
 def test_every_scalar_that_spark_writes_is_read_equal(
     spark: SparkSession, tmp_path: Path, timestamps: str
 ) -> None:
-    rows = [*_ROWS, _NULLS]
     spark.conf.set("spark.sql.parquet.outputTimestampType", timestamps)
     try:
-        frame = spark.createDataFrame(rows, _SCALARS, verifySchema=False).coalesce(1)
+        frame = spark.createDataFrame(_ROWS, _SCHEMA, verifySchema=False).coalesce(1)
         frame.write.option("compression", "gzip").parquet(str(tmp_path / "t"))
     finally:
         spark.conf.unset("spark.sql.parquet.outputTimestampType")
 
     dataset = ParquetDataset(tmp_path / "t")
 
-    assert len(dataset) == len(rows)
-    for sample, row in zip(dataset, rows, strict=True):
+    assert len(dataset) == len(_ROWS)
+    for sample, row in zip(dataset, _ROWS, strict=True):
         assert list(sample.values()) == as_read(row)
     assert dataset.schema["a_decimal"].dtype is Decimal
 
@@ -132,10 +130,8 @@ def test_lists_structs_and_maps_of_spark_are_read_equal(
 
 def test_spark_sql_reads_what_we_write(spark: SparkSession, tmp_path: Path) -> None:
     nested = NestedCodec({"struct": {"x": "int", "ys": {"list": "string"}}})
-    microsecond, last = (
-        np.datetime64("2024-01-01T00:00:00.000001"),
-        np.datetime64("1999-12-31T23:59:59"),
-    )
+    first_time = np.datetime64("2024-01-01T00:00:00.000001")
+    first_clock = np.datetime64("1999-12-31T23:59:59")
     columns: list[tuple[Field, Callable[[int], Any]]] = [
         (Field("flag", bool), lambda i: i % 2 == 0),
         (Field("byte", np.int8), lambda i: np.int8(i - 5)),
@@ -146,11 +142,11 @@ def test_spark_sql_reads_what_we_write(spark: SparkSession, tmp_path: Path) -> N
         (Field("day", "datetime64[D]"), lambda i: np.datetime64("2024-02-25") + i),
         (
             Field("time", "datetime64[us]", (), ScalarCodec("timestamp")),
-            lambda i: microsecond + np.timedelta64(i, "h"),
+            lambda i: first_time + np.timedelta64(i, "h"),
         ),
         (
             Field("clock", "datetime64[us]", (), ScalarCodec("timestamp_ntz")),
-            lambda i: last + np.timedelta64(i, "s"),
+            lambda i: first_clock + np.timedelta64(i, "s"),
         ),
         (
             Field("price", Decimal, (), ScalarCodec("decimal(10,3)"), True),
@@ -171,17 +167,17 @@ def test_spark_sql_reads_what_we_write(spark: SparkSession, tmp_path: Path) -> N
     rows = [{field.name: value(i) for field, value in columns} for i in range(10)]
     append_all(ParquetWriter(tmp_path / "t", Schema("all", fields), partition_by=["part"]), rows)
 
-    found = sorted(spark.read.parquet(str(tmp_path / "t")).collect(), key=lambda row: row["byte"])
+    read_rows = spark.read.parquet(str(tmp_path / "t")).collect()
+    read_rows.sort(key=lambda row: row["byte"])
 
-    for each, expected in zip(found, rows, strict=True):
-        plain = each.asDict(recursive=True)
+    for read_row, expected in zip(read_rows, rows, strict=True):
+        plain = read_row.asDict(recursive=True)
         for name in ("flag", "byte", "long", "double", "text", "nested", "price", "part"):
             assert plain[name] == expected[name], name
         assert bytes(plain["data"]) == expected["data"]
         assert np.datetime64(plain["day"]) == expected["day"]
-        assert (
-            np.datetime64(plain["time"].astimezone(_UTC).replace(tzinfo=None)) == expected["time"]
-        )
+        time_in_utc = plain["time"].astimezone(_UTC).replace(tzinfo=None)
+        assert np.datetime64(time_in_utc) == expected["time"]
         assert np.datetime64(plain["clock"]) == expected["clock"]
         assert plain["vector"] == expected["vector"].tolist()
         assert plain["ragged"] == expected["ragged"].tolist()

@@ -1,8 +1,9 @@
-"""Petastorm's converter: its arguments, defaults, warnings and errors, on the layer below; its schemas, written by Spark."""
+"""Petastorm's names for Spark: its converter, and its schemas, written by Spark."""
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import logging
 import os
 import pickle
@@ -63,14 +64,17 @@ def test_defaults_are_petastorms(frame: DataFrame) -> None:
         batches = list(loader)
     with converter.make_torch_dataloader() as endless:
         assert endless.reader.num_epochs is None
-        assert sum(len(batch["id"]) for batch, _ in zip(endless, range(5), strict=False)) > len(
-            converter
-        )
+        n_rows = sum(len(batch["id"]) for batch in itertools.islice(endless, 5))
+        assert n_rows > len(converter)
 
     assert isinstance(endless, DataLoader)
     assert {name: column.dtype for name, column in batches[0].items()} == {
-        "id": torch.int64, "even": torch.uint8, "small": torch.int8, "part": torch.float32, "pair": torch.float32,
-    }  # fmt: skip
+        "id": torch.int64,
+        "even": torch.uint8,
+        "small": torch.int8,
+        "part": torch.float32,
+        "pair": torch.float32,
+    }
     assert [len(batch["id"]) for batch in batches] == [32, 8]
     assert torch.cat([batch["id"] for batch in batches]).sort().values.tolist() == list(range(40))
     assert (converter.dataset_size, len(converter), len(converter.file_urls)) == (40, 40, 1)
@@ -83,17 +87,24 @@ def test_arguments_reach_the_reader_and_the_loader(frame: DataFrame) -> None:
     import torch
     from data_stack_petastorm.pytorch import BatchedDataLoader
 
-    converter: SparkDatasetConverter = pickle.loads(
-        pickle.dumps(make_spark_converter(frame, dtype=None))
-    )  # ours
+    made = make_spark_converter(frame, dtype=None)
+    converter: SparkDatasetConverter = pickle.loads(pickle.dumps(made))
+    arguments: dict[str, Any] = {
+        "data_loader_fn": BatchedDataLoader,
+        "schema_fields": ["id", "part"],
+        "results_queue_size": 9,
+        "hdfs_driver": "libhdfs",
+        "cache_type": "null",
+        "shard_seed": 3,
+        "shuffle_row_drop_partitions": 1,
+        "predicate": None,
+        "reader_pool_type": "dummy",
+    }
 
     with (
         pytest.warns(UserWarning, match="shard_seed"),
-        converter.make_torch_dataloader(
-            4, 1, data_loader_fn=BatchedDataLoader, schema_fields=["id", "part"], results_queue_size=9, hdfs_driver="libhdfs",
-            cache_type="null", shard_seed=3, shuffle_row_drop_partitions=1, predicate=None, reader_pool_type="dummy",
-        ) as loader,
-    ):  # fmt: skip
+        converter.make_torch_dataloader(4, 1, **arguments) as loader,
+    ):
         batch = next(iter(loader))
     with (
         pytest.raises(TypeError, match="unexpected keyword argument 'xyz'"),
@@ -102,21 +113,18 @@ def test_arguments_reach_the_reader_and_the_loader(frame: DataFrame) -> None:
         pass
 
     assert isinstance(loader, BatchedDataLoader)
-    assert (list(batch), batch["part"].dtype, loader.reader.stopped) == (
-        ["id", "part"],
-        torch.float64,
-        True,
-    )
+    assert list(batch) == ["id", "part"]
+    assert batch["part"].dtype == torch.float64
+    assert loader.reader.stopped
 
 
 def test_folders_that_cannot_be_used_are_refused(spark: SparkSession, frame: DataFrame) -> None:
-    for url, message in (
-        (None, "Please set the spark config"),
-        ("/tmp/cache", "/tmp/cache"),
-    ):  # not written to
-        spark.conf.unset(SETTING) if url is None else spark.conf.set(SETTING, url)
-        with pytest.raises(ValueError, match=message):
-            make_spark_converter(frame)
+    spark.conf.unset(SETTING)
+    with pytest.raises(ValueError, match="Please set the spark config"):
+        make_spark_converter(frame)
+    spark.conf.set(SETTING, "/tmp/cache")  # not written to
+    with pytest.raises(ValueError, match="/tmp/cache"):
+        make_spark_converter(frame)
 
 
 def test_what_petastorm_warns_of_is_logged(
@@ -209,7 +217,7 @@ def row(i: int) -> dict[str, Any]:
     }
 
 
-def test_a_schema_of_petastorms_spelling_is_written_by_spark_and_read(
+def test_a_schema_of_petastorm_is_written_by_spark_and_read(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     from data_stack_petastorm.pytorch import DataLoader

@@ -6,6 +6,7 @@ import io
 import pickle
 from typing import Any, Final
 
+from data_stack.exception import DatasetFileCorruptError
 from data_stack_petastorm.dataframe_column_codec import user_codecs
 from data_stack_petastorm.pickles.calls import result_of_call
 from data_stack_petastorm.pickles.known_globals import KNOWN_GLOBALS, KnownGlobal
@@ -49,6 +50,20 @@ def decode_pickle(data: bytes) -> Any:
         Warning,  # of an escape in a text, where warnings are errors
     ) as error:
         raise Refusal(f"an invalid opcode or value: {error!s:.200}") from error
+
+
+def refused_pickle(what: str, refusal: Refusal) -> DatasetFileCorruptError:
+    """Return the error for a pickle that is not decoded.
+
+    Args:
+        what: what the pickle should be: "schema" or "row-group index".
+        refusal: the reason.
+    """
+    return DatasetFileCorruptError(
+        f"Petastorm's pickled {what} contains {refusal}. It is damaged, or not a {what}: "
+        "data_stack decodes only what Petastorm writes, and never runs a pickle. If you trust the "
+        "source, write the metadata again, e.g. with petastorm-generate-metadata.py."
+    )
 
 
 class _StubUnpickler(pickle.Unpickler):

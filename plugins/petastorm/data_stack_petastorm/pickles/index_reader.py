@@ -10,8 +10,7 @@ from data_stack_petastorm.etl.rowgroup_indexers import (
     SingleFieldIndexer,
     plain_index_value,
 )
-from data_stack_petastorm.pickles.decoding import decode_pickle
-from data_stack_petastorm.pickles.schema_reader import refused_pickle
+from data_stack_petastorm.pickles.decoding import decode_pickle, refused_pickle
 from data_stack_petastorm.pickles.stub_values import (
     attributes_of,
     expect_object,

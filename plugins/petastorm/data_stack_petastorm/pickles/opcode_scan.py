@@ -121,8 +121,8 @@ _REPLACEMENTS: Final = {
     "FRAME": _Replacement(b"", n_bytes=9),
 }
 
-#: Protocol 0 makes an empty dict by MARK and DICT, and adds items by SETITEM. Items between MARK and
-#: DICT would become a real dict; Petastorm's pickles do not contain them, and they are refused.
+#: Protocol 0 makes an empty dict by MARK and DICT, and adds items by SETITEM. Items between MARK
+#: and DICT would become a real dict; Petastorm's pickles do not contain them, and they are refused.
 _EMPTY_DICT_OF_PROTOCOL_0: Final = _Replacement(_NEW_DICT, n_bytes_before=1)
 
 

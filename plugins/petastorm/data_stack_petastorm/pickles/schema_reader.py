@@ -8,10 +8,10 @@ from typing import Any, Final
 import numpy as np
 
 from data_stack.codecs import codec_of
-from data_stack.exception import ConfigError, DatasetFileCorruptError
+from data_stack.exception import ConfigError
 from data_stack_petastorm import codecs
 from data_stack_petastorm.dataframe_column_codec import restore_codec, user_codecs
-from data_stack_petastorm.pickles.decoding import decode_pickle
+from data_stack_petastorm.pickles.decoding import decode_pickle, refused_pickle
 from data_stack_petastorm.pickles.stub_values import (
     attributes_of,
     expect_object,
@@ -69,20 +69,6 @@ def read_pickled_schema(data: bytes) -> tuple[str, list[UnischemaField]]:
         raise refused_pickle("schema", refusal) from refusal
 
 
-def refused_pickle(what: str, refusal: Refusal) -> DatasetFileCorruptError:
-    """Return the error for a pickle that is not decoded.
-
-    Args:
-        what: what the pickle should be: "schema" or "row-group index".
-        refusal: the reason.
-    """
-    return DatasetFileCorruptError(
-        f"Petastorm's pickled {what} contains {refusal}. It is damaged, or not a {what}: "
-        "data_stack decodes only what Petastorm writes, and never runs a pickle. If you trust the "
-        "source, write the metadata again, e.g. with petastorm-generate-metadata.py."
-    )
-
-
 def _read_schema(schema: ObjectStub) -> tuple[str, list[UnischemaField]]:
     # Petastorm also keeps each field as an attribute, which only repeats those in ``_fields``.
     attributes = attributes_of(schema)
@@ -118,7 +104,9 @@ def _read_field(stub: ObjectStub) -> UnischemaField:
 
 def _is_nullable_flag(value: Any) -> bool:
     """Return whether a value is a bool, 0, 1 or None."""
-    return value is None or (isinstance(value, (bool, int)) and value in (0, 1))
+    if value is None:
+        return True
+    return isinstance(value, int) and value in (0, 1)
 
 
 def _is_shape(value: Any) -> bool:
