@@ -26,7 +26,7 @@ from data_stack.factories.journal import Journal, Step
 from data_stack.factories.manifest import Manifest
 from data_stack.factories.resource_record import ResourceRecord
 from data_stack.formats.parquet import ParquetDataset, ParquetWriter
-from data_stack.formats.parquet.metadata import MANIFEST_KEY
+from data_stack.formats.parquet.metadata_files import MANIFEST_KEY
 from data_stack.formats.records import RecordReader, RecordWriter
 from data_stack.io.integrity import block_digest
 from data_stack.io.storage_connectors.mongodb.resource_version import ResourceVersion

@@ -8,8 +8,8 @@ from data_stack.formats.parquet.codecs import PngCodec as PngCodec
 from data_stack.formats.parquet.codecs import ScalarCodec as ScalarCodec
 from data_stack.formats.parquet.dataset import ParquetDataset as ParquetDataset
 from data_stack.formats.parquet.inference import infer_schema as infer_schema
-from data_stack.formats.parquet.metadata import ParquetFileRecord as ParquetFileRecord
-from data_stack.formats.parquet.metadata import ParquetManifest as ParquetManifest
+from data_stack.formats.parquet.manifest import ParquetFileRecord as ParquetFileRecord
+from data_stack.formats.parquet.manifest import ParquetManifest as ParquetManifest
 from data_stack.formats.parquet.metadata_generation import generate_metadata as generate_metadata
 from data_stack.formats.parquet.schema import Field as Field
 from data_stack.formats.parquet.schema import Schema as Schema

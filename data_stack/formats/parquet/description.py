@@ -6,8 +6,8 @@ from typing import Any
 
 from data_stack.formats.parquet.files import find_files, partition_names
 from data_stack.formats.parquet.footers import Footers
+from data_stack.formats.parquet.foreign_metadata import is_foreign
 from data_stack.formats.parquet.inference import read_schema
-from data_stack.formats.parquet.metadata import is_foreign
 from data_stack.formats.parquet.schema import SCHEMA_KEY, Field
 from data_stack.formats.parquet.types import dtype_name
 

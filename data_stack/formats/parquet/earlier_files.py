@@ -8,12 +8,8 @@ from typing import Final
 
 from data_stack.exception import ConfigError
 from data_stack.formats.parquet.files import has_suffix, is_hidden
-from data_stack.formats.parquet.metadata import (
-    RECREATE,
-    ParquetFileRecord,
-    ParquetManifest,
-    find_metadata,
-)
+from data_stack.formats.parquet.manifest import ParquetFileRecord, ParquetManifest
+from data_stack.formats.parquet.metadata_files import RECREATE, find_metadata
 from data_stack.formats.parquet.schema import Schema
 from data_stack.formats.parquet.writer_part import PROGRESS_NOTE, clear_progress
 from data_stack.io.folder import Folder

@@ -18,11 +18,11 @@ from data_stack.exception import (
 )
 from data_stack.formats.managed_tables import refuse_managed_table
 from data_stack.formats.parquet.arrow_folder import ArrowFolder, arrow_folder_of, is_of_hadoop
-from data_stack.formats.parquet.metadata import (
+from data_stack.formats.parquet.manifest import ParquetManifest
+from data_stack.formats.parquet.metadata_files import (
     COMMON_METADATA,
     PARQUET_MANIFEST,
     PROGRESS_FOLDER,
-    ParquetManifest,
     find_metadata,
 )
 from data_stack.formats.parquet.open_files import open_local, open_resource

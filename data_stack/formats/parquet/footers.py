@@ -15,19 +15,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from data_stack.exception import DatasetFileCorruptError, ResourceChangedError, StorageError
+from data_stack.formats.parquet.arrow_errors import reading_parquet
 from data_stack.formats.parquet.arrow_folder import ArrowFolder
 from data_stack.formats.parquet.files import ParquetFiles
 from data_stack.formats.parquet.footer import Footer, digest_of_tail, parse_footer, read_tail
 from data_stack.formats.parquet.footer_facts import FooterFacts
 from data_stack.formats.parquet.int96 import has_far_times, read_int96
-from data_stack.formats.parquet.metadata import (
-    MANIFEST_KEY,
-    RECREATE,
-    ParquetFileRecord,
-    ParquetManifest,
-    read_metadata,
-    reading_parquet,
-)
+from data_stack.formats.parquet.manifest import ParquetFileRecord, ParquetManifest
+from data_stack.formats.parquet.metadata_files import MANIFEST_KEY, RECREATE, read_metadata
 from data_stack.io.account import LeftOut
 from data_stack.io.job_threads import JobThreads
 from data_stack.io.resources import StreamedResource

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 from data_stack.exception import ConfigError, DataStackError, MalformedIdentifierError
 from data_stack.formats.parquet.file_format import FileFormat
 from data_stack.formats.parquet.footer_facts import footer_facts
-from data_stack.formats.parquet.metadata import ParquetFileRecord
+from data_stack.formats.parquet.manifest import ParquetFileRecord
 from data_stack.formats.parquet.schema import Schema
 from data_stack.io.folder import Folder
 

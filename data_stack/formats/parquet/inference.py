@@ -10,11 +10,12 @@ import numpy as np
 import pyarrow as pa
 
 from data_stack.exception import ConfigError, DatasetFileCorruptError
+from data_stack.formats.parquet.arrow_errors import reading_parquet
 from data_stack.formats.parquet.codecs import ListCodec, NestedCodec, ScalarCodec
 from data_stack.formats.parquet.files import partition_names
 from data_stack.formats.parquet.footers import Footers
+from data_stack.formats.parquet.foreign_metadata import read_foreign_schema
 from data_stack.formats.parquet.int96 import schema_with_unit, stated_units
-from data_stack.formats.parquet.metadata import read_foreign_schema, reading_parquet
 from data_stack.formats.parquet.schema import Field, Schema
 from data_stack.formats.parquet.types import (
     describe_type,

@@ -7,13 +7,10 @@ from typing import Any
 from data_stack.exception import ConfigError, DatasetFileCorruptError
 from data_stack.formats.parquet.files import find_files, partition_names
 from data_stack.formats.parquet.footers import Footers
+from data_stack.formats.parquet.foreign_metadata import add_foreign_metadata
 from data_stack.formats.parquet.inference import read_schema
-from data_stack.formats.parquet.metadata import (
-    ParquetFileRecord,
-    ParquetManifest,
-    add_foreign_metadata,
-    write_metadata,
-)
+from data_stack.formats.parquet.manifest import ParquetFileRecord, ParquetManifest
+from data_stack.formats.parquet.metadata import write_metadata
 from data_stack.formats.parquet.row_groups import RowGroups
 from data_stack.formats.parquet.schema import Schema
 

@@ -11,10 +11,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from data_stack.exception import DatasetFileCorruptError
+from data_stack.formats.parquet.arrow_errors import reading_parquet
 from data_stack.formats.parquet.codecs.cells import index_cells, null_mask, plain_cells
 from data_stack.formats.parquet.columns import ArrayColumn, CellError, GroupColumn
 from data_stack.formats.parquet.int96 import exact_times, read_int96
-from data_stack.formats.parquet.metadata import reading_parquet
 from data_stack.formats.parquet.row_group_layout import RowGroupLayout, Rows
 from data_stack.formats.parquet.schema import Field
 from data_stack.util.executor import n_processors, n_threads

@@ -23,13 +23,10 @@ from data_stack.formats.parquet.earlier_files import (
     remove_dataset,
 )
 from data_stack.formats.parquet.file_format import COMPRESSIONS, FileFormat
-from data_stack.formats.parquet.metadata import (
-    INDEXES_KEY,
-    ParquetManifest,
-    add_foreign_metadata,
-    read_metadata,
-    write_metadata,
-)
+from data_stack.formats.parquet.foreign_metadata import add_foreign_metadata
+from data_stack.formats.parquet.manifest import ParquetManifest
+from data_stack.formats.parquet.metadata import write_metadata
+from data_stack.formats.parquet.metadata_files import INDEXES_KEY, read_metadata
 from data_stack.formats.parquet.row_encoder import MAX_ROWS, CellBatch, RowEncoder
 from data_stack.formats.parquet.schema import Schema
 from data_stack.formats.parquet.schema_of_columns import schema_of_columns

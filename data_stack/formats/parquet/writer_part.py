@@ -17,7 +17,8 @@ import pyarrow as pa
 from data_stack.exception import DataStackError
 from data_stack.formats.parquet.file_format import FileFormat
 from data_stack.formats.parquet.growing_parquet_file import GrowingParquetFile
-from data_stack.formats.parquet.metadata import PROGRESS_FOLDER, ParquetFileRecord, ParquetManifest
+from data_stack.formats.parquet.manifest import ParquetFileRecord, ParquetManifest
+from data_stack.formats.parquet.metadata_files import PROGRESS_FOLDER
 from data_stack.formats.parquet.row_encoder import CellBatch
 from data_stack.io.folder import Folder
 

@@ -38,7 +38,8 @@ from data_stack.exception import ConfigError, DatasetFileCorruptError
 from data_stack.formats.parquet import Field, ListCodec, ParquetDataset, ParquetWriter, Schema
 from data_stack.formats.parquet.files import find_files
 from data_stack.formats.parquet.footers import Footers
-from data_stack.formats.parquet.metadata import INDEXES_KEY, read_metadata, write_metadata
+from data_stack.formats.parquet.metadata import INDEXES_KEY, write_metadata
+from data_stack.formats.parquet.metadata_files import read_metadata
 from data_stack.io.folder import folder_of
 
 DRIVES = Schema(

@@ -23,10 +23,11 @@ from data_stack.formats.parquet import (
     ParquetManifest,
     ParquetWriter,
     Schema,
+    foreign_metadata,
     generate_metadata,
-    metadata,
 )
-from data_stack.formats.parquet.metadata import MANIFEST_KEY, write_metadata
+from data_stack.formats.parquet.metadata import write_metadata
+from data_stack.formats.parquet.metadata_files import MANIFEST_KEY
 from data_stack.formats.parquet.selecting import col
 from data_stack.io.folder import folder_of
 from data_stack.io.storage_connectors import InMemoryStorageConnector
@@ -98,13 +99,15 @@ def test_a_partition_copied_alone_is_appended_to_once_its_manifest_is_recreated(
 def test_a_dataset_of_petastorm_names_the_package_that_reads_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("data_stack.formats.parquet.metadata._GROUP", "data_stack.no_such_group")
-    metadata._petastorm_plugin.cache_clear()
+    monkeypatch.setattr(
+        "data_stack.formats.parquet.foreign_metadata._GROUP", "data_stack.no_such_group"
+    )
+    foreign_metadata._petastorm_plugin.cache_clear()
 
     with pytest.raises(ConfigError, match=r"timeseries: .*lazy-data-stack-petastorm"):
         ParquetDataset(petastorm_folder("timeseries"))
 
-    metadata._petastorm_plugin.cache_clear()
+    foreign_metadata._petastorm_plugin.cache_clear()
 
 
 # ---------------------------------------------------------------------- digests of footers

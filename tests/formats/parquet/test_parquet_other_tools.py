@@ -14,7 +14,7 @@ import pytest
 from parquet_layouts import COLUMNS, LAYOUTS, N_ROWS, SCHEMA, write_layout
 
 from data_stack.formats.parquet import ParquetDataset, ParquetWriter
-from data_stack.formats.parquet.metadata import COMMON_METADATA
+from data_stack.formats.parquet.metadata_files import COMMON_METADATA
 
 PARTITIONED = "partitions"
 
