@@ -80,7 +80,11 @@ DEPRECATED = {
     ),
 }
 #: TensorFlow and JAX are not in the environment of the tests.
-SKIPPED = {"data_stack.loader.tensorflow", "data_stack.loader.jax"}
+SKIPPED = {
+    "data_stack.loader.tensorflow",
+    "data_stack.loader.jax",
+    "data_stack_petastorm.tf_utils",
+}
 NOT_FOR_USERS = {"bench", "dev", "docs", "test"}
 
 

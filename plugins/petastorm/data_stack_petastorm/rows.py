@@ -10,7 +10,6 @@ import numpy as np
 import numpy.typing as npt
 
 from data_stack.values.named_rows import row_type as named_row_type
-from data_stack_petastorm.batches import count_rows
 from data_stack_petastorm.ngram import NGram
 from data_stack_petastorm.unischema import Unischema, schema_name
 
@@ -37,53 +36,11 @@ def row_type(name_of_schema: str, names: tuple[str, ...]) -> Any:
 
 
 class RowMaker:
-    """Makes named tuples from batches.
+    """Makes the named tuples of rows from batches.
 
     Args:
         schema: schema of the rows, for the order of their fields and for NumPy's types of text.
-        ngram: the fields of each offset; None for rows.
     """
-
-    #: Makes rows; without n-grams.
-    _maker: _TupleMaker
-    #: Makes the row at each offset of n-grams; None for rows.
-    _maker_of_offset: dict[int, _TupleMaker] | None
-
-    def __init__(self, schema: Unischema, ngram: NGram | None) -> None:
-        self._maker = _TupleMaker(schema)
-        self._maker_of_offset = None
-        if ngram is not None:
-            self._maker_of_offset = {}
-            for offset in ngram.offsets:
-                schema_of_offset = ngram.get_schema_at_timestep(schema, offset)
-                self._maker_of_offset[offset] = _TupleMaker(schema_of_offset)
-
-    def make_rows(self, batch: Mapping[Any, Any]) -> Iterator[Any]:
-        """Iterate over the rows of a batch; for n-grams, over dicts of rows by offset."""
-        if self._maker_of_offset is None:
-            return self._maker.make_rows(batch, count_rows(batch))
-        n_rows = count_rows(batch)
-        rows_of_offsets = [
-            maker.make_rows(batch.get(offset, {}), n_rows)
-            for offset, maker in self._maker_of_offset.items()
-        ]
-        offsets = list(self._maker_of_offset)
-        return (
-            dict(zip(offsets, rows, strict=True)) for rows in zip(*rows_of_offsets, strict=True)
-        )
-
-    def make_batch(self, batch: Mapping[Any, Any]) -> Any:
-        """Return a batch as one named tuple of columns; for n-grams, a dict of them by offset."""
-        if self._maker_of_offset is None:
-            return self._maker.make_batch(batch)
-        return {
-            offset: maker.make_batch(batch.get(offset, {}))
-            for offset, maker in self._maker_of_offset.items()
-        }
-
-
-class _TupleMaker:
-    """Makes the named tuples of one schema."""
 
     _names: tuple[str, ...]
     #: The class of the tuples.
@@ -99,24 +56,68 @@ class _TupleMaker:
             if field.shape == () and field.numpy_dtype in _TEXT_TYPES:
                 self._text_types[name] = field.numpy_dtype
 
-    def make_rows(self, columns: Mapping[str, npt.NDArray[Any]], n_rows: int) -> Iterator[Any]:
-        """Iterate over rows; ``n_rows`` of them where there are no fields."""
+    def make_rows(self, batch: Mapping[str, npt.NDArray[Any]], n_rows: int) -> Iterator[Any]:
+        """Iterate over the rows of a batch.
+
+        Args:
+            batch: columns of shape ``(n_rows, ...)`` by name.
+            n_rows: as of the columns; it counts where there are none.
+        """
         if not self._names:
             return iter([self._type()] * n_rows)
-        values = [_values_of(columns[name], self._text_types.get(name)) for name in self._names]
+        values = [_values_of(batch[name], self._text_types.get(name)) for name in self._names]
         # As the ``_make`` of a named tuple, but without a call of Python for each row.
         make_row = functools.partial(tuple.__new__, self._type)
         return map(make_row, zip(*values, strict=True))
 
-    def make_batch(self, columns: Mapping[str, npt.NDArray[Any]]) -> Any:
-        """Return a tuple of columns."""
-        values = []
+    def make_batch(self, batch: Mapping[str, npt.NDArray[Any]]) -> Any:
+        """Return a batch as one named tuple of columns."""
+        columns = []
         for name in self._names:
-            column = columns[name]
+            column = batch[name]
             if self._text_types.get(name) is np.str_:
                 column = _as_fixed_width(column)
-            values.append(column)
-        return self._type._make(values)
+            columns.append(column)
+        return self._type._make(columns)
+
+
+class NGramMaker:
+    """Makes n-grams, which are dicts of named tuples by offset, from batches.
+
+    Args:
+        schema: schema of the rows.
+        ngram: the fields of each offset.
+    """
+
+    #: Makes the rows at each offset, also at those without fields.
+    _maker_of_offset: dict[int, RowMaker]
+
+    def __init__(self, schema: Unischema, ngram: NGram) -> None:
+        self._maker_of_offset = {}
+        for offset in ngram.offsets:
+            schema_of_offset = ngram.get_schema_at_timestep(schema, offset)
+            self._maker_of_offset[offset] = RowMaker(schema_of_offset)
+
+    def make_rows(self, batch: Mapping[Any, Any], n_rows: int) -> Iterator[dict[int, Any]]:
+        """Iterate over the n-grams of a batch.
+
+        Args:
+            batch: columns of shape ``(n_rows, ...)`` by offset and name.
+            n_rows: as of the columns; it counts at offsets where there are none.
+        """
+        rows_of_offsets = []
+        for offset, maker in self._maker_of_offset.items():
+            rows_of_offsets.append(maker.make_rows(batch.get(offset, {}), n_rows))
+        offsets = list(self._maker_of_offset)
+        for rows in zip(*rows_of_offsets, strict=True):
+            yield dict(zip(offsets, rows, strict=True))
+
+    def make_batch(self, batch: Mapping[Any, Any]) -> dict[int, Any]:
+        """Return a batch as a dict of named tuples of columns."""
+        tuples: dict[int, Any] = {}
+        for offset, maker in self._maker_of_offset.items():
+            tuples[offset] = maker.make_batch(batch.get(offset, {}))
+        return tuples
 
 
 def _values_of(column: npt.NDArray[Any], text_type: Callable[[Any], Any] | None) -> Iterable[Any]:

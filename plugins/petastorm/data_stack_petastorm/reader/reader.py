@@ -26,7 +26,7 @@ from data_stack_petastorm.row_groups import (
     permute_rows,
     take_only_batch,
 )
-from data_stack_petastorm.rows import RowMaker
+from data_stack_petastorm.rows import NGramMaker, RowMaker
 from data_stack_petastorm.schemas import as_unischema
 from data_stack_petastorm.shards import OrderMaker, Sharding, Shards
 from data_stack_petastorm.unischema import Unischema
@@ -108,7 +108,8 @@ class Reader(BaseReader):
     #: The rows of whole row groups and the function that transforms these; None: ``iterator``.
     _row_group_rows: tuple[Any, Callable[..., Any]] | None
     _reported: dict[str, Any]
-    _row_maker: RowMaker
+    #: Makes the tuples that the reader returns.
+    _row_maker: RowMaker | NGramMaker
     #: Makes the chunks or row groups that the reader iterates over.
     _loader: Loader
     #: One thread at a time takes a row.
@@ -147,7 +148,10 @@ class Reader(BaseReader):
         self.drops_rows = drops_rows
         self._block_lengths = block_lengths[block_lengths > 0]
         self._row_group_rows = of_groups
-        self._row_maker = RowMaker(self.schema, ngram)
+        if ngram is None:
+            self._row_maker = RowMaker(self.schema)
+        else:
+            self._row_maker = NGramMaker(self.schema, ngram)
 
         # In which order, and by whom they are read.
         self.num_epochs = options["epochs"]
@@ -249,10 +253,11 @@ class Reader(BaseReader):
             StopIteration: there is none.
         """
         batch = self._next_batch()
+        n_rows = count_rows(batch)
         if not self.batched_output:
-            return self._row_maker.make_rows(batch)
-        is_empty = self._row_group_rows is not None and count_rows(batch) == 0
-        if is_empty:  # the transform dropped all rows of the row group
+            return self._row_maker.make_rows(batch, n_rows)
+        if n_rows == 0 and self._row_group_rows is not None:
+            # The transform dropped all rows of the row group.
             return iter(())
         return iter([self._row_maker.make_batch(batch)])
 

@@ -11,5 +11,7 @@ except ImportError as error:
         "data_stack_petastorm.tf_utils", "tensorflow", "tensorflow"
     ) from error
 
-from data_stack_petastorm.tf_utils.dataset import make_petastorm_dataset as make_petastorm_dataset
-from data_stack_petastorm.tf_utils.next_row import tf_tensors as tf_tensors
+from data_stack_petastorm.tf_utils.dataset import make_petastorm_dataset
+from data_stack_petastorm.tf_utils.next_row import tf_tensors
+
+__all__ = ["make_petastorm_dataset", "tf_tensors"]
