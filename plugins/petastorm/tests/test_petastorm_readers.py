@@ -32,107 +32,148 @@ from data_stack.formats.parquet.selecting import col
 from data_stack.io.storage_connectors.url import storage_connector_from_url
 from data_stack.loader import BlockShuffled, Plan
 
-#: Of 20 row groups in 2 files; `double` and `text` tell whether a row is whole.
-N_ROWS, N_GROUPS = 200, 20
+N_ROWS = 200
+N_GROUPS = 20
+N_FILES = 2
+
+#: Beyond this, floats no longer hold each integer.
+LARGE_NUMBER = 2**53 + 1
+
+
+def maybe_of(number: int) -> int | None:
+    """Return the value of the column ``maybe``, which has nulls among large integers."""
+    if number % 3 == 0:
+        return None
+    return LARGE_NUMBER + number
 
 
 @pytest.fixture(scope="module")
 def numbers(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a dataset whose columns all tell the number of their row."""
     folder = tmp_path_factory.mktemp("numbers")
-    for file in range(2):
-        ids = np.arange(N_ROWS // 2) + file * (N_ROWS // 2)
+    rows_per_file = N_ROWS // N_FILES
+    for file in range(N_FILES):
+        ids = np.arange(rows_per_file) + file * rows_per_file
         columns = {
             "id": ids,
             "double": ids * 2,
             "text": [f"row {number}" for number in ids],
-            "maybe": pa.array(
-                [None if number % 3 == 0 else 2**53 + 1 + number for number in ids.tolist()],
-                pa.int64(),
-            ),
+            "maybe": pa.array([maybe_of(number) for number in ids.tolist()], pa.int64()),
         }
-        pq.write_table(
-            pa.table(columns), folder / f"{file}.parquet", row_group_size=N_ROWS // N_GROUPS
-        )
+        path = folder / f"{file}.parquet"
+        pq.write_table(pa.table(columns), path, row_group_size=N_ROWS // N_GROUPS)
     return folder
 
 
-def ids(reader: Any) -> list[int]:
-    return [int(row.id) for row in reader]
+def ids_of(rows: Any) -> list[int]:
+    return [int(row.id) for row in rows]
+
+
+def ids_of_groups(reader: Any) -> list[int]:
+    """Return the ids of all rows of the row groups of a reader."""
+    return [int(number) for group in reader for number in group.id]
+
+
+def rows_of_groups(reader: Any) -> list[Any]:
+    """Return the rows of the row groups of a reader as named tuples."""
+    rows = []
+    for group in reader:
+        make_row = type(group)._make
+        rows.extend(make_row(values) for values in zip(*group, strict=True))
+    return rows
 
 
 def is_whole(row: Any) -> bool:
+    """Return whether all columns of a row are those of one row."""
     number = int(row.id)
     return bool(
-        row.double == 2 * number
-        and row.text == f"row {number}"
-        and row.maybe == (number + 2**53 + 1 if number % 3 else None)
+        row.double == 2 * number and row.text == f"row {number}" and row.maybe == maybe_of(number)
     )
 
 
 # ------------------------------------------------------------------ the arguments
 
 PETASTORMS_ARGUMENTS = {
-    "schema_fields": None, "reader_pool_type": "thread", "workers_count": 10,
-    "results_queue_size": 50, "seed": None, "shuffle_rows": False, "shuffle_row_groups": True,
-    "shuffle_row_drop_partitions": 1, "predicate": None,
-    "rowgroup_selector": None, "num_epochs": 1, "cur_shard": None, "shard_count": None, "shard_seed": None, "cache_type": "null",
-    "cache_location": None, "cache_size_limit": None, "cache_row_size_estimate": None, "cache_extra_settings": None,
-    "hdfs_driver": "libhdfs3", "transform_spec": None, "filters": None, "storage_options": None, "zmq_copy_buffers": True,
-    "filesystem": None, "convert_early_to_numpy": False,
-}  # fmt: skip
+    "schema_fields": None,
+    "reader_pool_type": "thread",
+    "workers_count": 10,
+    "results_queue_size": 50,
+    "seed": None,
+    "shuffle_rows": False,
+    "shuffle_row_groups": True,
+    "shuffle_row_drop_partitions": 1,
+    "predicate": None,
+    "rowgroup_selector": None,
+    "num_epochs": 1,
+    "cur_shard": None,
+    "shard_count": None,
+    "shard_seed": None,
+    "cache_type": "null",
+    "cache_location": None,
+    "cache_size_limit": None,
+    "cache_row_size_estimate": None,
+    "cache_extra_settings": None,
+    "hdfs_driver": "libhdfs3",
+    "transform_spec": None,
+    "filters": None,
+    "storage_options": None,
+    "zmq_copy_buffers": True,
+    "filesystem": None,
+    "convert_early_to_numpy": False,
+}
 
 
 def test_arguments_have_petastorms_order_and_defaults() -> None:
-    parameters = list(inspect.signature(ReaderArguments).parameters.values())[1:]
+    _, *parameters = inspect.signature(ReaderArguments).parameters.values()
 
     positional = {
         parameter.name: parameter.default
         for parameter in parameters
         if parameter.kind != parameter.KEYWORD_ONLY
     }
+
     assert list(positional.items()) == list(PETASTORMS_ARGUMENTS.items())
 
 
 # ------------------------------------------------------------------ the exact rows
 
+#: Predicates, each with whether it selects the row of a number.
+PREDICATES: list[tuple[Any, Callable[[int], bool]]] = [
+    (None, lambda number: True),
+    (in_set(range(0, 200, 7), "id"), lambda number: number % 7 == 0),
+    (col("double") > 300, lambda number: number > 150),
+    (in_lambda(["text"], lambda text: "1" in text), lambda number: "1" in str(number)),
+]
 
-def test_rows_stay_whole_in_any_combination(numbers: Path) -> None:
-    predicates: list[tuple[Any, Callable[[int], bool]]] = [
-        (None, lambda number: True),
-        (in_set(range(0, 200, 7), "id"), lambda number: number % 7 == 0),
-        (col("double") > 300, lambda number: number > 150),
-        (in_lambda(["text"], lambda text: "1" in text), lambda number: "1" in str(number)),
-    ]
-    combinations = itertools.product(
-        predicates, [False, True], [False, True], [1, 3], [None, [("id", "<", 160)]]
-    )
-    for (predicate, is_taken), shuffles, groups, parts, filters in itertools.islice(
-        combinations, 0, None, sized(11, 1)
-    ):
-        options = {
-            "predicate": predicate,
-            "shuffle_rows": shuffles,
-            "shuffle_row_groups": groups,
-            "filters": filters,
-        }
-        wanted = [
-            number for number in range(N_ROWS if filters is None else 160) if is_taken(number)
-        ]
+#: All combinations: predicate, shuffle_rows, shuffle_row_groups, partitions, filters.
+COMBINATIONS = list(
+    itertools.product(PREDICATES, [False, True], [False, True], [1, 3], [None, [("id", "<", 160)]])
+)
 
-        with make_reader(
-            numbers, reader_pool_type="dummy", shuffle_row_drop_partitions=parts, **options
-        ) as reader:
-            rows = list(reader)
-        with make_batch_reader(
-            numbers, reader_pool_type="dummy", shuffle_row_drop_partitions=parts, **options
-        ) as reader:
-            batched = [
-                row for batch in reader for row in map(type(batch)._make, zip(*batch, strict=True))
-            ]
 
-        assert all(map(is_whole, rows))
-        assert all(map(is_whole, batched))
-        assert sorted(ids(rows)) == sorted(ids(batched)) == wanted
+@pytest.mark.parametrize("combination", COMBINATIONS[:: sized(11, 1)])
+def test_rows_stay_whole_in_any_combination(numbers: Path, combination: Any) -> None:
+    (predicate, selects), shuffles_rows, shuffles_groups, n_partitions, filters = combination
+    arguments = {
+        "reader_pool_type": "dummy",
+        "predicate": predicate,
+        "shuffle_rows": shuffles_rows,
+        "shuffle_row_groups": shuffles_groups,
+        "shuffle_row_drop_partitions": n_partitions,
+        "filters": filters,
+    }
+    n_filtered = N_ROWS if filters is None else 160
+    expected = [number for number in range(n_filtered) if selects(number)]
+
+    with make_reader(numbers, **arguments) as reader:
+        rows = list(reader)
+    with make_batch_reader(numbers, **arguments) as reader:
+        batched_rows = rows_of_groups(reader)
+
+    assert all(is_whole(row) for row in rows)
+    assert all(is_whole(row) for row in batched_rows)
+    assert sorted(ids_of(rows)) == expected
+    assert sorted(ids_of(batched_rows)) == expected
 
 
 def test_several_threads_may_take_rows_of_one_reader(numbers: Path) -> None:
@@ -142,17 +183,21 @@ def test_several_threads_may_take_rows_of_one_reader(numbers: Path) -> None:
     ):
         rows = list(threads.map(lambda _: next(reader), range(3 * N_ROWS)))
 
-        assert reader.last_row_consumed or next(reader, None) is None
-    assert Counter(int(row.id) for row in rows) == dict.fromkeys(range(N_ROWS), 3)
-    assert all(map(is_whole, rows))
+        assert next(reader, None) is None
+        assert reader.last_row_consumed
+    assert Counter(ids_of(rows)) == dict.fromkeys(range(N_ROWS), 3)
+    assert all(is_whole(row) for row in rows)
 
 
 # ------------------------------------------------------------------ the order
 
 
-def order(numbers: Path, **options: Any) -> list[int]:
-    with make_reader(numbers, schema_fields=["id"], reader_pool_type="dummy", **options) as reader:
-        return ids(reader)
+def order(numbers: Path, **arguments: Any) -> list[int]:
+    """Return the ids in the order of a reader with these arguments."""
+    with make_reader(
+        numbers, schema_fields=["id"], reader_pool_type="dummy", **arguments
+    ) as reader:
+        return ids_of(reader)
 
 
 def test_zero_is_a_seed_and_none_is_random(numbers: Path) -> None:
@@ -162,127 +207,159 @@ def test_zero_is_a_seed_and_none_is_random(numbers: Path) -> None:
 
 
 def test_rows_are_shuffled_within_row_groups_that_stay_in_order(numbers: Path) -> None:
-    rows = np.array(order(numbers, shuffle_row_groups=False, shuffle_rows=True, seed=3)).reshape(
-        N_GROUPS, -1
-    )
+    rows = order(numbers, shuffle_row_groups=False, shuffle_rows=True, seed=3)
 
-    assert np.array_equal(np.sort(rows, axis=1).reshape(-1), np.arange(N_ROWS))
-    assert len({tuple(group - group.min()) for group in rows}) > N_GROUPS // 2
+    groups = np.array(rows).reshape(N_GROUPS, -1)
+    assert np.array_equal(np.sort(groups, axis=1).ravel(), np.arange(N_ROWS))
+    orders_in_groups = {tuple(group - group.min()) for group in groups}
+    assert len(orders_in_groups) > N_GROUPS // 2
 
 
 # ------------------------------------------------------------------ shards
 
 
-SHUFFLED = {"shuffle_rows": True, "shuffle_row_drop_partitions": 3}
-
-
 @pytest.mark.parametrize("make", [make_reader, make_batch_reader])
 @pytest.mark.parametrize(
-    "options", [{}, {"predicate": col("maybe").is_valid()}, SHUFFLED, {"shuffle_row_groups": False}]
+    "arguments",
+    [
+        {},
+        {"predicate": col("maybe").is_valid()},
+        {"shuffle_rows": True, "shuffle_row_drop_partitions": 3},
+        {"shuffle_row_groups": False},
+    ],
 )
 def test_shards_with_different_seeds_have_each_row_once(
-    numbers: Path, make: Any, options: dict[str, Any]
+    numbers: Path, make: Any, arguments: dict[str, Any]
 ) -> None:
-    expected, n_shards = sorted(order(numbers, predicate=options.get("predicate")) * 2), sized(3, 7)
+    n_shards = sized(3, 7)
+    n_epochs = 2
+    expected = sorted(order(numbers, predicate=arguments.get("predicate")) * n_epochs)
 
-    found: list[int] = []
+    rows: list[int] = []
     for rank in range(n_shards):
         with make(
-            numbers, cur_shard=rank, shard_count=n_shards, seed=rank, num_epochs=2, **options
+            numbers,
+            cur_shard=rank,
+            shard_count=n_shards,
+            seed=rank,
+            num_epochs=n_epochs,
+            **arguments,
         ) as reader:
-            found += [int(number) for row in reader for number in np.atleast_1d(row.id)]
+            for row in reader:
+                rows.extend(np.atleast_1d(row.id).tolist())
 
-    assert sorted(found) == expected
+    assert sorted(rows) == expected
 
 
+def make_shards(n_rows: int, n_shards: int, batch_size: int, uneven: Any) -> Shards:
+    """Return the order of shards of rows in blocks of about five rows."""
+    lengths = np.diff([0, *range(1, n_rows, 5), n_rows])
+    return Shards(
+        lengths[lengths > 0],
+        Sharding(n_shards, batch_size, uneven),
+        lambda lengths: BlockShuffled(block_lengths=lengths, window=2),
+        reshuffles=True,
+    )
+
+
+@pytest.mark.parametrize("n_shards", [2, 3, 8])
 @pytest.mark.parametrize("batch_size", [1, 2, 3, 16])
 @pytest.mark.parametrize("uneven", ["pad", "drop", "keep"])
 @pytest.mark.parametrize("n_rows", [1, 7, 40, 97])
-def test_the_order_of_shards_has_each_row_once(batch_size: int, uneven: Any, n_rows: int) -> None:
-    lengths = np.diff([0, *range(1, n_rows, 5), n_rows])
-    lengths = lengths[lengths > 0]
+def test_the_order_of_shards_has_each_row_once(
+    n_shards: int, batch_size: int, uneven: Any, n_rows: int
+) -> None:
+    shards = make_shards(n_rows, n_shards, batch_size, uneven)
 
-    for n_shards in (2, 3, 8):
-        sharding = Sharding(n_shards, batch_size, uneven)
-        shards = Shards(
-            lengths,
-            sharding,
-            lambda lengths: BlockShuffled(block_lengths=lengths, window=2),
-            reshuffles=True,
+    rows = shards.indices(np.arange(n_rows), n_rows, seed=5, epoch=1)
+
+    assert sorted(rows.tolist()) == list(range(n_rows))
+
+
+@pytest.mark.parametrize("n_shards", [2, 3, 8])
+@pytest.mark.parametrize("batch_size", [1, 2, 3, 16])
+@pytest.mark.parametrize("uneven", ["pad", "drop", "keep"])
+@pytest.mark.parametrize("n_rows", [1, 7, 40, 97])
+def test_ranks_with_other_seeds_share_no_row(
+    n_shards: int, batch_size: int, uneven: Any, n_rows: int
+) -> None:
+    shards = make_shards(n_rows, n_shards, batch_size, uneven)
+
+    rows: list[int] = []
+    for rank in range(n_shards):
+        plan = Plan(n_rows, batch_size, rank=rank, world=n_shards, uneven=uneven)
+        positions: list[int] = []
+        for step in range(plan.n_steps()):
+            # "pad" repeats rows at positions after the last one.
+            positions.extend(position for position in plan.part(step) if position < n_rows)
+        indices = shards.indices(
+            np.array(positions, dtype=np.int64), n_rows, seed=100 + rank, epoch=1
         )
-        assert sorted(shards.indices(np.arange(n_rows), n_rows, 5, 1).tolist()) == list(
-            range(n_rows)
-        )
-        given: list[int] = []
-        for rank in range(n_shards):
-            plan = Plan(n_rows, batch_size, rank=rank, world=n_shards, uneven=uneven)
-            parts = [plan.part(step) for step in range(plan.n_steps())]
-            positions = [position for part in parts for position in part if position < n_rows]
-            given += shards.indices(
-                np.array(positions, dtype=np.int64), n_rows, 100 + rank, 1
-            ).tolist()
-        assert (
-            len(given)
-            == len(set(given))
-            == (n_rows - n_rows % n_shards if uneven == "drop" else n_rows)
-        )
+        rows.extend(indices.tolist())
+
+    n_dropped = n_rows % n_shards if uneven == "drop" else 0
+    assert len(set(rows)) == len(rows)
+    assert len(rows) == n_rows - n_dropped
 
 
-@pytest.mark.parametrize("options", [{}, {"predicate": col("id") < 191}])
-def test_shards_repeat_rows_only_in_loaders(numbers: Path, options: dict[str, Any]) -> None:
-    expected = order(numbers, shuffle_row_groups=False, **options)
-
+@pytest.mark.parametrize("arguments", [{}, {"predicate": col("id") < 191}])
+def test_shards_repeat_rows_only_in_loaders(numbers: Path, arguments: dict[str, Any]) -> None:
+    expected = order(numbers, shuffle_row_groups=False, **arguments)
     readers = [
-        make_batch_reader(numbers, ["id"], cur_shard=rank, shard_count=3, seed=rank, **options)
+        make_batch_reader(numbers, ["id"], cur_shard=rank, shard_count=3, seed=rank, **arguments)
         for rank in range(3)
     ]
-    shards = [[int(number) for group in reader for number in group.id] for reader in readers]
-    assert sorted(itertools.chain(*shards)) == expected
 
-    batches = [[batch["id"].tolist() for batch in DataLoader(reader, 8)] for reader in readers]
-    assert len({len(each) for each in batches}) == 1
-    loaded = Counter(itertools.chain(*itertools.chain(*batches)))
-    assert sorted(loaded) == expected
-    assert sum(loaded.values()) == -(-len(expected) // 3) * 3
+    rows = list(itertools.chain(*[ids_of_groups(reader) for reader in readers]))
+    assert sorted(rows) == expected
+
+    batches_of_ranks = [
+        [batch["id"].tolist() for batch in DataLoader(reader, 8)] for reader in readers
+    ]
+    n_batches = {len(batches) for batches in batches_of_ranks}
+    assert len(n_batches) == 1
+    n_times = Counter(
+        number for batches in batches_of_ranks for batch in batches for number in batch
+    )
+    assert sorted(n_times) == expected
+    n_padded = -len(expected) % 3
+    assert sum(n_times.values()) == len(expected) + n_padded
 
 
 def test_fewer_rows_than_shards_are_an_error(tmp_path: Path) -> None:
     pq.write_table(pa.table({"id": np.arange(5)}), tmp_path / "one.parquet")
+
     with pytest.raises(ConfigError, match=r"fewer rows \(5\) than shards \(6\)"):
         make_reader(tmp_path, cur_shard=0, shard_count=6)
 
-    assert [
+    n_rows = [
         len(order(tmp_path, cur_shard=rank, shard_count=6, uneven="keep")) for rank in range(6)
-    ] == [1, 1, 1, 1, 1, 0]
+    ]
+    assert n_rows == [1, 1, 1, 1, 1, 0]
 
 
-def test_fewer_row_groups_than_shards_are_an_error_of_batch_readers(
-    numbers: Path,
-) -> None:
-    def reader(rank: int, **options: Any) -> Reader:
-        return make_batch_reader(
-            numbers, ["id"], cur_shard=rank, shard_count=N_GROUPS + 1, **options
-        )
+def test_fewer_row_groups_than_shards_are_an_error_of_batch_readers(numbers: Path) -> None:
+    n_shards = N_GROUPS + 1
 
-    with (
-        reader(0) as first,
-        pytest.raises(ConfigError, match=r"fewer row groups \(20\) than shards \(21\)"),
-    ):
+    def make_shard(rank: int, **arguments: Any) -> Reader:
+        return make_batch_reader(numbers, ["id"], cur_shard=rank, shard_count=n_shards, **arguments)
+
+    message = r"fewer row groups \(20\) than shards \(21\)"
+    with make_shard(0) as first, pytest.raises(ConfigError, match=message):
         next(first)
 
-    assert [len(list(reader(rank, uneven="keep"))) for rank in (0, N_GROUPS)] == [1, 0]
-    dealt = [DataLoader(reader(rank), batch_size=10) for rank in range(N_GROUPS + 1)]
-    assert (
-        sum(len(batch["id"]) for loader in dealt for batch in loader) == N_ROWS + 10
-    )  # 200 rows on 21 shards
+    assert len(list(make_shard(0, uneven="keep"))) == 1
+    assert len(list(make_shard(N_GROUPS, uneven="keep"))) == 0
+    # A loader divides the rows: 200 on 21 shards, of which 10 are repeated.
+    loaders = [DataLoader(make_shard(rank), batch_size=10) for rank in range(n_shards)]
+    n_rows = sum(len(batch["id"]) for loader in loaders for batch in loader)
+    assert n_rows == N_ROWS + 10
 
 
 # ------------------------------------------------------------------ iterating
 
 
-def test_a_reader_restarts_at_its_end_or_when_stopped(
-    numbers: Path,
-) -> None:
+def test_a_reader_restarts_at_its_end_or_when_stopped(numbers: Path) -> None:
     with make_reader(numbers, seed=1) as reader:
         next(reader)
         with pytest.raises(NotImplementedError, match="in the middle"):
@@ -291,47 +368,84 @@ def test_a_reader_restarts_at_its_end_or_when_stopped(
         next(reader)
 
     with reader:
-        assert len(ids(reader)) == N_ROWS
+        assert len(ids_of(reader)) == N_ROWS
+
     reader.reset()
-    assert (sorted(ids(reader)), reader.last_row_consumed) == (list(range(N_ROWS)), True)
+    assert sorted(ids_of(reader)) == list(range(N_ROWS))
+    assert reader.last_row_consumed
     reader.stop()
     reader.join()
     reader.cleanup_cache()
 
 
-def test_after_an_error_the_reader_tries_the_row_again(numbers: Path) -> None:
-    def fails_twice(row: dict[str, Any]) -> dict[str, Any]:
+@pytest.mark.parametrize("pool_type", ["dummy", "thread"])
+def test_after_an_error_the_reader_tries_the_row_again(numbers: Path, pool_type: str) -> None:
+    failures = ["not yet", "not yet"]
+
+    def fail_twice(row: dict[str, Any]) -> dict[str, Any]:
         if row["id"] == 50 and failures:
             raise OSError(failures.pop())
         return row
 
-    for kind in ("dummy", "thread"):
-        failures = ["not yet", "not yet"]
-        spec = TransformSpec(fails_twice)
-        with make_reader(
-            numbers, transform_spec=spec, shuffle_row_groups=False, reader_pool_type=kind
-        ) as reader:
-            with pytest.raises(DataStackError, match="not yet"):
-                ids(reader)
+    with make_reader(
+        numbers,
+        transform_spec=TransformSpec(fail_twice),
+        shuffle_row_groups=False,
+        reader_pool_type=pool_type,
+    ) as reader:
+        with pytest.raises(DataStackError, match="not yet"):
+            ids_of(reader)
 
-            assert ids(reader) == list(range(N_ROWS))
+        assert ids_of(reader) == list(range(N_ROWS))
 
 
-def test_a_reader_without_rows_warns(numbers: Path, tmp_path: Path) -> None:
-    pq.write_table(pa.table({"id": np.arange(0)}), tmp_path / "empty.parquet")
+@pytest.mark.parametrize("make", [make_reader, make_batch_reader])
+@pytest.mark.parametrize("is_empty", [False, True])
+def test_a_reader_without_rows_warns(
+    numbers: Path, tmp_path: Path, make: Any, is_empty: bool
+) -> None:
+    folder = numbers
+    predicate = in_set([-1], "id")
+    if is_empty:
+        pq.write_table(pa.table({"id": np.arange(0)}), tmp_path / "empty.parquet")
+        folder = tmp_path
 
-    for make, source, predicate in itertools.product(
-        (make_reader, make_batch_reader), (numbers, tmp_path), (None, in_set([-1], "id"))
-    ):
-        if source is tmp_path or predicate is not None:
-            with pytest.warns(UserWarning, match="No matching data is available") as told:
-                reader = make(
-                    source, predicate=predicate, shuffle_rows=True, shuffle_row_drop_partitions=2
-                )
+    for rows_of_reader in (None, predicate) if is_empty else (predicate,):
+        with pytest.warns(UserWarning, match="No matching data is available") as warned:
+            reader = make(
+                folder,
+                predicate=rows_of_reader,
+                shuffle_rows=True,
+                shuffle_row_drop_partitions=2,
+            )
 
-            assert told[0].filename == __file__
-            with reader:
-                assert (list(reader), len(reader)) == ([], 0)
+        assert warned[0].filename == __file__
+        with reader:
+            assert list(reader) == []
+            assert len(reader) == 0
+
+
+@pytest.mark.parametrize("make", [make_reader, make_batch_reader])
+def test_a_warning_names_the_line_of_the_program(numbers: Path, make: Any) -> None:
+    with pytest.warns(UserWarning, match="matches no field") as of_fields:
+        make(numbers, ["id", "missing"])
+    with pytest.warns(UserWarning, match="shard_seed was deprecated") as of_seed:
+        make(numbers, ["id"], shard_seed=3)
+
+    assert of_fields[0].filename == __file__
+    assert of_seed[0].filename == __file__
+
+
+@pytest.mark.parametrize("make", [make_reader, make_batch_reader])
+def test_a_missing_shard_warns_at_the_program(
+    numbers: Path, make: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WORLD_SIZE", "2")
+
+    with pytest.warns(UserWarning, match="no cur_shard and shard_count") as warned:
+        make(numbers, ["id"])
+
+    assert warned[0].filename == __file__
 
 
 # ------------------------------------------------------------------ where the files are
@@ -342,31 +456,47 @@ def test_a_cache_keeps_remote_files_and_deletes_no_others(
 ) -> None:
     for file in numbers.iterdir():
         storage_connector_from_url(mongodb_uri).set_resource(file.name, file.read_bytes())
-    (tmp_path / "mine.txt").write_text("keep me")
-    options: dict[str, Any] = {
-        "cache_type": "local-disk",
-        "cache_location": tmp_path,
-        "cache_size_limit": 10_000_000,
-    }
+    own_file = tmp_path / "mine.txt"
+    own_file.write_text("keep me")
 
-    read = []
-    for spec in (
-        None,
-        TransformSpec(selected_fields=["id"]),
-        TransformSpec(lambda row: {"id": -row["id"]}, selected_fields=["id"]),
-    ):
-        with make_reader(mongodb_uri, transform_spec=spec, **options) as reader:
-            read.append(sorted(ids(reader)))
+    def read(spec: TransformSpec | None) -> list[int]:
+        with make_reader(
+            mongodb_uri,
+            transform_spec=spec,
+            cache_type="local-disk",
+            cache_location=tmp_path,
+            cache_size_limit=10_000_000,
+        ) as reader:
+            return sorted(ids_of(reader))
 
-    assert read[0] == read[1] == sorted(-number for number in read[2]) == list(range(N_ROWS))
-    assert (tmp_path / "mine.txt").read_text() == "keep me"
-    assert sum(path.is_file() for path in tmp_path.rglob("*")) > 1
+    # The cache keeps bytes, so that it never returns rows of another transform.
+    negate = TransformSpec(lambda row: {"id": -row["id"]}, selected_fields=["id"])
+    assert read(None) == list(range(N_ROWS))
+    assert read(TransformSpec(selected_fields=["id"])) == list(range(N_ROWS))
+    assert read(negate) == sorted(-number for number in range(N_ROWS))
+
+    assert own_file.read_text() == "keep me"
+    n_files = sum(path.is_file() for path in tmp_path.rglob("*"))
+    assert n_files > 1
+
+
+@pytest.mark.parametrize("make", [make_reader, make_batch_reader])
+@pytest.mark.parametrize(("unit", "dtype"), [(None, "M8[us]"), ("ns", "M8[ns]")])
+def test_timestamps_have_the_requested_unit(
+    tmp_path: Path, make: Any, unit: str | None, dtype: str
+) -> None:
+    times = np.datetime64("2024-01-01T00", "us") + np.arange(3)
+    pq.write_table(pa.table({"time": times}), tmp_path / "times.parquet")
+
+    with make(tmp_path, timestamp_unit=unit, shuffle_row_groups=False) as reader:
+        assert next(reader).time.dtype == np.dtype(dtype)
 
 
 # ------------------------------------------------------------------ several readers
 
 
-def both(numbers: Path, **options: Any) -> list[Any]:
+def make_two_readers(numbers: Path, **arguments: Any) -> list[Any]:
+    """Return a reader of the first half of the rows, and one of the second half."""
     return [
         make_reader(
             numbers,
@@ -374,33 +504,24 @@ def both(numbers: Path, **options: Any) -> list[Any]:
             seed=0,
             predicate=predicate,
             reader_pool_type="dummy",
-            **options,
+            **arguments,
         )
         for predicate in (col("id") < 100, col("id") >= 100)
     ]
 
 
 def test_readers_are_drawn_by_their_weights(numbers: Path) -> None:
-    with WeightedSamplingReader(both(numbers, num_epochs=None), [0.2, 0.6], seed=3) as reader:
-        shares = [row.id < 100 for row in itertools.islice(reader, 4000)]
+    readers = make_two_readers(numbers, num_epochs=None)
 
-    assert abs(np.mean(shares) - 0.25) < 0.03
+    with WeightedSamplingReader(readers, [0.2, 0.6], seed=3) as reader:
+        is_of_first = [row.id < 100 for row in itertools.islice(reader, 4000)]
+
+    assert abs(np.mean(is_of_first) - 0.25) < 0.03
 
 
 @pytest.mark.parametrize("weights", [[1], [1, -1], [0, 0], [1, float("nan")], "ab"])
 def test_invalid_probabilities_are_refused(numbers: Path, weights: Any) -> None:
+    readers = make_two_readers(numbers)
+
     with pytest.raises((ConfigError, ValueError)):
-        WeightedSamplingReader(both(numbers), weights)
-
-
-@pytest.mark.parametrize("make", [make_reader, make_batch_reader])
-def test_timestamps_have_the_requested_unit(tmp_path: Path, make: Any) -> None:
-    times = np.datetime64("2024-01-01T00", "us") + np.arange(3)
-    pq.write_table(pa.table({"time": times}), tmp_path / "times.parquet")
-
-    found = {
-        unit: next(make(tmp_path, timestamp_unit=unit, shuffle_row_groups=False)).time.dtype
-        for unit in (None, "ns")
-    }
-
-    assert found == {None: np.dtype("M8[us]"), "ns": np.dtype("M8[ns]")}
+        WeightedSamplingReader(readers, weights)
