@@ -76,7 +76,7 @@ def ids_of_groups(reader: Any) -> list[int]:
 
 def rows_of_groups(reader: Any) -> list[Any]:
     """Return the rows of the row groups of a reader as named tuples."""
-    rows = []
+    rows: list[Any] = []
     for group in reader:
         make_row = type(group)._make
         rows.extend(make_row(values) for values in zip(*group, strict=True))
