@@ -10,7 +10,9 @@ import numpy as np
 from data_stack.formats.parquet import Field
 from data_stack.util.functions import has_parameter
 from data_stack.values.stacked_values import stack_values
+from data_stack_petastorm.any_reader import fills_nulls
 from data_stack_petastorm.batches import map_columns
+from data_stack_petastorm.schemas import as_schema
 
 
 class NanForNull:
@@ -50,6 +52,13 @@ class NanForNull:
         self._transform = transform
         self._transform_draws = transform is not None and has_parameter(transform, "rng")
 
+    @staticmethod
+    def of_reader(reader: Any) -> NanForNull:
+        """Return what fills the rows of a reader; it changes nothing if its adapters fill none."""
+        if not fills_nulls(reader):
+            return NanForNull(())
+        return NanForNull(as_schema(reader.schema))
+
     def __bool__(self) -> bool:
         """Return whether any field can have missing floats."""
         return bool(self._dtypes)
@@ -79,8 +88,10 @@ class NanForNull:
         if name not in self._dtypes:
             return value
         dtype = self._dtypes[name]
+        if value is None and name in self._lists:
+            return None
         if value is None:
-            return None if name in self._lists else dtype.type("nan")
+            return dtype.type("nan")
         if isinstance(value, np.ndarray) and value.dtype == object:
             return value.astype(dtype)
         return value

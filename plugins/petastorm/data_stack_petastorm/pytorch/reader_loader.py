@@ -11,7 +11,7 @@ from data_stack.exception import ConfigError, LoaderStateError
 from data_stack.loader import Loader
 from data_stack.loader.conversion import MissingValuesError
 from data_stack.loader.torch import collate
-from data_stack_petastorm.any_reader import check_reader, fills_nulls
+from data_stack_petastorm.any_reader import check_reader
 from data_stack_petastorm.batches import map_columns
 from data_stack_petastorm.nan_for_null import NanForNull
 from data_stack_petastorm.nested_columns import names_without_tensors, warn_of_omitted_columns
@@ -20,7 +20,6 @@ from data_stack_petastorm.pytorch.loader_base import LoaderBase
 from data_stack_petastorm.pytorch.row_batches import RowBatches
 from data_stack_petastorm.pytorch.tensors import refusal
 from data_stack_petastorm.reader.reader import Reader
-from data_stack_petastorm.schemas import as_schema
 from data_stack_petastorm.shards import Sharding
 
 
@@ -81,7 +80,7 @@ class ReaderLoader(LoaderBase):
         self._omitted = names_without_tensors(reader)
         warn_of_omitted_columns(self._omitted)
 
-        nan_for_null = NanForNull(as_schema(reader.schema) if fills_nulls(reader) else ())
+        nan_for_null = NanForNull.of_reader(reader)
         self._collate = None
         if collate_fn is not None:
             self._collate = RowCollate(

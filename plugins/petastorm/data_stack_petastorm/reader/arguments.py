@@ -8,7 +8,7 @@ from typing import Any
 
 from data_stack.formats.parquet.codecs.native import Nulls
 from data_stack.loader.plan import Uneven
-from data_stack_petastorm import transform
+from data_stack_petastorm.transform import TransformSpec
 
 
 @dataclass(frozen=True)
@@ -93,7 +93,7 @@ class ReaderArguments:
     cache_row_size_estimate: int | None = None
     cache_extra_settings: Mapping[str, Any] | None = None
     hdfs_driver: str = "libhdfs3"
-    transform_spec: transform.TransformSpec | None = None
+    transform_spec: TransformSpec | None = None
     filters: Any = None
     storage_options: Mapping[str, Any] | None = None
     zmq_copy_buffers: bool = True

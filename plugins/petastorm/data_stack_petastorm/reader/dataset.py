@@ -137,7 +137,7 @@ def _open_source(arguments: ReaderArguments) -> _Source:
 
 
 def _make_filter(arguments: ReaderArguments, *, batched: bool) -> Any:
-    """Return the predicate that selects rows by ``predicate`` and ``filters``; None for all rows."""
+    """Return the predicate that ``predicate`` and ``filters`` make together; None for all rows."""
     predicates = []
     if arguments.predicate is not None:
         predicate = as_predicate(arguments.predicate)

@@ -179,14 +179,16 @@ def _make_loader_options(
     n_workers = check_integer("workers_count", arguments.workers_count, at_least=1)
     if is_local and arguments.transform_spec is None:
         n_workers = min(n_workers, _MAX_WORKERS_PER_PROCESSOR * n_processors())
+    n_chunks_ahead = 2 if n_workers <= _MAX_WORKERS_WITH_TWO_CHUNKS else 1
+    has_workers = arguments.reader_pool_type != "dummy"
     return {
         "seed": seed,
         "epochs": arguments.num_epochs,
         "shard": shard,
         "uneven": arguments.uneven,
-        "workers": None if arguments.reader_pool_type == "dummy" else n_workers,
+        "workers": n_workers if has_workers else None,
         "worker_kind": _WORKER_KINDS[arguments.reader_pool_type],
-        "prefetch": 2 if n_workers <= _MAX_WORKERS_WITH_TWO_CHUNKS else 1,
+        "prefetch": n_chunks_ahead,
     }
 
 

@@ -399,6 +399,7 @@ class Reader(BaseReader):
         # The samples are the parts, and the blocks of their order the row groups. Mixing row groups
         # mixes their parts; the rows of a part are permuted by the loader's transform.
         uneven: Uneven = self._uneven or "keep"
+        transform = permute_rows if shuffling.rows else None
         order_of_parts = shuffling._replace(rows=shuffling.row_groups)
         order = self._make_order(
             n_parts_of, Sharding(self._n_shards, 1, uneven), order_of_parts.make_order
@@ -408,7 +409,7 @@ class Reader(BaseReader):
             1,
             shuffle=order,
             collate=take_only_batch,
-            transform=permute_rows if shuffling.rows else None,
+            transform=transform,
             uneven=uneven,
             **self._loader_options,
         )

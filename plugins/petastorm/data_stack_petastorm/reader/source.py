@@ -10,10 +10,10 @@ import numpy as np
 import numpy.typing as npt
 
 from data_stack.formats.parquet import ParquetDataset, Schema
-from data_stack_petastorm import transform
 from data_stack_petastorm.ngram import NGram
 from data_stack_petastorm.ngram_iterator import NGramIterator, names_at_all_offsets
 from data_stack_petastorm.reader.dataset import OpenedDataset
+from data_stack_petastorm.transform import BatchTransform, TransformSpec
 from data_stack_petastorm.transform_trial import complete_spec
 
 
@@ -39,7 +39,7 @@ class ReaderSource:
 
 
 def make_source(
-    opened: OpenedDataset, spec: transform.TransformSpec | None, *, batched: bool, seed: int
+    opened: OpenedDataset, spec: TransformSpec | None, *, batched: bool, seed: int
 ) -> ReaderSource:
     """Return what a reader of a dataset reads.
 
@@ -64,15 +64,16 @@ def make_source(
 
 
 def _transform_rows(
-    dataset: ParquetDataset, spec: transform.TransformSpec, *, batched: bool, seed: int
+    dataset: ParquetDataset, spec: TransformSpec, *, batched: bool, seed: int
 ) -> ReaderSource:
     """Return the transformed rows of a dataset."""
-    spec, drops_rows = complete_spec(spec, dataset, "pandas" if batched else None)
+    default_form: Any = "pandas" if batched else None
+    spec, drops_rows = complete_spec(spec, dataset, default_form)
     fields = spec.schema_of(dataset.schema)
     if spec.func is None:
         return ReaderSource(dataset.select(*fields.fields), fields, dataset.block_lengths)
 
-    function = transform.BatchTransform(spec, fields, zones=dataset.time_zones)
+    function = BatchTransform(spec, fields, zones=dataset.time_zones)
     seed_of_draws = seed if spec.draws else None
     rows = dataset.map(function, batched=True, seed=seed_of_draws)
     source = ReaderSource(rows, fields, dataset.block_lengths)
@@ -80,9 +81,7 @@ def _transform_rows(
     # A function of DataFrames may drop rows, which the function of an iterator's rows may not. So
     # it receives whole row groups, unless it draws: draws come from the iterator's seed.
     if batched and spec.on == "pandas" and not spec.draws:
-        row_group_transform = transform.BatchTransform(
-            spec, fields, may_drop=True, zones=dataset.time_zones
-        )
+        row_group_transform = BatchTransform(spec, fields, may_drop=True, zones=dataset.time_zones)
         return replace(source, row_group_transform=row_group_transform, drops_rows=drops_rows)
     return source
 

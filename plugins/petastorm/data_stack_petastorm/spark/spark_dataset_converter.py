@@ -113,10 +113,12 @@ class SparkDatasetConverter(data_stack_spark.SparkDatasetConverter):
         from data_stack_petastorm.pytorch import DataLoader
 
         make_loader = DataLoader if data_loader_fn is None else data_loader_fn
+        if batch_size is None:
+            batch_size = _DEFAULT_BATCH_SIZE
         with self._open_reader(num_epochs, workers_count, petastorm_reader_kwargs) as reader:
             loader = make_loader(
                 reader=reader,
-                batch_size=_DEFAULT_BATCH_SIZE if batch_size is None else batch_size,
+                batch_size=batch_size,
                 shuffling_queue_capacity=shuffling_queue_capacity,
             )
             if hasattr(loader, "__exit__"):
@@ -159,8 +161,9 @@ class SparkDatasetConverter(data_stack_spark.SparkDatasetConverter):
             rows = make_petastorm_dataset(reader).unbatch()
             if shuffling_queue_capacity:
                 rows = rows.shuffle(shuffling_queue_capacity)
-            batches = rows.batch(batch_size or _DEFAULT_BATCH_SIZE)
-            yield batches.prefetch(tf.data.AUTOTUNE if prefetch is None else prefetch)
+            if prefetch is None:
+                prefetch = tf.data.AUTOTUNE
+            yield rows.batch(batch_size or _DEFAULT_BATCH_SIZE).prefetch(prefetch)
 
     @contextlib.contextmanager
     def _open_reader(
@@ -169,10 +172,12 @@ class SparkDatasetConverter(data_stack_spark.SparkDatasetConverter):
         """Open a reader of the row groups for a ``with`` block."""
         _check_rank_and_size_consistent_with_horovod(other_arguments)
         _wait_file_available(self.file_urls)
+        if workers_count is None:
+            workers_count = _DEFAULT_WORKERS
         with make_batch_reader(
             [readable_source(url) for url in self.file_urls],
             num_epochs=num_epochs,
-            workers_count=_DEFAULT_WORKERS if workers_count is None else workers_count,
+            workers_count=workers_count,
             **other_arguments,
         ) as reader:
             yield reader

@@ -11,7 +11,6 @@ import numpy as np
 import numpy.typing as npt
 
 from data_stack.formats.parquet import Field
-from data_stack_petastorm.any_reader import fills_nulls
 from data_stack_petastorm.nan_for_null import NanForNull
 from data_stack_petastorm.tf_utils.row_signature import PROMOTED_DTYPES, flatten
 
@@ -40,7 +39,7 @@ def iterate_flat_rows(reader: Any, fields: Mapping[str, Field]) -> Iterator[dict
         reader: any reader; one of row groups has columns for values.
         fields: the field of each key of a flat row.
     """
-    nan_for_null = NanForNull(fields.values() if fills_nulls(reader) else ())
+    nan_for_null = NanForNull.of_reader(reader)
     for row in reader:
         values = _flatten_row(row)
         converted: dict[str, Any] = {}
