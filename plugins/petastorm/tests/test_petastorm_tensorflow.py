@@ -1,4 +1,7 @@
-"""A reader's rows as tf.data, and one by one. Without TensorFlow the tests are skipped: `make test-all` has it."""
+"""A reader's rows as ``tf.data``, and one by one.
+
+Without TensorFlow the tests are skipped: `make test-all` has it.
+"""
 
 from __future__ import annotations
 
@@ -44,62 +47,72 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return file
 
 
-def reader(table: Path, *fields: str, batched: bool = False, **options: Any) -> Any:
-    given = {
+def make_test_reader(table: Path, *fields: str, batched: bool = False, **arguments: Any) -> Any:
+    """Return a reader of rows, or of row groups, in the order of the table."""
+    make = make_batch_reader if batched else make_reader
+    defaults = {
         "schema_fields": list(fields),
         "reader_pool_type": "dummy",
         "shuffle_row_groups": False,
-        **options,
     }
-    return (make_batch_reader if batched else make_reader)(table, **given)
+    return make(table, **{**defaults, **arguments})
 
 
-def test_rows_are_named_tuples_with_a_static_signature(table: Path) -> None:
-    dataset = make_petastorm_dataset(reader(table, "id", "small", "name", "price", "day", "vector"))
+def test_rows_are_named_tuples_of_tensors(table: Path) -> None:
+    fields = ["id", "small", "name", "price", "day", "vector"]
+    dataset = make_petastorm_dataset(make_test_reader(table, *fields))
 
     rows = list(dataset)
 
-    spec = dataset.element_spec
-    assert spec._fields == ("id", "small", "vector", "name", "price", "day")
-    assert [each.dtype for each in spec] == [
-        tf.int64,
-        tf.int32,
-        tf.float32,
-        tf.string,
-        tf.string,
-        tf.int64,
-    ]
-    assert (spec.id.shape.as_list(), len(rows), int(dataset.cardinality())) == ([], N_ROWS, N_ROWS)
     assert [int(row.id) for row in rows] == list(range(N_ROWS))
     row = rows[10]
-    assert (
-        int(row.small),
-        row.name.numpy().decode(),
-        row.price.numpy(),
-        row.vector.numpy().tolist(),
-    ) == (
-        10,
-        "né 10",
-        b"2.5",
-        [10, 10],
-    )
-    assert int(row.day) == int(
-        (np.datetime64("2024-01-11", "ns") - np.datetime64(0, "ns")).astype(np.int64)
-    )
+    assert int(row.small) == 10
+    assert row.name.numpy().decode() == "né 10"
+    assert row.price.numpy() == b"2.5"
+    assert row.vector.numpy().tolist() == [10, 10]
+    assert np.datetime64(int(row.day), "ns") == np.datetime64("2024-01-11")
+
+
+def test_a_dataset_has_a_static_signature(table: Path) -> None:
+    fields = ["id", "small", "name", "price", "day", "vector"]
+    dataset = make_petastorm_dataset(make_test_reader(table, *fields))
+
+    spec = dataset.element_spec
+
+    assert {name: tensor.dtype for name, tensor in spec._asdict().items()} == {
+        "id": tf.int64,
+        "small": tf.int32,
+        "vector": tf.float32,
+        "name": tf.string,
+        "price": tf.string,
+        "day": tf.int64,
+    }
+    assert spec._fields == ("id", "small", "vector", "name", "price", "day")
+    assert spec.id.shape.as_list() == []
+    assert int(dataset.cardinality()) == N_ROWS
 
 
 def test_each_iteration_is_another_pass_in_another_order(table: Path) -> None:
-    dataset = make_petastorm_dataset(reader(table, "id", shuffle_row_groups=True, seed=1))
+    reader = make_test_reader(table, "id", shuffle_row_groups=True, seed=1)
+    dataset = make_petastorm_dataset(reader)
 
-    first, second = [[int(row.id) for row in dataset] for _ in range(2)]
+    first = [int(row.id) for row in dataset]
+    second = [int(row.id) for row in dataset]
 
-    assert sorted(first) == sorted(second) == list(range(N_ROWS))
+    assert sorted(first) == list(range(N_ROWS))
+    assert sorted(second) == list(range(N_ROWS))
     assert first != second
-    assert len(list(make_petastorm_dataset(reader(table, "id")).repeat(2))) == 2 * N_ROWS
+
+
+def test_a_dataset_repeats(table: Path) -> None:
+    dataset = make_petastorm_dataset(make_test_reader(table, "id"))
+
+    assert len(list(dataset.repeat(2))) == 2 * N_ROWS
 
 
 def test_row_groups_are_tuples_of_columns(table: Path) -> None:
-    dataset = make_petastorm_dataset(reader(table, "id", "name", "vector", "price", batched=True))
+    reader = make_test_reader(table, "id", "name", "vector", "price", batched=True)
+    dataset = make_petastorm_dataset(reader)
 
     batches = list(dataset)
 
@@ -117,21 +130,22 @@ def test_fields_without_tensors_are_refused_at_once(tmp_path: Path) -> None:
 
 
 def test_a_function_takes_the_next_row_in_each_run(table: Path) -> None:
-    rows, sequences = (
-        reader(table, "id", "vector", "day"),
-        make_reader(table, schema_fields=NGram({1: ["id"], 0: ["id"]}, 1, "id"), num_epochs=None),
-    )
+    rows = make_test_reader(table, "id", "vector", "day")
+    # Endless, as there are fewer sequences than rows.
+    ngram = NGram({1: ["id"], 0: ["id"]}, 1, "id")
+    sequences = make_reader(table, schema_fields=ngram, num_epochs=None)
 
     @tf.function  # type: ignore[untyped-decorator]  # no types in TensorFlow
     def step() -> Any:
         row = tf_tensors(rows)
-        assert (row.vector.shape.as_list(), row.day.dtype) == ([2], tf.int64)
+        assert row.vector.shape.as_list() == [2]
+        assert row.day.dtype == tf.int64
         return row.id, tf_tensors(sequences)
 
     for number in range(3):
-        found, pair = step()
-        assert int(found) == number
-        assert int(pair[1].id) == int(pair[0].id) + 1
+        row_id, sequence = step()
+        assert int(row_id) == number
+        assert int(sequence[1].id) == int(sequence[0].id) + 1
     assert int(tf_tensors(rows).id) == 3
     for _ in range(4, N_ROWS):
         step()
@@ -139,46 +153,52 @@ def test_a_function_takes_the_next_row_in_each_run(table: Path) -> None:
         step()
 
 
-def test_sessions_of_tensorflow_1_run(table: Path) -> None:
-    v1 = tf.compat.v1
-    with tf.Graph().as_default(), v1.Session() as session:
-        row = tf_tensors(reader(table, "id", "name", seed=3), 20)
-        found = [session.run(row) for _ in range(N_ROWS)]
-        assert (
-            sorted(int(each.id) for each in found)
-            == list(range(N_ROWS))
-            != [int(each.id) for each in found]
-        )
-        assert all(each.name.decode() == f"né {each.id}" for each in found)
+def test_sessions_of_tensorflow_1_take_rows(table: Path) -> None:
+    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+        row = tf_tensors(make_test_reader(table, "id", "name", seed=3), 20)
+
+        rows = [session.run(row) for _ in range(N_ROWS)]
+
+        ids = [int(row.id) for row in rows]
+        assert sorted(ids) == list(range(N_ROWS))
+        assert ids != list(range(N_ROWS))
+        assert all(row.name.decode() == f"né {row.id}" for row in rows)
         with pytest.raises(tf.errors.OutOfRangeError):
             session.run(row)
-        batch = (
-            make_petastorm_dataset(reader(table, "id", batched=True))
-            .make_one_shot_iterator()
-            .get_next()
-        )
+
+
+def test_sessions_of_tensorflow_1_iterate_over_datasets(table: Path) -> None:
+    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+        dataset = make_petastorm_dataset(make_test_reader(table, "id", batched=True))
+        batch = dataset.make_one_shot_iterator().get_next()
+
         assert session.run(batch).id.tolist() == list(range(10))
 
 
-def test_missing_floats_are_nan_of_row_groups_or_on_request(
-    tmp_path: Path,
-) -> None:
-    halves = [0.5, None, 1.5, 2.5]
-    pq.write_table(
-        pa.table({"half": pa.array(halves, pa.float32())}),
-        tmp_path / "halves.parquet",
-        row_group_size=2,
-    )
+@pytest.fixture
+def halves(tmp_path: Path) -> Path:
+    """The folder of a dataset of two row groups, the first of which has a null."""
+    column = pa.array([0.5, None, 1.5, 2.5], pa.float32())
+    pq.write_table(pa.table({"half": column}), tmp_path / "halves.parquet", row_group_size=2)
+    return tmp_path
+
+
+def test_missing_floats_are_nan_of_row_groups_or_on_request(halves: Path) -> None:
     expected = [0.5, np.nan, 1.5, 2.5]
 
-    groups = [
-        group.half.numpy() for group in make_petastorm_dataset(reader(tmp_path, batched=True))
-    ]
-    assert np.array_equal(np.concatenate(groups), expected, equal_nan=True)
-    rows = [row.half.numpy() for row in make_petastorm_dataset(reader(tmp_path, nulls="nan"))]
-    assert np.array_equal(rows, expected, equal_nan=True)
-    first = tf_tensors(reader(tmp_path, batched=True, nulls="nan"))
-    assert np.array_equal(first.half, expected[:2], equal_nan=True)
-    for refusing in (reader(tmp_path), reader(tmp_path, batched=True, nulls="none")):
-        with pytest.raises(tf.errors.OpError, match="nulls='nan'"):
-            list(make_petastorm_dataset(refusing))
+    groups = make_petastorm_dataset(make_test_reader(halves, batched=True))
+    rows = make_petastorm_dataset(make_test_reader(halves, nulls="nan"))
+    first_group = tf_tensors(make_test_reader(halves, batched=True, nulls="nan"))
+
+    values_of_groups = np.concatenate([group.half.numpy() for group in groups])
+    assert np.array_equal(values_of_groups, expected, equal_nan=True)
+    assert np.array_equal([row.half.numpy() for row in rows], expected, equal_nan=True)
+    assert np.array_equal(first_group.half, expected[:2], equal_nan=True)
+
+
+@pytest.mark.parametrize("arguments", [{}, {"batched": True, "nulls": "none"}])
+def test_missing_floats_are_refused_with_advice(halves: Path, arguments: dict[str, Any]) -> None:
+    dataset = make_petastorm_dataset(make_test_reader(halves, **arguments))
+
+    with pytest.raises(tf.errors.OpError, match="nulls='nan'"):
+        list(dataset)
