@@ -44,7 +44,7 @@ def search_catalogues(
         find_catalogue(scheme or "")
     if is_offline():
         raise CatalogueUnavailableError(
-            "catalogues need the network, but DATA_STACK_OFFLINE is set"
+            "catalogues need the network, and data_stack is offline: DATA_STACK_OFFLINE is set"
         )
     entries: list[CatalogueEntry] = []
     if scheme is not None:

@@ -225,32 +225,39 @@ def test_ctrl_c_while_a_plugin_is_imported_reaches_the_user(
 
 
 PLUGINS = Path(__file__).parents[2] / "plugins"
-MODULES = sorted(PLUGINS.glob("*/data_stack_*/**/*.py"))
+PACKAGES = sorted(PLUGINS.glob("*/data_stack_*/"))
 #: Of named tuples, and of pyspark for access to the JVM.
-KNOWN = {"_asdict", "_fields", "_make", "_active_spark_context", "_jsc", "_jvm"}
+KNOWN = {"_asdict", "_fields", "_make", "_replace", "_active_spark_context", "_jsc", "_jvm"}
+
+
+def _private_attributes_used(nodes: list[ast.AST]) -> set[str]:
+    used: set[str] = set()
+    for node in nodes:
+        if isinstance(node, ast.Attribute) and re.match(r"_[^_]", node.attr):
+            used.add(node.attr)
+    return used
+
+
+def _names_defined(nodes: list[ast.AST]) -> set[str]:
+    defined: set[str] = set()
+    for node in nodes:
+        if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
+            defined.add(node.name)
+        elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+            defined.add(node.target.id)
+        elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+            defined.add(node.attr)
+    return defined
 
 
 def test_plugins_use_no_private_attributes_of_others() -> None:
     found = []
-    for module in MODULES:
-        nodes = list(ast.walk(ast.parse(module.read_text(encoding="utf-8"))))
-        own = {node.name for node in nodes if isinstance(node, (ast.FunctionDef, ast.ClassDef))}
-        own |= {
-            node.target.id
-            for node in nodes
-            if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name)
-        }
-        own |= {
-            node.attr
-            for node in nodes
-            if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store)
-        }
-        used = {
-            node.attr
-            for node in nodes
-            if isinstance(node, ast.Attribute) and re.match(r"_[^_]", node.attr)
-        }
-        found += [f"{module}: {name}" for name in used - own - KNOWN]
+    for package in PACKAGES:
+        nodes: list[ast.AST] = []
+        for module in package.rglob("*.py"):
+            nodes += ast.walk(ast.parse(module.read_text(encoding="utf-8")))
+        foreign = _private_attributes_used(nodes) - _names_defined(nodes) - KNOWN
+        found += [f"{package.name}: {name}" for name in sorted(foreign)]
 
     assert found == []
 

@@ -216,7 +216,7 @@ class NGramAccess(OffsetsAccess):
             self.below.prefetch(first_rows, self._names_to_prefetch)
 
     def batch(self, positions: IndexArrayOfInts) -> Any:
-        columns = self.columns_of_offsets(positions, self._offsets)
+        columns = self.columns_of_offsets(positions, self.offsets)
         return {
             offset: {name: columns[offset, name] for name in names}
             for offset, names in self._fields.items()

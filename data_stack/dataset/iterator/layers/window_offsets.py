@@ -78,15 +78,15 @@ class OffsetsAccess(GroupedAccess):
         offsets: _Offsets,
     ) -> None:
         super().__init__(below, starts, length, order)
-        self._offsets = offsets
+        self.offsets = offsets
 
     def sample(self, position: int) -> Sample:
-        return self.samples_at(np.array([position], dtype=np.intp), self._offsets)[0]
+        return self.samples_at(np.array([position], dtype=np.intp), self.offsets)[0]
 
     def samples(self, positions: IndexArrayOfInts) -> list[Sample]:
         if len(positions) == 0:
             return []
-        return list(self.samples_at(positions, self._offsets))
+        return list(self.samples_at(positions, self.offsets))
 
     def batch(self, positions: IndexArrayOfInts) -> Batch:
         # not that of groups: the values are samples, which are stacked as objects
@@ -99,10 +99,10 @@ class OffsetsAccess(GroupedAccess):
             positions = np.arange(self.n_samples, dtype=np.intp)
         if len(positions) == 0:
             return stack_columns([], keys, self)
-        offsets = {offset: named for offset, named in self._offsets.items() if offset in keys}
+        offsets = {offset: named for offset, named in self.offsets.items() if offset in keys}
         if len(offsets) < len(set(keys)):
             # one of them is no offset, so that it is missing in all that there is
-            return stack_columns(self.samples_at(positions, self._offsets), keys, self)
+            return stack_columns(self.samples_at(positions, self.offsets), keys, self)
         return stack_columns(self.samples_at(positions, offsets), keys, self)
 
     def samples_at(self, positions: IndexArrayOfInts, offsets: _Offsets) -> list[dict[int, Sample]]:
@@ -130,7 +130,7 @@ class OffsetsAccess(GroupedAccess):
         self, positions: IndexArrayOfInts, offsets: Sequence[int]
     ) -> dict[int, list[Sample]]:
         """Read the whole samples at some offsets of windows, all in one request."""
-        places_in_window = np.array(offsets, dtype=np.intp) - min(self._offsets)
+        places_in_window = np.array(offsets, dtype=np.intp) - min(self.offsets)
         places = self.starts_at(positions)[:, np.newaxis] + places_in_window
         wanted, inverse = find_distinct(places)
         samples = self.below.samples(self.positions_of(wanted))
@@ -168,7 +168,7 @@ class OffsetsAccess(GroupedAccess):
     ) -> dict[tuple[int, ColumnKey], ColumnArray]:
         """Read columns that are all wanted at the same offsets, in one request."""
         n_windows = len(positions)
-        places_of_zero = self.starts_at(positions) - min(self._offsets)
+        places_of_zero = self.starts_at(positions) - min(self.offsets)
         # all samples of the first offset, then all of the next: each has memory of its own
         places_of_each = np.array(offsets, dtype=np.intp)[:, np.newaxis] + places_of_zero
         places: IndexArrayOfInts = places_of_each.reshape(-1)
