@@ -15,7 +15,7 @@ from urllib.parse import unquote_to_bytes, urlsplit
 from urllib.request import getproxies
 
 from data_stack.exception import DataStackError, ResourceChangedError
-from data_stack.io.redaction import printable, redact, shorten
+from data_stack.io.redaction import hide_credentials, printable, redact
 from data_stack.io.web.errors import WebError
 from data_stack.io.web.file_version import FileVersion
 from data_stack.io.web.framing import announced_length, content_encoding, find_framing_fault
@@ -320,7 +320,7 @@ class Exchange:
         expected = self._byte_range.version
         if expected is not None and not expected.agrees_with(self.version):
             raise ResourceChangedError(
-                shorten(self._url_with_credentials), str(expected), str(self.version)
+                hide_credentials(self._url_with_credentials), str(expected), str(self.version)
             )
 
     def _count(self, data: bytes) -> None:

@@ -12,7 +12,7 @@ from data_stack.exception import (
     StorageError,
     StorageUnavailableError,
 )
-from data_stack.io.redaction import shorten
+from data_stack.io.redaction import hide_credentials
 from data_stack.io.web.client import ask
 from data_stack.io.web.errors import WebError
 from data_stack.io.web.exchange import Exchange
@@ -38,7 +38,7 @@ class WebFiles:
         self.url = url.rstrip("/")
 
     def __repr__(self) -> str:
-        return shorten(self.url)
+        return hide_credentials(self.url)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return WebFiles, (self.url,)
@@ -91,7 +91,7 @@ class WebFile:
         try:
             return ask(url, receive, _LIMITS, byte_range=requested)
         except WebError as error:
-            message = f"could not read {shorten(url)}: {error.reason}"
+            message = f"could not read {hide_credentials(url)}: {error.reason}"
             if error.transient:
                 raise StorageUnavailableError(message) from None
             raise StorageError(message) from None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 from urllib.parse import SplitResult, urljoin, urlsplit, urlunsplit
 
-from data_stack.io.redaction import shorten
+from data_stack.io.redaction import hide_credentials
 from data_stack.io.web.errors import WebError
 
 _MAX_SHOWN_CHARACTERS = 200
@@ -66,7 +66,7 @@ def follow(origin: str, target: Any) -> str:
     base = origin if is_web(origin) else ""
     parts = _split_link(base, target)
     if parts is None:
-        shown = shorten(repr(target))[:_MAX_SHOWN_CHARACTERS]
+        shown = hide_credentials(repr(target))[:_MAX_SHOWN_CHARACTERS]
         raise WebError(f"leads to {shown}, which is not a URL")
 
     allowed_schemes = ["https"]
@@ -80,7 +80,7 @@ def follow(origin: str, target: Any) -> str:
     else:
         reason = None
     if reason is not None:
-        shown = shorten(target)[:_MAX_SHOWN_CHARACTERS]
+        shown = hide_credentials(target)[:_MAX_SHOWN_CHARACTERS]
         raise WebError(f"leads to {shown}, {reason}; that is not followed")
 
     # The user and password of the origin may be sent to the same server only.
