@@ -228,14 +228,14 @@ def _facts_of_sources(factory: DatasetFactory) -> list[dict[str, Any]]:
 
 
 def _facts_of_source(source: ResourceDefinition) -> dict[str, Any]:
-    from data_stack.io.redaction import shorten
+    from data_stack.io.redaction import hide_credentials
 
     return {
         "identifier": source.identifier,
         "size": source.size,
         "sha256": source.sha256,
         "md5_sum": source.md5_sum,
-        "places": [shorten(os.fsdecode(place)) for place in source.sources],
+        "places": [hide_credentials(os.fsdecode(place)) for place in source.sources],
     }
 
 

@@ -6,6 +6,8 @@ import re
 from typing import Final
 from urllib.parse import unquote
 
+from data_stack.util.program_lines import warn_deprecated
+
 #: What shows a credential in a text.
 _HIDDEN: Final = "***"
 #: Names of parameters whose values are secret.
@@ -24,18 +26,32 @@ _MIN_CHARACTERS_WITHIN_WORDS: Final = 8
 _MIN_SECRET_CHARACTERS: Final = 4
 
 
-def shorten(source: str) -> str:
-    """Return a source for errors, logs and manifests: without credentials or control characters."""
+def hide_credentials(source: str) -> str:
+    """Return a path or URL for errors, logs and manifests.
+
+    It has no credentials, and no control characters.
+    """
     userinfo = _userinfo(source)
     if userinfo:
         source = source.replace(f"{userinfo}@", f"{_HIDDEN}@", 1)
     return _without_secrets(source)
 
 
+def shorten(source: str) -> str:
+    """Return :func:`hide_credentials` of a source, under its old name."""
+    warn_deprecated(
+        "data_stack.io.redaction.shorten()",
+        instead="hide_credentials()",
+        since="0.2",
+        removed_in="1.0",
+    )
+    return hide_credentials(source)
+
+
 def redact(text: str, *sources: str) -> str:
-    """Return a text of a server or library without the credentials in any of ``sources``."""
+    """Return a text of a server or library without the credentials of any of ``sources``."""
     for source in sources:
-        # A secret may be a part of another one, which has to go first.
+        # One secret may be a part of another one, so the longest is hidden first.
         for secret in sorted(_secrets_in(source), key=len, reverse=True):
             text = hide(text, secret, _HIDDEN)
     return _without_secrets(text)
@@ -50,7 +66,7 @@ def hide(text: str, secret: str, replacement: str) -> str:
     pattern = re.escape(secret)
     if len(secret) < _MIN_CHARACTERS_WITHIN_WORDS:
         pattern = rf"(?<!\w){pattern}(?!\w)"
-    # A function, as a replacement in a text may have backslashes.
+    # re.sub() would interpret backslashes in a text, but not in what a function returns.
     return re.sub(pattern, lambda _: replacement, text)
 
 

@@ -8,7 +8,7 @@ import re
 from typing import Any
 
 from data_stack.factories.declarative import DatasetFactory
-from data_stack.io.redaction import shorten
+from data_stack.io.redaction import hide_credentials
 
 _OUR_DISTRIBUTION = "lazy-data-stack"
 
@@ -29,7 +29,7 @@ def sources_of(factory: Any) -> list[dict[str, Any]]:
             value = getattr(definition, name)
             if value is not None:
                 source[name] = value
-        source["sources"] = [shorten(os.fsdecode(place)) for place in definition.sources]
+        source["sources"] = [hide_credentials(os.fsdecode(place)) for place in definition.sources]
         sources.append(source)
     return sources
 

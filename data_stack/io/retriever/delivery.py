@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
 from data_stack.exception import ChecksumMismatchError, StorageError
-from data_stack.io.redaction import shorten
+from data_stack.io.redaction import hide_credentials
 from data_stack.io.resource_definition import ResourceDefinition
 from data_stack.io.retriever.schemes import may_be_resumed
 from data_stack.io.retriever.transfer import Fetch, SourceError, Transfer
@@ -81,7 +81,7 @@ def deliver(
         reason = error.strerror or error
         raise StorageError(f"could not store {identifier!r}: {reason}", error.errno) from error
 
-    shown_source = shorten(source)
+    shown_source = hide_credentials(source)
     if not is_verified:
         doubt = "" if transfer.has_end else ", and the server did not say where they end"
         logger.warning(
@@ -152,7 +152,7 @@ def _check_bytes(transfer: Transfer, writer: ResourceWriter, source: str) -> Non
     def check(algorithm: str, expected: str, actual: str) -> None:
         if expected != actual:
             raise ChecksumMismatchError(
-                definition.identifier, shorten(source), expected, actual, algorithm
+                definition.identifier, hide_credentials(source), expected, actual, algorithm
             )
 
     if definition.sha256 is not None:

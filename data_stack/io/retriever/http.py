@@ -119,7 +119,7 @@ class _Download:
         """
         expected_size = self._transfer.expected_size
         sent = sent_range(exchange.headers)
-        if exchange.status == 416 or sent is None or expected_size not in (None, sent.size):
+        if exchange.status == 416 or sent is None or expected_size not in (None, sent.file_size):
             raise WebError("resumes with another part or file than requested", transient=True)
 
     def _check_whole(self, exchange: Exchange) -> FileVersion | None:

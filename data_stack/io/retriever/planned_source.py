@@ -10,7 +10,7 @@ from typing import Final
 
 from data_stack.io.job_threads import JobThreads
 from data_stack.io.offline import is_offline
-from data_stack.io.redaction import redact, shorten
+from data_stack.io.redaction import hide_credentials, redact
 from data_stack.io.resource_definition import ResourceDefinition
 from data_stack.io.retriever.schemes import fetcher_of
 from data_stack.io.retriever.transfer import SourceError, Transfer
@@ -87,9 +87,9 @@ def _first_to_answer(
         reason = _ask_one(source, transfer, offline)
         if reason is None:
             return PlannedSource(
-                identifier, transfer.expected_size, False, shorten(source), tuple(refusals)
+                identifier, transfer.expected_size, False, hide_credentials(source), tuple(refusals)
             )
-        refusals.append((shorten(source), reason))
+        refusals.append((hide_credentials(source), reason))
     return PlannedSource(identifier, definition.size, False, None, tuple(refusals))
 
 

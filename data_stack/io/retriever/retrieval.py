@@ -24,7 +24,7 @@ from data_stack.io.identifiers import is_identifier
 from data_stack.io.job_threads import JobThreads
 from data_stack.io.offline import is_offline
 from data_stack.io.progress import byte_bar
-from data_stack.io.redaction import redact, shorten
+from data_stack.io.redaction import hide_credentials, redact
 from data_stack.io.resource_definition import ResourceDefinition
 from data_stack.io.retriever.delivery import RetrievedResource, deliver
 from data_stack.io.retriever.file import copy_file
@@ -160,7 +160,9 @@ def import_file(
     try:
         return deliver(definition, path, copy_file, storage_connector)
     except SourceError as error:
-        raise RetrievalError(definition.identifier, [(shorten(path), str(error))]) from error
+        raise RetrievalError(
+            definition.identifier, [(hide_credentials(path), str(error))]
+        ) from error
 
 
 def _distinct_definitions(
@@ -311,7 +313,7 @@ class _RetrievalRun:
 
             is_corrupt = is_corrupt or outcome.sent_wrong_bytes
             reason = "; then ".join(dict.fromkeys(outcome.reasons))
-            attempts.append((shorten(source), reason))
+            attempts.append((hide_credentials(source), reason))
             self._note_failed_source(definition, source, reason, is_last=source == sources[-1])
             self.check_wanted()
 
@@ -419,7 +421,7 @@ class _RetrievalRun:
             level,
             "could not retrieve resource %r from %s: %s",
             definition.identifier,
-            shorten(source),
+            hide_credentials(source),
             reason,
         )
         host = _host_of(source)

@@ -32,25 +32,31 @@ def ask(
     timeout_seconds: float | None = None,
     max_redirects: int = 5,
 ) -> _Result:
-    """Return what ``receive`` makes of the answer to a GET request.
+    """Send a GET request, and return what ``receive`` makes of the answer.
 
-    The request is repeated as :func:`~data_stack.io.web.retrying` says.
+    The request is repeated after a transient error, as :func:`~data_stack.io.web.retrying` says.
+    The arguments that are not described here are those of :class:`~data_stack.io.web.Exchange`.
 
     Args:
-        url: as for :class:`~data_stack.io.web.Exchange`.
-        receive: checks and reads an answer.
+        url: the URL.
+        receive: checks and reads an answer; called once for each request that was answered.
         limits: the limits of retries and pauses.
-        seconds: how long after :func:`~data_stack.io.web.web_timeout` the last retry may begin.
-        headers: as for :class:`~data_stack.io.web.Exchange`.
-        own_headers: as for :class:`~data_stack.io.web.Exchange`.
-        byte_range: as for :class:`~data_stack.io.web.Exchange`.
-        may_be_encoded: as for :class:`~data_stack.io.web.Exchange`.
-        timeout_seconds: as for :class:`~data_stack.io.web.Exchange`.
-        max_redirects: as for :class:`~data_stack.io.web.Exchange`.
+        seconds: time for pauses and retries. The last retry begins at most this long after
+            ``timeout_seconds``.
+        headers: headers for all servers.
+        own_headers: headers for the server of ``url`` only, such as a token.
+        byte_range: the part to ask for; None for the whole file.
+        may_be_encoded: whether a whole file with a ``Content-Encoding`` is accepted.
+        timeout_seconds: the longest silence of a server; None for
+            :func:`~data_stack.io.web.web_timeout`.
+        max_redirects: how many redirects are followed.
 
     Raises:
-        WebError: as for :func:`~data_stack.io.web.retrying`.
+        WebError: the last request failed, or ``receive`` raised it.
     """
+    if timeout_seconds is None:
+        timeout_seconds = web_timeout()
+    # How many bytes the last request received.
     n_received = 0
 
     def attempt(deadline: float) -> _Result:
@@ -72,12 +78,15 @@ def ask(
         finally:
             n_received = exchange.n_received
 
-    deadline = time.monotonic() + web_timeout() + seconds
-    return retrying(attempt, limits, deadline=deadline, progress=lambda: n_received)
+    def progress() -> int:
+        return n_received
+
+    deadline = time.monotonic() + timeout_seconds + seconds
+    return retrying(attempt, limits, deadline=deadline, progress=progress)
 
 
 def use_session(url: str, session: requests.Session) -> None:
-    """Ask the server of a URL through a session of requests.
+    """Send all requests to the server of a URL through a session of the user.
 
     This holds for this process, and for those that are forked from it. The headers, ``auth``,
     ``cert``, ``verify``, ``proxies`` and cookies of the session are used for the scheme, host and
@@ -88,6 +97,10 @@ def use_session(url: str, session: requests.Session) -> None:
         session.auth = ("reader", password)
         session.verify = "/etc/ssl/company.pem"
         data_stack.io.web.use_session("https://data.example.org", session)
+
+    Args:
+        url: any URL of the server.
+        session: the session. It may be used for other requests as well.
     """
     # Imported here, so that data_stack is imported without requests.
     from data_stack.io.web.sessions import set_session

@@ -23,7 +23,7 @@ from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
 from urllib3.util.connection import allowed_gai_family
 
-from data_stack.io.web.framing import is_chunked, refuse_framing
+from data_stack.io.web.framing import find_framing_fault, is_chunked
 
 #: A size has at most 16 digits; a few servers add extensions behind it.
 _MAX_CHUNK_LINE_BYTES: Final = 4096
@@ -81,7 +81,8 @@ class _TimedFile(io.RawIOBase):
     """Reads a socket, and waits for each read as long as ``tick`` says.
 
     Args:
-        file: what http.client made of the socket; it is closed with this one.
+        file: the file of the socket that http.client opened. It is not read, but closed with this
+            one, as the socket stays open until its file is closed.
         sock: the socket.
         tick: see :class:`TimedRequest`.
     """
@@ -103,7 +104,7 @@ class _TimedFile(io.RawIOBase):
             try:
                 self._n_new_bytes = self._sock.recv_into(buffer)
             except TimeoutError:
-                continue  # whether the time of the request is over, tick() says
+                continue  # tick() raises if the time of the request is over
             return self._n_new_bytes
 
     def close(self) -> None:
@@ -118,6 +119,7 @@ class _TimedResponse(http.client.HTTPResponse):
     end, and takes any text that ``int()`` accepts for the size of a chunk.
     """
 
+    #: What http.client reads the answer from.
     fp: Any
 
     def __init__(self, sock: socket.socket, *arguments: Any, **options: Any) -> None:
@@ -128,16 +130,17 @@ class _TimedResponse(http.client.HTTPResponse):
 
     def begin(self) -> None:
         super().begin()
-        # A header that was sent twice is joined, as requests shows it.
+        # The values of a header that was sent twice are joined with a comma, as requests does.
         headers = {}
         for name in ("Transfer-Encoding", "Content-Length"):
             headers[name] = ", ".join(self.headers.get_all(name, []))
 
-        # Of some answers with bad framing, urllib3 would leave the connection open.
+        # This is checked again when the header is received, but urllib3 would leave the connection
+        # of some answers with bad framing open.
         if current_request() is not None:
-            refusal = refuse_framing(headers)
-            if refusal is not None:
-                raise BadFramingError(refusal)
+            fault = find_framing_fault(headers)
+            if fault is not None:
+                raise BadFramingError(fault)
 
         # http.client does not strip a space behind the word "chunked".
         if is_chunked(headers) and not self.chunked:
@@ -150,10 +153,11 @@ class _TimedResponse(http.client.HTTPResponse):
         """Return the first status that is not an interim one; ``begin()`` skips only 100."""
         while True:
             version, status, reason = super()._read_status()  # type: ignore[misc]  # of http.client
+            # 100 is left to begin(), and 101 ends the use of HTTP.
             is_interim = 101 < status < 200
             if not is_interim:
                 return version, status, reason
-            http.client.parse_headers(self.fp)
+            http.client.parse_headers(self.fp)  # discards the header of the interim answer
 
     def _read_next_chunk_size(self) -> int:
         line = self.fp.readline(_MAX_CHUNK_LINE_BYTES)
@@ -191,7 +195,8 @@ class _TimedConnection(HTTPConnection):
         if request is None:
             return super()._new_conn()
 
-        # A trailing dot, which only certificates lack, keeps the resolver from search domains.
+        # urllib3 keeps a trailing dot in ``_dns_host`` and drops it in ``host``: the resolver needs
+        # it to leave search domains out, and certificates lack it. An IPv6 address has brackets.
         host = self._dns_host.strip("[]")
         failure = OSError("the host has no address")
         for family, kind, protocol, _, address in socket.getaddrinfo(
@@ -227,7 +232,7 @@ class _TimedConnection(HTTPConnection):
         if request is not None:
             request.uses_kept_connection = self.sock is not None
         if self.sock is not None:
-            # The answer before may have left a shorter one.
+            # The last wait for the answer before may have left a shorter timeout.
             self.sock.settimeout(self.timeout)
         super().request(*arguments, **options)
 
@@ -237,10 +242,14 @@ class _TimedHTTPSConnection(_TimedConnection, HTTPSConnection):
 
 
 class _TimedHTTPPool(HTTPConnectionPool):
+    """A pool of :class:`_TimedConnection`."""
+
     ConnectionCls = _TimedConnection
 
 
 class _TimedHTTPSPool(HTTPSConnectionPool):
+    """A pool of :class:`_TimedHTTPSConnection`."""
+
     ConnectionCls = _TimedHTTPSConnection
 
 

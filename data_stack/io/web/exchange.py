@@ -15,12 +15,13 @@ from urllib.parse import unquote_to_bytes, urlsplit
 from urllib.request import getproxies
 
 from data_stack.exception import DataStackError, ResourceChangedError
-from data_stack.io.redaction import printable, redact, shorten
+from data_stack.io.redaction import hide_credentials, printable, redact
 from data_stack.io.web.errors import WebError
-from data_stack.io.web.framing import announced_length, content_encoding, refuse_framing
+from data_stack.io.web.file_version import FileVersion
+from data_stack.io.web.framing import announced_length, content_encoding, find_framing_fault
 from data_stack.io.web.limits import Limits, web_timeout
 from data_stack.io.web.links import Origin, bare_url, follow, is_web, origin_of
-from data_stack.io.web.ranges import ByteRange, FileVersion, refuse_part, sent_range
+from data_stack.io.web.ranges import ByteRange, find_part_fault, sent_range
 from data_stack.io.web.request_clock import RequestClock
 
 if TYPE_CHECKING:
@@ -29,8 +30,12 @@ if TYPE_CHECKING:
 #: The most that is received at once.
 _PIECE_BYTES: Final = 1 << 20
 _REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
-#: How much of a server's words is shown in a message.
+#: Statuses below 500 with which a server asks for a retry: it waited too long for the request, or
+#: received too many requests.
+_RETRY_STATUSES: Final = (408, 429)
+#: How much of a server's reason, such as "Not Found", is shown in a message.
 _MAX_REASON_CHARACTERS: Final = 60
+#: How much of the error of a library is shown in a message.
 _MAX_ERROR_CHARACTERS: Final = 300
 
 
@@ -40,33 +45,35 @@ class Exchange:
     It is a context manager: entering it sends the request and receives the header; the body is read
     by :meth:`chunks` or :meth:`read`. Another thread may :meth:`cut` it.
 
-    The header of the last answer arrives within ``timeout_seconds``, with all requests of a login.
-    The body may be slow, but not slower than the minimal rate of ``limits`` for longer than that.
-    Connections are kept alive, and used again if the body was read to its end.
+    ``timeout_seconds`` limits the time until the header of the last answer has arrived: redirects
+    and the requests of a login count too. After that, it limits how long the body may come at less
+    than the minimal rate of ``limits``. Connections are kept alive, and used again if the body was
+    read to its end.
 
-    An answer is what was asked for, or an error: the body ends where it was announced, a part is
-    the one of ``byte_range`` in the same version of the file, and only what may be encoded is
-    encoded.
+    These are errors: a body that is longer or shorter than announced, another part than
+    ``byte_range``, a part of another version of the file, and a ``Content-Encoding`` that was not
+    allowed.
 
     Args:
         url: ``https`` or ``http``. Its user and password are sent to its own scheme, host and port
             only, and never shown.
         headers: headers for all servers. A ``Range`` among them is checked as ``byte_range`` is.
-        own_headers: headers for the servers that get the password, such as a token.
+        own_headers: headers for the scheme, host and port of ``url`` only, such as a token. Like
+            the password they are not sent to other servers to which ``url`` redirects.
         byte_range: the part to ask for; None for the whole file.
         may_be_encoded: whether a whole file with a ``Content-Encoding`` is accepted. It is not
             decoded: a digest must tell whether the bytes are right.
         timeout_seconds: the longest silence of a server; None for :func:`web_timeout`.
-        limits: the minimal rate of the body.
+        limits: the minimal rate of the body; the other limits are not used here.
         deadline: monotonic time by which the header must have arrived.
         max_redirects: how many redirects are followed.
 
     Attributes:
         url: the URL of the answer, after redirects, without credentials.
-        status: the status of HTTP. One that asks for a retry (408, 429, 500 and above) is raised
-            instead.
-        headers: the headers of the answer; their names in any case.
-        redirects: the headers of the redirects before.
+        status: the HTTP status. A status that asks for a retry (408, 429, 500 and above) is raised
+            as a WebError instead.
+        headers: the headers of the answer, found by their names in any case.
+        redirects: the headers of each redirect that was followed.
         timeout_seconds: the longest silence of a server.
     """
 
@@ -75,8 +82,8 @@ class Exchange:
     headers: Mapping[str, str]
     redirects: list[Mapping[str, str]]
     timeout_seconds: float
-    #: The URL that the caller gave, with its credentials, which are hidden in messages.
-    _source: str
+    #: The URL that the caller gave. Its credentials are hidden in messages.
+    _url_with_credentials: str
     #: The scheme, host and port to which credentials are sent.
     _origin: Origin
     #: User and password of the URL; None if it has none.
@@ -105,7 +112,7 @@ class Exchange:
         deadline: float = math.inf,
         max_redirects: int = 5,
     ) -> None:
-        self._source = url
+        self._url_with_credentials = url
         self._own_headers = dict(own_headers)
         self._may_be_encoded = may_be_encoded
         self._max_redirects = max_redirects
@@ -124,7 +131,7 @@ class Exchange:
             self._headers.update(byte_range.headers())
         self._byte_range = byte_range
 
-        with self._libraries_errors_as_ours():
+        with self._errors_as_web_errors():
             parts = urlsplit(url)
             if not is_web(url) or not parts.hostname:
                 raise WebError("the URL names no host")
@@ -133,7 +140,7 @@ class Exchange:
             self._auth = _credentials_in(parts.netloc)
 
     def __enter__(self) -> Exchange:
-        with self._libraries_errors_as_ours():
+        with self._errors_as_web_errors():
             self._answer = self._send_and_follow_redirects()
         self.status = self._answer.status_code
         self.headers = self._answer.headers
@@ -160,7 +167,7 @@ class Exchange:
         sent = sent_range(self.headers)
         if sent is None:
             return None
-        return sent.start, sent.stop - 1, sent.size
+        return sent.start, sent.stop - 1, sent.file_size
 
     @property
     def length(self) -> int | None:
@@ -170,24 +177,27 @@ class Exchange:
         """
         sent = sent_range(self.headers)
         if self.status == 206 and sent is not None:
-            return sent.stop - sent.start  # even if it comes in chunks
+            return sent.n_bytes  # even if it comes in chunks
         if self.status in (204, 304):
             return 0
         return announced_length(self.headers)
 
     @property
     def version(self) -> FileVersion:
-        """The version of the file, as far as the answer tells it."""
+        """The version of the file, as far as the headers of the answer tell it."""
         sent = sent_range(self.headers)
-        size = announced_length(self.headers) if sent is None else sent.size
-        return FileVersion.of(self.headers, size)
+        if sent is None:
+            file_size = announced_length(self.headers)
+        else:
+            file_size = sent.file_size
+        return FileVersion.from_headers(self.headers, file_size)
 
     def describe_status(self) -> str:
         """Return status and reason for messages, such as ``"answers 404 Not Found"``."""
         reason = printable(str(self._answer.raw.reason or ""))[:_MAX_REASON_CHARACTERS].strip()
         if not reason:
             reason = http.client.responses.get(self.status, "")
-        return redact(f"answers {self.status} {reason}".strip(), self._source)
+        return redact(f"answers {self.status} {reason}".strip(), self._url_with_credentials)
 
     # ------------------------------------------------------------------ the body
 
@@ -202,11 +212,11 @@ class Exchange:
         The time that the caller takes for a piece is not counted as the server's.
 
         Raises:
-            WebError: the connection was cut, the server is overdue, or it sends another number of
-                bytes than announced.
+            WebError: the connection was cut, the server is overdue, or the body has another length
+                than announced.
         """
         while True:
-            with self._libraries_errors_as_ours():
+            with self._errors_as_web_errors():
                 data = self._answer.raw.read1(_PIECE_BYTES, decode_content=False)
             self._count(data)
             if not data:
@@ -223,8 +233,8 @@ class Exchange:
         pieces = list[bytes]()
         n_left = max_bytes
         while True:
-            with self._libraries_errors_as_ours():
-                # Unlike read1(), this receives all bytes of a range where they are to stay.
+            with self._errors_as_web_errors():
+                # Unlike read1(), read() receives into the bytes that it returns, without a copy.
                 data = self._answer.raw.read(min(n_left + 1, _PIECE_BYTES), decode_content=False)
             self._count(data)
             if not data:
@@ -234,11 +244,11 @@ class Exchange:
             if n_left < 0:
                 raise WebError(f"sends more than the limit of {max_bytes:,} bytes")
         if len(pieces) == 1:
-            return pieces[0]
+            return pieces[0]  # without a copy
         return b"".join(pieces)
 
     def cut(self) -> None:
-        """Make the thread that waits for the server fail; called by another thread."""
+        """Make the thread that waits for the server fail. Any thread may call this."""
         self._clock.cut()
 
     # ------------------------------------------------------------------ inside
@@ -277,19 +287,19 @@ class Exchange:
             WebError: it does not, or the server asks for a retry.
             ResourceChangedError: it is a part of another version of the file.
         """
-        asks_for_a_retry = self.status in (408, 429) or self.status >= 500
+        asks_for_a_retry = self.status in _RETRY_STATUSES or self.status >= 500
         if asks_for_a_retry:
             raise WebError(
                 self.describe_status(),
                 transient=True,
-                retry_after=_asked_pause(self.headers),
+                retry_after=_requested_pause_seconds(self.headers),
                 status=self.status,
             )
-        refusal = refuse_framing(self.headers)
-        if refusal is not None:
-            raise WebError(refusal, status=self.status)
+        fault = find_framing_fault(self.headers)
+        if fault is not None:
+            raise WebError(fault, status=self.status)
         if self.status not in (200, 206):
-            return  # the caller's to judge
+            return  # the caller decides what the status means
 
         encoding = content_encoding(self.headers)
         may_be_encoded = self._may_be_encoded and self.status == 200
@@ -304,12 +314,14 @@ class Exchange:
         """Check that an answer with status 206 is the part that was asked for."""
         if self._byte_range is None:
             raise WebError(f"{self.describe_status()} instead of the whole file", status=206)
-        refusal = refuse_part(self._byte_range, self.headers)
-        if refusal is not None:
-            raise WebError(refusal, status=206)
+        fault = find_part_fault(self._byte_range, self.headers)
+        if fault is not None:
+            raise WebError(fault, status=206)
         expected = self._byte_range.version
-        if expected is not None and not expected.is_kept_by(self.version):
-            raise ResourceChangedError(shorten(self._source), str(expected), str(self.version))
+        if expected is not None and not expected.agrees_with(self.version):
+            raise ResourceChangedError(
+                hide_credentials(self._url_with_credentials), str(expected), str(self.version)
+            )
 
     def _count(self, data: bytes) -> None:
         """Count bytes of the body; ``b""`` is its end.
@@ -327,12 +339,16 @@ class Exchange:
             raise WebError("the connection was cut", transient=True)
 
     @contextlib.contextmanager
-    def _libraries_errors_as_ours(self) -> Iterator[None]:
-        """Raise the errors of libraries as WebError, and hide the credentials of the URL in all."""
+    def _errors_as_web_errors(self) -> Iterator[None]:
+        """Raise errors of the block as WebError, without the credentials of the URL.
+
+        Other errors of data_stack pass as they are.
+        """
         try:
             yield
         except WebError as error:
-            error.reason = redact(error.reason, self._source)
+            # The same error is raised, so that its status and its other facts stay.
+            error.reason = redact(error.reason, self._url_with_credentials)
             error.args = (error.reason, *error.args[1:])
             raise
         except DataStackError:
@@ -345,7 +361,10 @@ class Exchange:
             if failure is None:
                 raise
             shown = failure.reason[:_MAX_ERROR_CHARACTERS]
-            reason = redact(shown, self._source, *getproxies().values())
+            # An error may name a proxy, whose URL may hold a password.
+            proxies = getproxies().values()
+            reason = redact(shown, self._url_with_credentials, *proxies)
+            # The error of the library is dropped, as it shows the credentials.
             raise WebError(reason, failure.is_transient) from None
 
 
@@ -359,10 +378,10 @@ def _credentials_in(authority: str) -> tuple[bytes, bytes] | None:
 
 
 def _location_in(headers: Mapping[str, str]) -> str:
-    """Return where a redirect leads to.
+    """Return the URL to which a redirect leads, as written.
 
     Raises:
-        WebError: it does not say.
+        WebError: the headers have no ``Location``.
     """
     location = headers.get("Location", "")
     # http.client decodes headers as Latin-1, but servers send URLs in UTF-8.
@@ -373,17 +392,19 @@ def _location_in(headers: Mapping[str, str]) -> str:
     return location
 
 
-def _asked_pause(headers: Mapping[str, str]) -> float | None:
-    """Return the seconds that a server asks to wait; None if it does not ask.
+def _requested_pause_seconds(headers: Mapping[str, str]) -> float | None:
+    """Return how many seconds a server asks to wait; None if it does not ask.
 
-    They are in ``Retry-After``, as a number or date
-    (https://www.rfc-editor.org/rfc/rfc9110#field.retry-after), or the ``t`` of ``RateLimit``.
+    ``Retry-After`` is a number of seconds or a date
+    (https://www.rfc-editor.org/rfc/rfc9110#field.retry-after). Without it, the ``t`` of
+    ``RateLimit`` tells.
     """
     value = headers.get("Retry-After", "").strip()
     if not value:
         rate_limit = re.search(r";\s*t=(\d{1,12})\b", headers.get("RateLimit", ""))
-        if rate_limit is not None:
-            return float(rate_limit[1])
+        if rate_limit is None:
+            return None
+        return float(rate_limit[1])
     if re.fullmatch(r"[0-9]{1,12}", value):
         return float(value)
     try:

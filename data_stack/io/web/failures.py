@@ -20,6 +20,8 @@ _CLOSED: Final = (
     BrokenPipeError,
     ssl.SSLEOFError,
 )
+#: Errors that requests, urllib3, http.client and sockets raise.
+_LIBRARY_ERRORS: Final = (OSError, ValueError, http.client.HTTPException, HTTPError)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,12 +45,12 @@ def describe_failure(error: Exception, timeout_seconds: float) -> Failure | None
         timeout_seconds: the timeout of the request, for the message.
 
     Returns:
-        None if the error is none of a library, but one of our own code.
+        None if the error is a fault of our own code, not one of a library.
     """
-    if not isinstance(error, (OSError, ValueError, http.client.HTTPException, HTTPError)):
+    if not isinstance(error, _LIBRARY_ERRORS):
         return None
 
-    # First the causes that say exactly what went wrong, wherever in the chain they stand.
+    # A cause of these kinds says exactly what went wrong, wherever in the chain it stands.
     causes = list(causes_of(error))
     for cause in causes:
         if isinstance(cause, ssl.SSLCertVerificationError):
@@ -61,7 +63,7 @@ def describe_failure(error: Exception, timeout_seconds: float) -> Failure | None
         if isinstance(cause, BadFramingError):
             return Failure(str(cause), False)
 
-    # Then the first one that says something at all.
+    # Otherwise the first timeout, or the first error with a text of the operating system.
     for cause in causes:
         if isinstance(cause, TimeoutError):
             return Failure(f"no answer within {timeout_seconds:g} s", True)
@@ -69,8 +71,9 @@ def describe_failure(error: Exception, timeout_seconds: float) -> Failure | None
             return Failure(cause.strerror[0].lower() + cause.strerror[1:], True)
 
     last_cause = causes[-1]
-    is_of_the_url = isinstance(error, ValueError)
-    return Failure(f"{type(last_cause).__name__}: {last_cause}", not is_of_the_url)
+    # requests and urllib3 raise a ValueError for a malformed URL, which no retry mends.
+    is_transient = not isinstance(error, ValueError)
+    return Failure(f"{type(last_cause).__name__}: {last_cause}", is_transient)
 
 
 def is_closed_by_server(error: BaseException) -> bool:

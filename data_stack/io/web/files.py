@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, Final
 from urllib.parse import quote
 
@@ -11,12 +12,13 @@ from data_stack.exception import (
     StorageError,
     StorageUnavailableError,
 )
-from data_stack.io.redaction import shorten
+from data_stack.io.redaction import hide_credentials
 from data_stack.io.web.client import ask
 from data_stack.io.web.errors import WebError
 from data_stack.io.web.exchange import Exchange
+from data_stack.io.web.file_version import FileVersion
 from data_stack.io.web.limits import Limits
-from data_stack.io.web.ranges import ByteRange, FileVersion, sent_range, size_beyond
+from data_stack.io.web.ranges import ByteRange, file_size_in_416, sent_range
 from data_stack.util.forks import fork_lock
 
 _LIMITS: Final = Limits(n_retries=3)
@@ -36,7 +38,7 @@ class WebFiles:
         self.url = url.rstrip("/")
 
     def __repr__(self) -> str:
-        return shorten(self.url)
+        return hide_credentials(self.url)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return WebFiles, (self.url,)
@@ -53,16 +55,16 @@ class WebFiles:
 class WebFile:
     """A file of a web server, whose parts are all of one version.
 
-    The first answer tells the version: its ETag, or else its Last-Modified, and its size. A later
-    answer of another version is an error. Of a server that tells no version, only the size can be
-    compared. Threads may share a file.
+    The headers of the first answer tell the version: ETag or Last-Modified, and the size of the
+    file. A later answer with another version is an error. If a server sends neither header, only
+    the sizes are compared. Threads may share a file.
 
     Args:
         files: the folder.
         file: the path of the file in the folder.
     """
 
-    #: The version of which the first answer was; None before.
+    #: The version in the first answer; None before the first answer.
     _version: FileVersion | None
 
     def __init__(self, files: WebFiles, file: str) -> None:
@@ -84,25 +86,27 @@ class WebFile:
             StorageError: the server does not serve ranges, or answers something else.
         """
         url = f"{self._files.url}/{quote(self._file)}"
-        asked = ByteRange(start, stop, self._version)
+        requested = ByteRange(start, stop, self._version)
+        receive = partial(self._receive, requested=requested)
         try:
-            return ask(url, lambda answer: self._receive(answer, asked), _LIMITS, byte_range=asked)
+            return ask(url, receive, _LIMITS, byte_range=requested)
         except WebError as error:
-            message = f"could not read {shorten(url)}: {error.reason}"
+            message = f"could not read {hide_credentials(url)}: {error.reason}"
             if error.transient:
                 raise StorageUnavailableError(message) from None
             raise StorageError(message) from None
 
-    def _receive(self, answer: Exchange, asked: ByteRange) -> bytes:
-        """Return the part that was asked for; raise what another answer means."""
-        known_version = asked.version
+    def _receive(self, answer: Exchange, *, requested: ByteRange) -> bytes:
+        """Return the requested part, or raise the error that matches the status of the answer."""
+        known_version = requested.version
         if answer.status == 404:
             raise ResourceNotFoundError(self._file, repr(self._files))
         if answer.status == 412 and known_version is not None:
             raise ResourceChangedError(self._file, str(known_version), "another version")
         if answer.status == 416:
-            self._check_size(answer, asked)
-            return b""  # the part lies behind the end of the file
+            # The part lies behind the end of the file, as the file is now.
+            self._check_has_not_shrunk(answer, requested)
+            return b""
         if answer.status == 200:
             raise WebError(
                 "the server does not support ranges. Use one that does, such as nginx, "
@@ -111,29 +115,38 @@ class WebFile:
         sent = sent_range(answer.headers)
         if answer.status != 206 or sent is None:
             raise WebError(
-                f"{answer.describe_status()} instead of bytes {asked.start} to {asked.stop}"
+                f"{answer.describe_status()} instead of bytes {requested.start} to {requested.stop}"
             )
         self._check_version(answer.version)
-        return answer.read(sent.stop - sent.start)
+        return answer.read(sent.n_bytes)
 
-    def _check_size(self, answer: Exchange, asked: ByteRange) -> None:
-        """Check that a part of which the server has nothing did not exist before either."""
-        known_version = asked.version
+    def _check_has_not_shrunk(self, answer: Exchange, requested: ByteRange) -> None:
+        """Check that a part behind the end of the file was behind its end before as well.
+
+        Args:
+            answer: an answer with status 416.
+            requested: the part.
+
+        Raises:
+            ResourceChangedError: the file was longer before.
+        """
+        known_version = requested.version
         if known_version is None or known_version.size is None:
             return
-        if known_version.size > asked.start:
-            size = size_beyond(answer.headers)
-            n_now = "fewer" if size is None else f"{size:,}"
-            raise ResourceChangedError(self._file, str(known_version), f"{n_now} bytes")
+        if known_version.size > requested.start:
+            size = file_size_in_416(answer.headers)
+            actual = "fewer bytes" if size is None else f"{size:,} bytes"
+            raise ResourceChangedError(self._file, str(known_version), actual)
 
     def _check_version(self, version: FileVersion) -> None:
         """Compare the version of an answer with that of the first answer.
 
-        Of two threads that read for the first time, one has the first answer.
+        Two threads may read for the first time at once. The version of one is noted, and that of
+        the other is compared with it.
         """
         with self._lock:
             if self._version is None:
                 self._version = version
             first_version = self._version
-        if not first_version.is_kept_by(version):
+        if not first_version.agrees_with(version):
             raise ResourceChangedError(self._file, str(first_version), str(version))

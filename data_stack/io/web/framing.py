@@ -39,12 +39,15 @@ def content_encoding(headers: Mapping[str, str]) -> str | None:
     return printable(coding)[:_MAX_SHOWN_CHARACTERS]
 
 
-def refuse_framing(headers: Mapping[str, str]) -> str | None:
-    """Return why it cannot be known where a body begins and ends; None if it can.
+def find_framing_fault(headers: Mapping[str, str]) -> str | None:
+    """Look for headers that do not say clearly where the body begins and ends.
 
-    Only ``chunked`` alone is undone. Another coding, such as ``gzip, chunked``, would leave sizes
-    of chunks or packed bytes where the bytes of the file belong:
-    https://www.rfc-editor.org/rfc/rfc9112#section-6.3.
+    The only transfer coding that can be decoded is ``chunked`` alone. Another one, such as
+    ``gzip, chunked``, would leave compressed bytes or the sizes of chunks between the bytes of the
+    file: https://www.rfc-editor.org/rfc/rfc9112#section-6.3.
+
+    Returns:
+        What is wrong, without a subject; None if the framing is clear.
     """
     coding = _transfer_coding(headers)
     if coding not in ("", "identity", "chunked"):
@@ -54,8 +57,8 @@ def refuse_framing(headers: Mapping[str, str]) -> str | None:
     lengths = _lengths(headers)
     if coding == "chunked" or not lengths:
         return None
-    are_equal = len(set(lengths)) == 1
-    if not are_equal or not _LENGTH.fullmatch(lengths[0]):
+    are_all_equal = len(set(lengths)) == 1
+    if not are_all_equal or not _LENGTH.fullmatch(lengths[0]):
         shown = printable(headers["Content-Length"])[:_MAX_SHOWN_CHARACTERS]
         return f"announces a length that is not a number: {shown!r}"
     return None
@@ -66,7 +69,10 @@ def _transfer_coding(headers: Mapping[str, str]) -> str:
 
 
 def _lengths(headers: Mapping[str, str]) -> list[str]:
-    """Return the announced lengths; requests joins headers that were sent twice."""
+    """Return the announced lengths as written.
+
+    There are several if the header was sent several times: requests joins them with commas.
+    """
     text = headers.get("Content-Length", "").strip()
     if not text:
         return []

@@ -15,12 +15,14 @@ _DEFAULT_TIMEOUT_SECONDS: Final = 30.0
 
 @dataclass(frozen=True)
 class Limits:
-    """Limits of time, size and retries.
+    """How slow, large and unreliable a server may be.
 
     Attributes:
         min_bytes_per_second: a slower transfer ends as stalled, after about the timeout.
-        max_bytes: size of the largest resource that is accepted if its definition has no size.
-        n_retries: retries per source without progress. An interrupted transfer is resumed.
+        max_bytes: the largest resource that is accepted, in bytes. It does not apply to a resource
+            whose definition has a size.
+        n_retries: how often a source is asked again without progress. An interrupted transfer is
+            resumed.
         backoff_seconds: the pause before the first retry; doubled each time, with jitter.
         max_wait_seconds: the longest pause between two tries, also where a server asks for more.
     """

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 from urllib.parse import SplitResult, urljoin, urlsplit, urlunsplit
 
-from data_stack.io.redaction import shorten
+from data_stack.io.redaction import hide_credentials
 from data_stack.io.web.errors import WebError
 
 _MAX_SHOWN_CHARACTERS = 200
@@ -13,7 +13,13 @@ _DEFAULT_PORTS = {"http": 80, "https": 443}
 
 
 class Origin(NamedTuple):
-    """What a password may be sent to: https://www.rfc-editor.org/rfc/rfc6454."""
+    """The server to which a password may be sent: https://www.rfc-editor.org/rfc/rfc6454.
+
+    Attributes:
+        scheme: ``"https"`` or ``"http"``.
+        host: the host without a port; None if the URL has none.
+        port: the port, also if it is the default one of the scheme; 0 if it is unknown.
+    """
 
     scheme: str
     host: str | None
@@ -46,8 +52,8 @@ def follow(origin: str, target: Any) -> str:
     and Croissant documents name. They cannot name local files, packages or other schemes.
 
     Args:
-        origin: the URL of the server or document with the link. For a document on this machine, its
-            path, from which links may lead to ``https`` only.
+        origin: the URL of the document with the link, or of the server that redirects. For a
+            document on this machine it is the path: its links may lead to ``https`` only.
         target: the link: a URL, or a URL relative to ``origin``.
 
     Returns:
@@ -57,31 +63,43 @@ def follow(origin: str, target: Any) -> str:
     Raises:
         WebError: the link is not a URL, or may not be followed.
     """
-    try:
-        if not isinstance(target, str):
-            raise ValueError(target)
-        base = origin if is_web(origin) else ""
-        parts = urlsplit(urljoin(base, target))
-        has_host = bool(parts.hostname)
-        parts.port  # noqa: B018  # raises ValueError if it is not a number
-    except ValueError:
-        shown = shorten(repr(target))[:_MAX_SHOWN_CHARACTERS]
-        raise WebError(f"leads to {shown}, which is not a URL") from None
+    base = origin if is_web(origin) else ""
+    parts = _split_link(base, target)
+    if parts is None:
+        shown = hide_credentials(repr(target))[:_MAX_SHOWN_CHARACTERS]
+        raise WebError(f"leads to {shown}, which is not a URL")
 
+    allowed_schemes = ["https"]
     if origin[:5].lower() == "http:":
-        allowed_schemes = ["https", "http"]
+        allowed_schemes.append("http")
+    is_web_url = parts.scheme in ("https", "http") and bool(parts.hostname)
+    if not is_web_url:
+        reason = f"which is not an {' or '.join(allowed_schemes)} URL"
+    elif parts.scheme not in allowed_schemes:
+        reason = "which is not encrypted"
     else:
-        allowed_schemes = ["https"]
-    if parts.scheme not in allowed_schemes or not has_host:
-        if parts.scheme == "http" and has_host:
-            reason = "which is not encrypted"
-        else:
-            reason = f"which is not an {' or '.join(allowed_schemes)} URL"
-        shown = shorten(target)[:_MAX_SHOWN_CHARACTERS]
+        reason = None
+    if reason is not None:
+        shown = hide_credentials(target)[:_MAX_SHOWN_CHARACTERS]
         raise WebError(f"leads to {shown}, {reason}; that is not followed")
 
+    # The user and password of the origin may be sent to the same server only.
     url = bare_url(parts)
     userinfo, _, _ = urlsplit(origin).netloc.rpartition("@")
     if userinfo and origin_of(url) == origin_of(origin):
         return url.replace("://", f"://{userinfo}@", 1)
     return url
+
+
+def _split_link(base: str, target: Any) -> SplitResult | None:
+    """Return the parts of a link, made absolute; None if it is not a URL."""
+    if not isinstance(target, str):
+        return None
+    try:
+        parts = urlsplit(urljoin(base, target))
+        # The attributes raise a ValueError if what stands there is no host, or no number.
+        parts.hostname  # noqa: B018
+        parts.port  # noqa: B018
+    except ValueError:
+        return None
+    return parts

@@ -1,4 +1,4 @@
-"""Parts of one version of a file: what is asked for, and whether an answer is that."""
+"""Ranges of bytes, as requests ask for them and as answers announce them."""
 
 from __future__ import annotations
 
@@ -7,88 +7,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from data_stack.io.redaction import printable
+from data_stack.io.web.file_version import FileVersion
 from data_stack.io.web.framing import announced_length
 
-#: A weak tag begins with ``W/``, and does not promise equal bytes:
-#: https://www.rfc-editor.org/rfc/rfc9110#section-8.8.3.
-_STRONG_ETAG: Final = re.compile(r'"[\x21\x23-\x7e\x80-\xff]*"')
 _RANGE: Final = re.compile(r"bytes=(\d{1,18})-(\d{0,18})")
 _CONTENT_RANGE: Final = re.compile(r"bytes (\d{1,18})-(\d{1,18})/(\d{1,18}|\*)")
 _UNSATISFIED_RANGE: Final = re.compile(r"bytes \*/(\d{1,18})")
-#: How much of a tag or date is shown in a message.
-_MAX_SHOWN_CHARACTERS: Final = 80
-
-
-@dataclass(frozen=True, slots=True)
-class FileVersion:
-    """What an answer says about the version of a file.
-
-    Attributes:
-        etag: the ETag as it was sent, with its quotes; empty if none was.
-        last_modified: the date as it was sent; empty if none was.
-        size: length of the whole file in bytes; None if it was not announced.
-    """
-
-    etag: str = ""
-    last_modified: str = ""
-    size: int | None = None
-
-    @classmethod
-    def of(cls, headers: Mapping[str, str], size: int | None = None) -> FileVersion:
-        """Return what the header of an answer says.
-
-        Args:
-            headers: the headers; their names in any case.
-            size: length of the whole file in bytes, if it is known.
-        """
-        etag = headers.get("ETag", "").strip()
-        last_modified = headers.get("Last-Modified", "").strip()
-        return cls(etag, last_modified, size)
-
-    @property
-    def strong_etag(self) -> str | None:
-        """The ETag, if equal ones promise equal bytes; else None."""
-        if _STRONG_ETAG.fullmatch(self.etag):
-            return self.etag
-        return None
-
-    def conditions(self) -> dict[str, str]:
-        """Return the headers of a request that only this version of the file fulfils."""
-        if self.strong_etag is not None:
-            return {"If-Match": self.strong_etag}
-        if self.last_modified:
-            return {"If-Unmodified-Since": self.last_modified}
-        return {}
-
-    def is_kept_by(self, later: FileVersion) -> bool:
-        """Return whether a later answer is of the same version.
-
-        What the earlier answer told of the version, the later one must tell as well: a tag that is
-        missing is not an equal one. Where neither tells anything but the size, the size decides.
-        """
-        are_sizes_known = self.size is not None and later.size is not None
-        if are_sizes_known and self.size != later.size:
-            return False
-        if self.etag != later.etag:
-            return False
-        if self.strong_etag is not None:
-            # The date of an unchanged file differs between servers that share its strong tag.
-            return True
-        return self.last_modified == later.last_modified
-
-    def __str__(self) -> str:
-        facts = []
-        if self.size is not None:
-            facts.append(f"{self.size:,} bytes")
-        if self.etag:
-            facts.append(f"ETag {printable(self.etag)[:_MAX_SHOWN_CHARACTERS]}")
-        else:
-            facts.append("no ETag")
-        if self.last_modified:
-            shown = printable(self.last_modified)[:_MAX_SHOWN_CHARACTERS]
-            facts.append(f"Last-Modified {shown}")
-        return ", ".join(facts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,8 +24,8 @@ class ByteRange:
         stop: the byte behind its last one; None for the end of the file. A file that ends earlier
             sends what it has.
         version: the version that the file must have; None for any.
-        or_whole: what the server does if the file has another version: send it whole (``If-Range``)
-            or, if False, refuse (``If-Match``). If True, the version must have a strong ETag.
+        or_whole: whether the server sends the whole file if it has another version (``If-Range``);
+            ``version`` needs a strong ETag then. If False, the server refuses (``If-Match``).
     """
 
     start: int
@@ -111,7 +35,7 @@ class ByteRange:
 
     @classmethod
     def requested_by(cls, headers: Mapping[str, str]) -> ByteRange | None:
-        """Return the part for which the ``Range`` among headers asks.
+        """Return the part that the ``Range`` header among ``headers`` asks for.
 
         None if there is no such header, or if it asks for several parts.
         """
@@ -158,24 +82,28 @@ class SentRange:
     Attributes:
         start: the first byte.
         stop: the byte behind the last one.
-        size: length of the whole file in bytes; None if the server does not know it.
+        file_size: length of the whole file in bytes; None if the server does not know it.
     """
 
     start: int
     stop: int
-    size: int | None
+    file_size: int | None
+
+    @property
+    def n_bytes(self) -> int:
+        """Length of the part."""
+        return self.stop - self.start
 
     def is_all_of(self, asked: ByteRange) -> bool:
         """Return whether this is the part that was asked for, or as much of it as the file has."""
-        begins_right = self.start == asked.start and self.start < self.stop
-        if not begins_right:
+        if self.start != asked.start or self.n_bytes <= 0:
             return False
         if asked.stop is None:
-            return self.stop == self.size
+            return self.stop == self.file_size
         if self.stop == asked.stop:
             return True
         # Only the end of the file may end a part early.
-        may_be_end_of_file = self.size is None or self.stop == self.size
+        may_be_end_of_file = self.file_size is None or self.stop == self.file_size
         return self.stop < asked.stop and may_be_end_of_file
 
     def __str__(self) -> str:
@@ -188,20 +116,28 @@ def sent_range(headers: Mapping[str, str]) -> SentRange | None:
     if match is None:
         return None
     start, last, size_text = match.groups()
-    size = None if size_text == "*" else int(size_text)
-    return SentRange(int(start), int(last) + 1, size)
+    file_size = None if size_text == "*" else int(size_text)
+    return SentRange(int(start), int(last) + 1, file_size)
 
 
-def size_beyond(headers: Mapping[str, str]) -> int | None:
-    """Return the length of the file that an answer with status 416 announces, or None."""
+def file_size_in_416(headers: Mapping[str, str]) -> int | None:
+    """Return the length of the file in bytes that an answer with status 416 announces, or None.
+
+    Status 416 answers a request for bytes behind the end of the file.
+    """
     match = _UNSATISFIED_RANGE.fullmatch(headers.get("Content-Range", "").strip())
     if match is None:
         return None
     return int(match[1])
 
 
-def refuse_part(asked: ByteRange, headers: Mapping[str, str]) -> str | None:
-    """Return why an answer with status 206 is not the part that was asked for; None if it is."""
+def find_part_fault(asked: ByteRange, headers: Mapping[str, str]) -> str | None:
+    """Compare an answer with status 206 with the part that was asked for.
+
+    Returns:
+        What is wrong, without a subject, such as ``"sends bytes 0 to 5, requested were …"``; None
+        if the answer is that part.
+    """
     media_type = headers.get("Content-Type", "").strip().lower()
     if media_type.startswith("multipart/byteranges"):
         return "sends several parts (multipart/byteranges), one was requested"
@@ -209,9 +145,9 @@ def refuse_part(asked: ByteRange, headers: Mapping[str, str]) -> str | None:
     if sent is None:
         return f"does not say which part it sends, requested were {asked}"
     if not sent.is_all_of(asked):
-        of_size = "" if sent.size is None else f" of {sent.size:,}"
-        return f"sends {sent}{of_size}, requested were {asked}"
+        of_file_size = "" if sent.file_size is None else f" of {sent.file_size:,}"
+        return f"sends {sent}{of_file_size}, requested were {asked}"
     length = announced_length(headers)
-    if length is not None and length != sent.stop - sent.start:
-        return f"announces {length:,} bytes for a part of {sent.stop - sent.start:,}"
+    if length is not None and length != sent.n_bytes:
+        return f"announces {length:,} bytes for a part of {sent.n_bytes:,}"
     return None

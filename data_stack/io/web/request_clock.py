@@ -1,4 +1,4 @@
-"""Decides how long a request may still wait, and how much it may still bring."""
+"""The time and the bytes that one request has left while it runs."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import Final
 
 from data_stack.io.web.errors import WebError
 
-#: The most that a request may bring before its content: headers, interim answers, redirects, and
+#: The most that may come before the content of a request: headers, interim answers, redirects, and
 #: refusals before a login.
 _MAX_HEADER_BYTES: Final = 8 << 20
-#: The most that a body may bring besides its content, such as the sizes of chunks. It is more than
-#: a piece, as content is counted when its whole piece has arrived.
+#: The most that may come besides the content of a body, such as the sizes of chunks. It is more
+#: than a piece, as content is counted when its whole piece has arrived.
 _MAX_FRAMING_BYTES: Final = 4 << 20
-#: For each byte of content as many bytes on the wire are allowed as well.
+#: Each byte of content allows so many bytes on the wire, as chunks may be short.
 _MAX_WIRE_BYTES_PER_BYTE: Final = 8
 #: A waiting request notices within this time that another thread has cut it.
 _MAX_WAIT_SECONDS: Final = 0.1
@@ -24,9 +24,9 @@ _MAX_WAIT_SECONDS: Final = 0.1
 class RequestClock:
     """The time that one request has left, and the bytes that it may bring.
 
-    The header must arrive within the timeout. Then each byte of the body prolongs the time by as
-    much as it takes at the minimal rate, but never beyond the timeout from its arrival. So a server
-    that sends a byte now and then is overdue as early as a silent one.
+    The header must arrive within the timeout. Then each byte of the body adds the time that a byte
+    takes at the minimal rate; the time that is left never exceeds the timeout. So a server that
+    sends a byte now and then is overdue as early as a silent one.
 
     Args:
         timeout_seconds: the longest silence of the server.
@@ -86,7 +86,9 @@ class RequestClock:
 
         seconds_left = self._due_at - now
         if seconds_left <= 0:
-            problem = "stalled: too little came" if self._is_body else "no answer"
+            problem = "no answer"
+            if self._is_body:
+                problem = "stalled: too little came"
             raise WebError(f"{problem} within {self._timeout_seconds:g} s", transient=True)
         return min(seconds_left, _MAX_WAIT_SECONDS)
 
@@ -109,11 +111,12 @@ class RequestClock:
         self._is_cut = True
 
     def _check_header(self) -> None:
+        """Check how much comes before the content."""
         if self._n_wire_bytes > _MAX_HEADER_BYTES:
             raise WebError(f"sends more than {_MAX_HEADER_BYTES:,} bytes before the content")
 
     def _check_framing(self) -> None:
-        """Check how much comes besides the content, which no limit of the caller counts."""
+        """Check how much comes besides the content; limits of the caller count content only."""
         max_bytes = _MAX_FRAMING_BYTES + _MAX_WIRE_BYTES_PER_BYTE * self.n_content_bytes
         if self._n_wire_bytes > max_bytes:
             raise WebError(f"sends more than {max_bytes:,} bytes around the content")

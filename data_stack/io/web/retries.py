@@ -36,15 +36,16 @@ def retrying(
         limits: the limits of retries, pauses and the rate.
         deadline: monotonic time after which nothing begins; a pause that would end later is not
             waited for.
-        progress: returns how many bytes were received so far. Progress, unless it is slower than
-            the minimal rate, resets the count of retries and puts off the deadline.
+        progress: returns how many bytes were received so far. An attempt that received bytes at
+            the minimal rate or faster resets the count of retries and puts off the deadline.
         wait: sleeps for some seconds.
 
     Returns:
         The result of ``attempt``.
 
     Raises:
-        WebError: the error of the last attempt, with what went wrong in the attempt before.
+        WebError: the error of the last attempt. Its reason also says what went wrong in the attempt
+            before.
     """
     n_bytes = 0
     n_failures = 0
@@ -56,10 +57,11 @@ def retrying(
         except WebError as error:
             failure = error
 
-        # Does the failure count, or did the transfer get on before?
+        # A failure after enough bytes is no reason to give up: the transfer goes on.
         seconds = time.monotonic() - started_at
         n_bytes_now = progress()
-        if n_bytes_now - n_bytes > limits.min_bytes_per_second * seconds:
+        has_progressed = n_bytes_now - n_bytes > limits.min_bytes_per_second * seconds
+        if has_progressed:
             n_failures = 0
             deadline += seconds
         else:
@@ -69,11 +71,9 @@ def retrying(
         if not failure.transient or n_failures > limits.n_retries or n_requests == _MAX_REQUESTS:
             break
 
-        # Programs that a server sent away together all wait as long as it asked for, and then each
-        # for a random time.
-        pause_seconds = jittered(limits.backoff_seconds * 2.0 ** max(0, n_failures - 1))
-        if failure.retry_after is not None:
-            pause_seconds += failure.retry_after
+        # A server that asks for more time than is left is not asked again. If there is no deadline,
+        # it is asked after the longest pause.
+        pause_seconds = _pause_seconds(n_failures, failure.retry_after, limits.backoff_seconds)
         if time.monotonic() + pause_seconds > deadline:
             break
         earlier_reason = failure.reason
@@ -83,3 +83,21 @@ def retrying(
     if earlier_reason and earlier_reason != reason:
         reason = f"{earlier_reason}; then {reason}"
     raise WebError(reason, failure.transient, failure.retry_after, failure.status) from None
+
+
+def _pause_seconds(n_failures: int, retry_after: float | None, backoff_seconds: float) -> float:
+    """Return how long to wait before the next attempt.
+
+    The pause is random, and doubles with each failure. It comes after the time that the server asks
+    for: many programs that a server refused at once must not all come back at once.
+
+    Args:
+        n_failures: attempts without progress one after the other; 0 after progress.
+        retry_after: the seconds that the server asks to wait; None if it does not ask.
+        backoff_seconds: the pause after the first failure.
+    """
+    n_doublings = max(0, n_failures - 1)
+    pause_seconds = jittered(backoff_seconds * 2.0**n_doublings)
+    if retry_after is None:
+        return pause_seconds
+    return retry_after + pause_seconds

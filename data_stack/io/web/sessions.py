@@ -87,11 +87,14 @@ def _send_over_live_connection(
 
 
 def _read_beginning(raw: urllib3.BaseHTTPResponse) -> urllib3.HTTPResponse:
-    """Return an answer with at most the first 64 KiB of the body of another one, not decoded."""
+    """Replace an answer by one whose body is the first 64 KiB of its body, not decoded.
+
+    The given answer is closed.
+    """
     body = bytearray()
     with contextlib.closing(raw):
-        while len(body) <= _MAX_REFUSAL_BYTES:
-            n_missing = _MAX_REFUSAL_BYTES + 1 - len(body)
+        while len(body) < _MAX_REFUSAL_BYTES:
+            n_missing = _MAX_REFUSAL_BYTES - len(body)
             piece = raw.read1(n_missing, decode_content=False)
             if not piece:
                 break
@@ -101,7 +104,7 @@ def _read_beginning(raw: urllib3.BaseHTTPResponse) -> urllib3.HTTPResponse:
     for name in ("Content-Encoding", "Content-Length", "Transfer-Encoding"):
         headers.discard(name)
     return urllib3.HTTPResponse(
-        io.BytesIO(body[:_MAX_REFUSAL_BYTES]),
+        io.BytesIO(body),
         headers,
         raw.status,
         reason=raw.reason,
@@ -118,6 +121,7 @@ def _mount_adapters(session: requests.Session) -> None:
 
 
 def _new_session() -> requests.Session:
+    """Return a session whose requests have our own headers instead of those of requests."""
     session = requests.Session()
     session.headers.clear()
     session.headers.update({"User-Agent": "data_stack", "Accept": "*/*"})
@@ -162,9 +166,9 @@ def send(
         url: the URL, without user and password.
         origin: the scheme, host and port of the URL.
         headers: the headers.
-        auth: user and password, or another ``auth`` of requests; None to send none, or that of the
-            user's session.
-        timeout_seconds: limit of each read, and twice that of connecting to an address.
+        auth: user and password, or another ``auth`` of requests; None for the ``auth`` of the
+            user's session, or for none if there is no such session.
+        timeout_seconds: limit of each read. Connecting to an address may take half of it.
         tick: how long to wait; see :class:`~data_stack.io.web.connections.TimedRequest`.
 
     Returns:
@@ -176,7 +180,7 @@ def send(
         came.
     """
     user_session = _user_sessions.get(origin)
-    session = user_session or _our_session
+    session = _our_session if user_session is None else user_session
     if auth is None and user_session is None:
         # Without an ``auth``, requests would send the password in ~/.netrc.
         auth = _send_no_password
@@ -197,11 +201,15 @@ def send(
 
 
 def _send_no_password(request: requests.PreparedRequest) -> requests.PreparedRequest:
+    """Leave a request as it is; an ``auth`` of requests may add headers."""
     return request
 
 
 def _settings_for(session: requests.Session, url: str) -> dict[str, Any]:
-    """Return proxies, certificates and authorities for a URL, also from the environment."""
+    """Return the settings of a session for a URL, completed from the environment.
+
+    They are the proxies, the client's certificate and the certificate authorities.
+    """
     # The verify= of the session is passed, so that it comes before the environment's.
     settings: Any = session.merge_environment_settings(url, {}, True, session.verify, None)
     if settings["verify"] is True:

@@ -11,7 +11,7 @@ from typing import Any, Final
 import mlcroissant
 
 from data_stack.exception import DatasetFileCorruptError, MissingFileError
-from data_stack.io.redaction import shorten
+from data_stack.io.redaction import hide_credentials
 from data_stack.io.resource_definition import ResourceDefinition
 from data_stack.io.retriever import Limits, retrieve
 from data_stack.io.storage_connectors import InMemoryStorageConnector
@@ -77,6 +77,6 @@ def parse_document(place: str, data: bytes) -> Any:
     except Exception as error:  # mlcroissant raises anything
         reason = re.sub(r"\s+", " ", str(error))[:_MAX_REASON_CHARACTERS]
         raise DatasetFileCorruptError(
-            f"{shorten(place)} is not a valid Croissant document: "
+            f"{hide_credentials(place)} is not a valid Croissant document: "
             f"{reason or type(error).__name__}. Ask its publisher to fix it"
         ) from error

@@ -11,7 +11,7 @@ from urllib.parse import unquote
 
 from data_stack import ResourceDefinition
 from data_stack.exception import MaliciousFilePathError
-from data_stack.io.redaction import shorten
+from data_stack.io.redaction import hide_credentials
 from data_stack.io.web import WebError, follow, is_web
 
 logger = logging.getLogger("data_stack")
@@ -67,10 +67,10 @@ def locate(url: str, place: str, node: Any) -> str:
         path = (folder / unquote(url)).resolve()
         if path.is_relative_to(folder):
             return str(path)
-        shown_url = shorten(url)[:_MAX_SHOWN_CHARACTERS]
+        shown_url = hide_credentials(url)[:_MAX_SHOWN_CHARACTERS]
         problem = f"leads to {shown_url}, which is outside of its folder"
     raise MaliciousFilePathError(
-        f"{shorten(place)} {problem}, for {node.uuid!r}. Nothing was retrieved; ask its publisher "
+        f"{hide_credentials(place)} {problem}, for {node.uuid!r}. Nothing was retrieved; ask its publisher "
         f"to correct it"
     )
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from data_stack.exception import ConfigError, MaliciousFilePathError
-from data_stack.io.redaction import shorten
+from data_stack.io.redaction import hide_credentials
 from data_stack.io.web import is_web
 from data_stack_croissant.globs import includes_of, matches
 
@@ -48,7 +48,7 @@ def list_folder_files(node: Any, place: str) -> list[str]:
     has_wildcards = any(_WILDCARD.search(name) for name in names)
     if not names or has_wildcards:
         raise ConfigError(
-            f"{node.uuid!r} of {shorten(place)} is a FileSet without containedIn, but the files of "
+            f"{node.uuid!r} of {hide_credentials(place)} is a FileSet without containedIn, but the files of "
             f"a web server cannot be listed; copy the document and its files to a folder, or write "
             f"full names"
         )

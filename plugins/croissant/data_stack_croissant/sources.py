@@ -12,7 +12,7 @@ from urllib.parse import quote, unquote, urlsplit
 
 from data_stack import CatalogueName, ResourceDefinition
 from data_stack.exception import ConfigError
-from data_stack.io.redaction import shorten
+from data_stack.io.redaction import hide_credentials
 from data_stack.repository.catalogues import find_catalogue
 from data_stack_croissant.file_opener import containers_of
 from data_stack_croissant.file_source import define_source, locate, state_of
@@ -159,8 +159,8 @@ class Sources:
         match = _REPOSITORY_OF_THE_HUB.fullmatch(url)
         if match is None:
             raise ConfigError(
-                f"{node.uuid!r} of {shorten(self._place)} is a git repository, "
-                f"{shorten(url):.200}, but only those on huggingface.co are read: copy the "
+                f"{node.uuid!r} of {hide_credentials(self._place)} is a git repository, "
+                f"{hide_credentials(url):.200}, but only those on huggingface.co are read: copy the "
                 f"document and the repository's files to a folder, and remove containedIn from its "
                 f"FileSets"
             )

@@ -27,9 +27,10 @@ from data_stack.io.resource_definition import ResourceDefinition
 from data_stack.io.retriever import Limits, retrieve
 from data_stack.io.storage_connectors import InMemoryStorageConnector
 from data_stack.io.web import Exchange, WebError, use_session
+from data_stack.io.web.file_version import FileVersion
 from data_stack.io.web.files import WebFiles
 from data_stack.io.web.json_api import ask_json
-from data_stack.io.web.ranges import ByteRange, FileVersion
+from data_stack.io.web.ranges import ByteRange
 
 BODY = random.Random(5).randbytes(3000)
 ONCE = Limits(n_retries=0)
@@ -311,9 +312,9 @@ def test_later_parts_are_asked_for_by_version(
 def test_a_date_may_differ_where_a_strong_tag_does_not() -> None:
     before = FileVersion('"one"', MONDAY["Last-Modified"], 10)
 
-    assert before.is_kept_by(FileVersion('"one"', TUESDAY["Last-Modified"], 10))
-    assert before.is_kept_by(FileVersion('"one"', "", None))
-    assert not before.is_kept_by(FileVersion('"one"', "", 11))
+    assert before.agrees_with(FileVersion('"one"', TUESDAY["Last-Modified"], 10))
+    assert before.agrees_with(FileVersion('"one"', "", None))
+    assert not before.agrees_with(FileVersion('"one"', "", 11))
 
 
 def test_only_a_strong_tag_asks_for_the_rest() -> None:

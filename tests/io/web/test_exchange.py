@@ -27,9 +27,10 @@ from data_stack.exception import (
 from data_stack.io.resource_definition import ResourceDefinition
 from data_stack.io.retriever import Limits, retrieve
 from data_stack.io.storage_connectors import InMemoryStorageConnector
-from data_stack.io.web import Exchange, WebError, follow, use_session
+from data_stack.io.web import Exchange, WebError, ask, follow, use_session
 from data_stack.io.web.files import WebFiles
-from data_stack.io.web.json_api import ask_json, check_shape
+from data_stack.io.web.json_api import ask_json
+from data_stack.io.web.json_shape import check_shape
 from data_stack.io.web.ranges import ByteRange
 
 BODY = random.Random(3).randbytes(300_000)
@@ -93,6 +94,18 @@ def test_a_pause_that_is_too_long_is_not_waited(
         ask_json(url, {}, server="it", subject="that")
 
     assert len(server.requests) == 2
+
+
+def test_retries_have_the_timeout_of_their_request(
+    server: ScriptedServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DATA_STACK_WEB_TIMEOUT", "0.2")
+    url = server.script("/a", {"status": 503}, {"body": BODY})
+    limits = Limits(backoff_seconds=1.0, max_wait_seconds=0.01)
+
+    data = ask(url, lambda answer: answer.read(len(BODY)), limits, timeout_seconds=30.0)
+
+    assert data == BODY
 
 
 def test_another_thread_cuts_an_exchange(server: ScriptedServer) -> None:

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from data_stack.exception import DataStackError
 from data_stack.io.web.framing import announced_length
-from data_stack.io.web.ranges import ByteRange, refuse_part, sent_range, size_beyond
+from data_stack.io.web.ranges import ByteRange, file_size_in_416, find_part_fault, sent_range
 
 #: The codes of S3 for what is not there. Another 404 comes from a gateway before it, which knows
 #: nothing about the objects.
@@ -121,10 +121,10 @@ def _check_part(answer: Mapping[str, Any], object_range: ObjectRange) -> int:
 
     sent = sent_range(headers)
     if status == 206:
-        reason = refuse_part(ByteRange(object_range.start, object_range.stop), headers)
+        reason = find_part_fault(ByteRange(object_range.start, object_range.stop), headers)
         if reason is not None or sent is None:
             raise WrongAnswerError(f"the server {reason}")
-        return sent.stop - sent.start
+        return sent.n_bytes
 
     # Some servers send an object whole if all of it was asked for.
     length = announced_length(headers)
@@ -178,7 +178,7 @@ def _explain_refusal(error: OSError, object_range: ObjectRange) -> bytes:
     if refusal.status == 412 and object_range.etag is not None:
         raise OtherVersionError("another ETag") from None
     if refusal.status == 416:
-        size = size_beyond(refusal.headers)
+        size = file_size_in_416(refusal.headers)
         if size is not None and size <= object_range.start:
             return b""
     if isinstance(error, FileNotFoundError) and refusal.code not in _MISSING_OBJECT_CODES:

@@ -9,7 +9,7 @@ from data_stack.exception import StorageError, StorageUnavailableError
 from data_stack.io.storage_connectors.object_store import s3
 from data_stack.io.storage_connectors.object_store.remote_file import RemoteFile
 from data_stack.io.storage_connectors.object_store.remote_files import FileRange, RemoteFiles
-from data_stack.io.web.ranges import FileVersion
+from data_stack.io.web.file_version import FileVersion
 
 
 class S3Files(RemoteFiles):
