@@ -2,7 +2,7 @@
 
 from data_stack.io.offline import is_offline as is_offline
 from data_stack.io.retriever.delivery import RetrievedResource as RetrievedResource
-from data_stack.io.retriever.retrieval import import_file as import_file
+from data_stack.io.retriever.imported_file import import_file as import_file
 from data_stack.io.retriever.retrieval import retrieve as retrieve
 from data_stack.io.retriever.retrievers import FileRetrieverImpl as FileRetrieverImpl
 from data_stack.io.retriever.retrievers import HTTPRetrieverImpl as HTTPRetrieverImpl

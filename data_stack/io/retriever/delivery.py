@@ -54,7 +54,8 @@ def deliver(
         source: one of its sources.
         fetch: fetches the source.
         connector: the store.
-        begin_transfer: makes the transfer, once the store can be written.
+        begin_transfer: makes the transfer, once the store can be written. The caller may note the
+            transfer, to watch and end it.
 
     Raises:
         ChecksumMismatchError: the bytes do not match; nothing was stored.
@@ -68,11 +69,13 @@ def deliver(
             _fetch(fetch, source, transfer)
             transfer.check()
 
+            # A digest tells whether the bytes are right. Without one, they must at least not look
+            # like a page or an error.
             is_verified = transfer.has_digest or transfer.is_verified
             if not is_verified:
-                # With a digest, the digest decides.
                 _check_no_stand_in(transfer)
-            # Only a closed writer has all bytes. They are published with the end of the block.
+            # The last bytes are hashed when the writer is closed. The end of the block publishes
+            # the resource, unless the check raises.
             writer.close()
             _check_bytes(transfer, writer, source)
     except StorageError:
@@ -102,7 +105,8 @@ def _open_writer(
     has_digest = bool(definition.sha256 or definition.md5_sum)
     if not may_be_resumed(fetch, has_digest=has_digest):
         return connector.create(definition.identifier)
-    # Only a retrieval of the same bytes from the same source may go on with what is there.
+    # A retrieval may resume only what another one of the same bytes from the same source has
+    # written. The key is in names of files, so the order of the facts must not change.
     facts = (
         source,
         definition.identifier,
@@ -134,7 +138,7 @@ def _check_no_stand_in(transfer: Transfer) -> None:
     """Check that a source did not send a page, an error answer or a pointer of Git LFS.
 
     Raises:
-        SourceError: it did.
+        SourceError: the source sent one of them; the message says which, and what to do.
     """
     kind = stand_in(transfer.head, transfer.definition.identifier, transfer.size)
     if kind is not None:

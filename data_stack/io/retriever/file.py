@@ -42,21 +42,22 @@ def copy_file(path: str, transfer: Transfer) -> None:
         try:
             # Opening a device may have effects, and opening a pipe waits for its writer.
             _check_regular(os.stat(path))
-            handle = exits.enter_context(open_descriptor(path, os.O_NONBLOCK))
+            descriptor = exits.enter_context(open_descriptor(path, os.O_NONBLOCK))
         except OSError as error:
             raise SourceError(error.strerror or str(error)) from error
 
         # The path may lead to another file by now.
-        before = os.fstat(handle)
+        before = os.fstat(descriptor)
         _check_regular(before)
         if transfer.expected_size is not None and transfer.expected_size != before.st_size:
             raise SourceError(f"has {before.st_size:,} bytes, expected {transfer.expected_size:,}")
         transfer.expected_size = before.st_size
 
+        # One byte more than the file has: a file that grows is noticed.
         buffer = memoryview(bytearray(min(_BUFFER_BYTES, before.st_size + 1)))
-        while n_read := os.readv(handle, [buffer]):
+        while n_read := os.readv(descriptor, [buffer]):
             transfer.write(buffer[:n_read])
-        after = os.fstat(handle)
+        after = os.fstat(descriptor)
 
     is_unchanged = after.st_size == before.st_size and after.st_mtime_ns == before.st_mtime_ns
     if not is_unchanged or transfer.size != after.st_size:
@@ -64,6 +65,11 @@ def copy_file(path: str, transfer: Transfer) -> None:
 
 
 def _check_regular(status: os.stat_result) -> None:
+    """Check that a source is a regular file.
+
+    Raises:
+        SourceError: it is a folder, a pipe or a device.
+    """
     if stat.S_ISDIR(status.st_mode):
         raise SourceError("is a folder; name its files")
     if not stat.S_ISREG(status.st_mode):

@@ -1,8 +1,4 @@
-"""Downloads resources from untrusted web servers.
-
-A resource arrives whole. It is resumed only where the file is certainly the same, and an error page
-is not taken for it.
-"""
+"""Downloads resources from untrusted web servers."""
 
 from __future__ import annotations
 
@@ -23,9 +19,9 @@ _PAGE_SUFFIXES = (".html", ".htm", ".xhtml")
 def fetch_http(source: str, transfer: Transfer) -> None:
     """Download an ``https://`` or ``http://`` URL, resuming interrupted transfers.
 
-    A transfer is resumed only with a strong ETag that is unchanged; else it starts again. That
-    includes transfers of earlier calls, if a digest verifies the whole. See
-    :mod:`data_stack.io.web`.
+    A transfer is resumed only if the file has an unchanged strong ETag; otherwise it starts again.
+    A transfer of an earlier call is resumed as well, if a digest verifies the whole.
+    :mod:`data_stack.io.web` says what else is checked.
 
     Raises:
         SourceError: the server did not send the resource.
@@ -43,9 +39,16 @@ def fetch_http(source: str, transfer: Transfer) -> None:
 
 
 class _Download:
-    """The requests for one resource, of which each goes on where the one before was interrupted."""
+    """The requests for one resource. Each goes on where the one before was interrupted.
 
-    #: The version of which the transfer has the beginning; None if it cannot be resumed.
+    Args:
+        source: the URL.
+        transfer: receives the bytes.
+    """
+
+    _source: str
+    _transfer: Transfer
+    #: The version of the file whose beginning has arrived; None if it cannot be resumed.
     _version: FileVersion | None
 
     def __init__(self, source: str, transfer: Transfer) -> None:
@@ -63,12 +66,12 @@ class _Download:
             WebError: the answer is wrong or incomplete.
         """
         transfer = self._transfer
-        if self._version is None and transfer.size:
-            transfer.restart()
-
         missing_part = None
-        if self._version is not None and transfer.size:
-            missing_part = ByteRange(transfer.size, version=self._version, or_whole=True)
+        if transfer.size > 0:
+            if self._version is None:
+                transfer.restart()
+            else:
+                missing_part = ByteRange(transfer.size, version=self._version, or_whole=True)
         exchange = Exchange(
             self._source,
             byte_range=missing_part,
@@ -81,10 +84,11 @@ class _Download:
         transfer.interrupt = exchange.cut
         transfer.check()
 
-        # Whatever goes wrong before the header is checked, the next request is for the whole file.
+        # If anything goes wrong before the header is checked, the next request is for the whole
+        # file.
         resumed_version = self._version
         self._version = None
-        with self._faults_of_parts_as_transient(), exchange:
+        with self._retrying_wrong_parts(), exchange:
             if exchange.status not in (200, 206, 416):
                 raise WebError(exchange.describe_status())
             is_rest = transfer.size > 0 and exchange.status != 200
@@ -92,14 +96,18 @@ class _Download:
                 self._check_rest(exchange)
                 self._version = resumed_version
             else:
-                if transfer.size:
+                if transfer.size > 0:
                     transfer.restart()
-                self._version = self._check_whole(exchange)
+                self._check_whole(exchange)
+                self._note_header(exchange)
             self._receive(exchange)
 
     @contextlib.contextmanager
-    def _faults_of_parts_as_transient(self) -> Iterator[None]:
-        """Let the transfer begin again if the server sends another part or version."""
+    def _retrying_wrong_parts(self) -> Iterator[None]:
+        """Let the transfer begin again after an answer with another part or version.
+
+        The error becomes a transient one, and the next request is for the whole file.
+        """
         try:
             yield
         except ResourceChangedError as error:
@@ -113,21 +121,20 @@ class _Download:
             raise WebError(error.reason, transient=was_resumed, status=206) from None
 
     def _check_rest(self, exchange: Exchange) -> None:
-        """Check that the rest of the file ends where the whole was announced to end.
+        """Check that the rest of the file ends where the whole file was announced to end.
 
-        After a 416 it does not: the file is shorter than the part that has arrived.
+        Status 416 means that the file is not longer than the part that has arrived.
         """
-        expected_size = self._transfer.expected_size
+        is_of_expected_file = False
         sent = sent_range(exchange.headers)
-        if exchange.status == 416 or sent is None or expected_size not in (None, sent.file_size):
+        if sent is not None:
+            expected_size = self._transfer.expected_size
+            is_of_expected_file = expected_size is None or expected_size == sent.file_size
+        if exchange.status == 416 or not is_of_expected_file:
             raise WebError("resumes with another part or file than requested", transient=True)
 
-    def _check_whole(self, exchange: Exchange) -> FileVersion | None:
-        """Check the header of a whole file.
-
-        Returns:
-            The version of the file, if equal versions have equal bytes; else None.
-        """
+    def _check_whole(self, exchange: Exchange) -> None:
+        """Check that an answer is a whole file, of the right length as far as it is announced."""
         transfer = self._transfer
         if exchange.status != 200:
             raise WebError(f"{exchange.describe_status()} instead of the whole file")
@@ -140,27 +147,37 @@ class _Download:
         if length is not None and defined_size is None and length > max_bytes:
             raise WebError(f"announces {length:,} bytes, more than the limit of {max_bytes:,}")
 
-        transfer.expected_size = defined_size if length is None else length
+    def _note_header(self, exchange: Exchange) -> None:
+        """Note what the header of a whole file says about it."""
+        transfer = self._transfer
+        length = exchange.length
+        transfer.expected_size = length
+        if length is None:
+            transfer.expected_size = transfer.definition.size
         transfer.encoding = content_encoding(exchange.headers)
         transfer.has_end = length is not None or is_chunked(exchange.headers)
+
+        # Only equal strong ETags promise equal bytes, so that the transfer can be resumed.
         etag = exchange.version.strong_etag
         transfer.keep(etag)
-        if etag is None:
-            return None
-        return FileVersion(etag=etag)
+        if etag is not None:
+            self._version = FileVersion(etag=etag)
 
     def _receive(self, exchange: Exchange) -> None:
         """Receive the body, and check that it is complete and no error page."""
         transfer = self._transfer
         expected_size = transfer.expected_size
-        of_expected = "bytes" if expected_size is None else f"of {expected_size:,} bytes"
+        # "… after 5 bytes", or "… after 5 of 10 bytes".
+        of_expected = "bytes"
+        if expected_size is not None:
+            of_expected = f"of {expected_size:,} bytes"
         try:
             for data in exchange.chunks():
                 transfer.write(data)
         except WebError as error:
             transfer.check()
             raise WebError(
-                f"{error.reason} after {transfer.size:,} {of_expected}", error.transient
+                f"{error.reason} after {transfer.size:,} {of_expected}", transient=error.transient
             ) from None
         if expected_size is not None and transfer.size < expected_size:
             raise WebError(

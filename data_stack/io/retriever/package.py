@@ -20,7 +20,7 @@ def fetch_package(source: str, transfer: Transfer) -> None:
     """
     _, _, package_and_path = source.partition(":")
     package, *names = package_and_path.split("/")
-    # Of a submodule, find_spec() would import the parents.
+    # find_spec() imports the parents of a submodule, so only a top-level package is allowed.
     is_top_package = package.isidentifier()
     if not is_top_package or not names or any(_leads_elsewhere(name) for name in names):
         raise SourceError("not of the form package:NAME/folder/file")

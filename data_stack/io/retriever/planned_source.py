@@ -12,7 +12,7 @@ from data_stack.io.job_threads import JobThreads
 from data_stack.io.offline import is_offline
 from data_stack.io.redaction import hide_credentials, redact
 from data_stack.io.resource_definition import ResourceDefinition
-from data_stack.io.retriever.schemes import fetcher_of
+from data_stack.io.retriever.schemes import handler_of
 from data_stack.io.retriever.transfer import SourceError, Transfer
 from data_stack.io.storage_connectors.writer import ResourceWriter
 from data_stack.io.web import Limits
@@ -25,16 +25,17 @@ _MAX_ERROR_CHARACTERS: Final = 300
 
 @dataclass(frozen=True, slots=True)
 class PlannedSource:
-    """A resource that would be retrieved, or is stored.
+    """The source that would deliver a resource.
 
     Attributes:
-        identifier: its name.
-        size: bytes that its source announces, or else those of the definition; None if neither is
-            known.
-        is_stored: whether the store has it; its bytes are compared with its digest when it is used.
-        source: the first of its sources that sent its first bytes, without credentials; None if it
-            is stored, or if none did.
-        refusals: ``(source, reason)`` of each source before that one.
+        identifier: the name of the resource.
+        size: length in bytes that the source announces, or else that of the definition; None if
+            neither is known.
+        is_stored: whether the store has the resource, so that no source was asked. The caller of
+            :func:`ask_sources`, which knows the store, makes such entries.
+        source: the source that answered, without credentials; None if none did, or if none was
+            asked.
+        refusals: ``(source, reason)`` of each source that did not answer before.
     """
 
     identifier: str
@@ -76,7 +77,7 @@ def ask_sources(
 def _first_to_answer(
     definition: ResourceDefinition, offline: bool, timeout_seconds: float
 ) -> PlannedSource:
-    """Return the first source of a resource that sends bytes, and why those before it do not."""
+    """Ask the sources of a resource in turn, until one sends bytes."""
     identifier = definition.identifier
     refusals = list[tuple[str, str]]()
     for source in map(os.fsdecode, definition.sources):
@@ -87,17 +88,23 @@ def _first_to_answer(
         reason = _ask_one(source, transfer, offline)
         if reason is None:
             return PlannedSource(
-                identifier, transfer.expected_size, False, hide_credentials(source), tuple(refusals)
+                identifier,
+                transfer.expected_size,
+                is_stored=False,
+                source=hide_credentials(source),
+                refusals=tuple(refusals),
             )
         refusals.append((hide_credentials(source), reason))
-    return PlannedSource(identifier, definition.size, False, None, tuple(refusals))
+    return PlannedSource(
+        identifier, definition.size, is_stored=False, source=None, refusals=tuple(refusals)
+    )
 
 
 def _ask_one(source: str, transfer: _FirstBytesTransfer, offline: bool) -> str | None:
     """Return why a source sends no bytes; None if it sends some, or an empty resource."""
     try:
-        fetcher = fetcher_of(source, offline=offline)
-        fetcher.fetch(source, transfer)
+        handler = handler_of(source, offline=offline)
+        handler.fetch(source, transfer)
     except Exception as error:  # noqa: BLE001  # fetchers may raise anything
         if transfer.has_answered:
             return None
@@ -112,12 +119,12 @@ class _FirstBytesTransfer(Transfer):
     """A transfer that ends with the first bytes.
 
     Attributes:
-        has_answered: whether they came.
+        has_answered: whether the source sent bytes.
     """
 
-    has_answered = False
+    has_answered: bool = False
 
     def write(self, data: object) -> None:
         self.has_answered = True
-        # The one way to make a fetcher stop, as for Ctrl-C.
+        # An error is the only way to make a fetcher stop; Ctrl-C ends it by one as well.
         raise SourceError("answered")

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import hashlib
 import logging
 import os
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -14,8 +13,6 @@ from data_stack.exception import (
     ChecksumMismatchError,
     ConfigError,
     CorruptSourceError,
-    DatasetFileCorruptError,
-    ResourceNotFoundError,
     RetrievalError,
     SeveralCorruptSourceErrors,
     SeveralRetrievalErrors,
@@ -27,11 +24,10 @@ from data_stack.io.progress import byte_bar
 from data_stack.io.redaction import hide_credentials, redact
 from data_stack.io.resource_definition import ResourceDefinition
 from data_stack.io.retriever.delivery import RetrievedResource, deliver
-from data_stack.io.retriever.file import copy_file
-from data_stack.io.retriever.schemes import Fetcher, fetcher_of
+from data_stack.io.retriever.schemes import handler_of
+from data_stack.io.retriever.stored_resource import find_stored_resource
 from data_stack.io.retriever.transfer import Fetch, SourceError, Transfer, looks_like_page
-from data_stack.io.storage_connectors.connector import StorageConnector, info_of
-from data_stack.io.storage_connectors.storable import binary_chunks
+from data_stack.io.storage_connectors.connector import StorageConnector
 from data_stack.io.storage_connectors.writer import ResourceWriter
 from data_stack.io.web.limits import Limits, web_timeout
 from data_stack.util.logger import logger
@@ -56,10 +52,11 @@ def retrieve(
 ) -> list[RetrievedResource]:
     """Bring each resource into the store, from the first source that delivers the right bytes.
 
-    A stored resource with the right digest (or any, if its definition has none) is skipped.
-    Otherwise the sources are tried in order, but those of hosts that failed in this call last.
-    Wrong bytes are fetched once more. A resource is published complete and verified, or not at all;
-    one failure does not stop the others.
+    A stored resource with the right digest is not retrieved again. If its definition has no digest,
+    any stored bytes are right. Otherwise its sources are tried in order; sources of a host that
+    failed in this call are tried last. If a remote source delivers wrong bytes, they are fetched
+    once more. A resource is published complete and verified, or not at all. If one resource fails,
+    the others are retrieved all the same.
 
     Args:
         definitions: resources to retrieve.
@@ -67,11 +64,11 @@ def retrieve(
         offline: use no source that needs the network; None: as the environment variable
             DATA_STACK_OFFLINE says.
         progress: show a bar on stderr; None: on a terminal and in a notebook.
-        max_parallel: transfers at a time.
+        max_parallel: how many resources are transferred at a time.
         timeout_seconds: longest silence of a source; None: as ``DATA_STACK_WEB_TIMEOUT`` says, or
-            30. Less than ``limits.min_bytes_per_second`` counts as silence.
-        limits: sizes and retries.
-        fetchers: functions by scheme, ``""`` for paths; None: the built-in and registered ones.
+            30. Fewer bytes than ``limits.min_bytes_per_second`` count as silence.
+        limits: limits of sizes, retries and pauses.
+        fetchers: fetchers by scheme, ``""`` for paths; None: the built-in and registered ones.
         verify_stored: read stored resources too, and retrieve damaged ones again.
 
     Returns:
@@ -96,73 +93,32 @@ def retrieve(
             f"got {max_parallel} and {timeout_seconds}"
         )
     distinct = _distinct_definitions(definitions)
-    for identifier in distinct:
-        if not is_identifier(identifier):
-            # Refuses malformed identifiers before anything is fetched, unless this store has
-            # others.
-            storage_connector.has_resource(identifier)
+    _check_identifiers(distinct, storage_connector)
 
-    # Other threads transfer, and this one waits for them, so that Ctrl-C can end them.
     run = _RetrievalRun(
         storage_connector,
-        fetches=fetchers,
+        fetchers=fetchers,
         offline=offline,
         timeout_seconds=timeout_seconds,
         limits=limits,
         verify_stored=verify_stored,
     )
-    threads = JobThreads(distinct.values(), run.retrieve_and_note, min(max_parallel, len(distinct)))
+    threads = JobThreads(distinct.values(), run.retrieve_and_note, max_parallel)
     # The threads call the run, and the run asks the threads whether its results are still wanted.
     run.check_wanted = threads.check
     with byte_bar("retrieving", progress) as draw:
-        threads.run(
-            lambda: draw(*run.count_bytes()),
-            run.end_transfers,
-            patience_seconds=_PATIENCE_SECONDS,
-        )
 
-    _raise_failures([run.failures[name] for name in distinct if name in run.failures])
-    return [run.results[definition.identifier] for definition in definitions]
+        def draw_progress() -> None:
+            n_arrived, n_expected = run.count_bytes()
+            draw(n_arrived, n_expected)
 
+        # Other threads transfer, and this one waits for them, so that Ctrl-C can end them.
+        threads.run(tick=draw_progress, end=run.end_transfers, patience_seconds=_PATIENCE_SECONDS)
 
-def import_file(
-    definition: ResourceDefinition | str,
-    path: str | os.PathLike[str],
-    storage_connector: StorageConnector,
-    *,
-    sha256: str | None = None,
-    md5_sum: str | None = None,
-) -> RetrievedResource:
-    """Verify and store a file that was downloaded by other means; replaces a stored one.
-
-    Args:
-        definition: the resource, or just its identifier.
-        path: the file.
-        storage_connector: the store.
-        sha256: expected SHA-256, if the definition has none.
-        md5_sum: expected MD5, if the definition has none.
-
-    Raises:
-        ChecksumMismatchError: the file has another digest; nothing was stored.
-        RetrievalError: the file cannot be read.
-        ConfigError: the definition has other digests than the arguments.
-    """
-    if isinstance(definition, str):
-        definition = ResourceDefinition(definition, "")
-    path = os.fspath(path)
-    definition = replace(
-        definition,
-        source=path,
-        mirrors=(),
-        sha256=_one_digest(definition, "sha256", definition.sha256, sha256),
-        md5_sum=_one_digest(definition, "md5_sum", definition.md5_sum, md5_sum),
+    _raise_failures(
+        [run.failures[identifier] for identifier in distinct if identifier in run.failures]
     )
-    try:
-        return deliver(definition, path, copy_file, storage_connector)
-    except SourceError as error:
-        raise RetrievalError(
-            definition.identifier, [(hide_credentials(path), str(error))]
-        ) from error
+    return [run.results[definition.identifier] for definition in definitions]
 
 
 def _distinct_definitions(
@@ -183,21 +139,18 @@ def _distinct_definitions(
     return distinct
 
 
-def _one_digest(
-    definition: ResourceDefinition, name: str, defined: str | None, given: str | None
-) -> str | None:
-    """Return the digest of a definition, or else the given one.
+def _check_identifiers(identifiers: Iterable[str], connector: StorageConnector) -> None:
+    """Check that a store can have resources of these names, before anything is fetched.
+
+    A store of a third party may accept names that are not in our grammar. So the store is asked
+    about those: ``has_resource()`` raises the error of a malformed identifier.
 
     Raises:
-        ConfigError: there are two, and they differ.
+        MalformedIdentifierError: the store refuses a name.
     """
-    if defined is None or given is None:
-        return defined or given
-    if given.lower() != defined:
-        raise ConfigError(
-            f"{definition.identifier!r} is defined with {name} {defined}, not {given.lower()}"
-        )
-    return defined
+    for identifier in identifiers:
+        if not is_identifier(identifier):
+            connector.has_resource(identifier)
 
 
 def _raise_failures(failures: list[RetrievalError]) -> None:
@@ -223,6 +176,12 @@ class _FailedAttempt:
     reasons: list[str]
     sent_wrong_bytes: bool
 
+    @property
+    def reason(self) -> str:
+        """All reasons in one text; a reason that repeats is said once."""
+        distinct_reasons = dict.fromkeys(self.reasons)
+        return "; then ".join(distinct_reasons)
+
 
 class _RetrievalRun:
     """One call of :func:`retrieve`; threads retrieve different resources at a time.
@@ -245,14 +204,14 @@ class _RetrievalRun:
         self,
         connector: StorageConnector,
         *,
-        fetches: Mapping[str, Fetch] | None,
+        fetchers: Mapping[str, Fetch] | None,
         offline: bool,
         timeout_seconds: float,
         limits: Limits,
         verify_stored: bool,
     ) -> None:
         self._connector = connector
-        self._fetches = fetches
+        self._fetchers = fetchers
         self._offline = offline
         self._timeout_seconds = timeout_seconds
         self._limits = limits
@@ -299,7 +258,12 @@ class _RetrievalRun:
             RetrievalError: no source delivered it.
             StorageError: the store could not be written.
         """
-        stored = self._find_stored(definition)
+        stored = find_stored_resource(
+            definition,
+            self._connector,
+            verify=self._verify_stored,
+            check_wanted=self.check_wanted,
+        )
         if stored is not None:
             return stored
 
@@ -312,13 +276,18 @@ class _RetrievalRun:
                 return outcome
 
             is_corrupt = is_corrupt or outcome.sent_wrong_bytes
-            reason = "; then ".join(dict.fromkeys(outcome.reasons))
-            attempts.append((hide_credentials(source), reason))
-            self._note_failed_source(definition, source, reason, is_last=source == sources[-1])
+            attempts.append((hide_credentials(source), outcome.reason))
+            is_last = source == sources[-1]
+            self._log_failed_source(definition, source, outcome.reason, is_last=is_last)
+            host = _host_of(source)
+            if host is not None:
+                self._failed_hosts.add(host)
             self.check_wanted()
 
-        error_class = CorruptSourceError if is_corrupt else RetrievalError
-        raise error_class(definition.identifier, attempts, _describe_expected(definition))
+        expected = _describe_expected(definition)
+        if is_corrupt:
+            raise CorruptSourceError(definition.identifier, attempts, expected)
+        raise RetrievalError(definition.identifier, attempts, expected)
 
     def _try_source(
         self, definition: ResourceDefinition, source: str
@@ -327,18 +296,23 @@ class _RetrievalRun:
         reasons = list[str]()
         sent_wrong_bytes = False
         try:
-            fetcher = fetcher_of(source, self._fetches, offline=self._offline)
-            for _ in range(_n_tries(fetcher)):
-                try:
-                    return deliver(
-                        definition, source, fetcher.fetch, self._connector, self._begin_transfer
-                    )
-                except ChecksumMismatchError as error:
-                    sent_wrong_bytes = True
-                    transfer = self._transfers[definition.identifier]
-                    reasons.append(_describe_wrong_bytes(error, transfer))
+            handler = handler_of(source, self._fetchers, offline=self._offline)
         except SourceError as error:
-            reasons.append(redact(str(error), source))
+            return _FailedAttempt([redact(str(error), source)], sent_wrong_bytes)
+
+        n_tries = 1 if handler.is_local else _MAX_REMOTE_TRIES
+        for _ in range(n_tries):
+            try:
+                return deliver(
+                    definition, source, handler.fetch, self._connector, self._begin_transfer
+                )
+            except ChecksumMismatchError as error:
+                sent_wrong_bytes = True
+                transfer = self._transfers[definition.identifier]
+                reasons.append(_describe_wrong_bytes(error, transfer))
+            except SourceError as error:
+                reasons.append(redact(str(error), source))
+                break
         return _FailedAttempt(reasons, sent_wrong_bytes)
 
     def _begin_transfer(self, definition: ResourceDefinition, writer: ResourceWriter) -> Transfer:
@@ -351,59 +325,6 @@ class _RetrievalRun:
         self.check_wanted()
         return transfer
 
-    # ------------------------------------------------------------------ what is stored
-
-    def _find_stored(self, definition: ResourceDefinition) -> RetrievedResource | None:
-        """Return the stored resource; None if it is missing or not the one of the definition."""
-        identifier = definition.identifier
-        try:
-            info = info_of(self._connector, identifier)
-            if info is None:
-                return None
-            if self._verify_stored:
-                info = self._connector.verify_resource(identifier)
-            sha256 = info.sha256
-            md5 = None
-
-            # Where the store does not know the digest of the definition, the resource is read.
-            has_right_size = definition.size in (None, info.size)
-            if has_right_size and definition.sha256 is not None and not sha256:
-                sha256 = self._hash_stored(identifier, "sha256")
-            elif has_right_size and definition.sha256 is None and definition.md5_sum is not None:
-                md5 = self._hash_stored(identifier, "md5")
-        except ResourceNotFoundError:
-            return None  # deleted meanwhile
-        except DatasetFileCorruptError as error:
-            logger.warning("stored resource %r is retrieved again: %s", identifier, error)
-            return None
-
-        for name, actual, expected in (
-            ("size", info.size, definition.size),
-            ("sha256", sha256, definition.sha256),
-            ("md5", md5, definition.md5_sum),
-        ):
-            if actual is None or expected is None or actual == expected:
-                continue
-            logger.warning(
-                "stored resource %r has %s %s, expected %s; it is retrieved again",
-                identifier,
-                name,
-                actual,
-                expected,
-            )
-            return None
-        is_verified = bool(definition.sha256 or definition.md5_sum)
-        return RetrievedResource(identifier, None, info.size, sha256, is_verified)
-
-    def _hash_stored(self, identifier: str, algorithm: str) -> str:
-        """Read a stored resource, and return its digest."""
-        digest = hashlib.new(algorithm, usedforsecurity=False)
-        with self._connector.get_resource(identifier) as resource:
-            for chunk in binary_chunks(resource):
-                digest.update(chunk)
-                self.check_wanted()
-        return digest.hexdigest()
-
     # ------------------------------------------------------------------ sources
 
     def _sources_in_order(self, definition: ResourceDefinition) -> list[str]:
@@ -412,11 +333,17 @@ class _RetrievalRun:
         sources = [os.fsdecode(source) for source in definition.sources]
         return sorted(sources, key=lambda source: _host_of(source) in self._failed_hosts)
 
-    def _note_failed_source(
+    def _log_failed_source(
         self, definition: ResourceDefinition, source: str, reason: str, *, is_last: bool
     ) -> None:
-        # The error will report the last source, and all sources that are not tried offline.
-        level = logging.INFO if self._offline or is_last else logging.WARNING
+        """Log why a source failed: as a warning if the user would not see it otherwise.
+
+        If all sources fail, an error reports them. So the last one needs no warning, and offline
+        none does, as no remote source is tried.
+        """
+        level = logging.WARNING
+        if is_last or self._offline:
+            level = logging.INFO
         logger.log(
             level,
             "could not retrieve resource %r from %s: %s",
@@ -424,14 +351,6 @@ class _RetrievalRun:
             hide_credentials(source),
             reason,
         )
-        host = _host_of(source)
-        if host is not None:
-            self._failed_hosts.add(host)
-
-
-def _n_tries(fetcher: Fetcher) -> int:
-    """Return how often wrong bytes are fetched."""
-    return 1 if fetcher.is_local else _MAX_REMOTE_TRIES
 
 
 def _describe_wrong_bytes(error: ChecksumMismatchError, transfer: Transfer) -> str:

@@ -37,11 +37,15 @@ class HTTPRetrieverImpl(RetrieverImplIF):
 
 
 class FileRetrieverImpl(HTTPRetrieverImpl):
-    """Alias of :class:`HTTPRetrieverImpl`, as each source is retrieved by its own scheme."""
+    """The same as :class:`HTTPRetrieverImpl`: the scheme of each source tells how it is fetched."""
 
 
 class Retriever:
-    """Brings resources into a store by ``retriever_impl``."""
+    """Brings resources into a store.
+
+    Args:
+        retriever_impl: does the work.
+    """
 
     def __init__(self, retriever_impl: RetrieverImplIF) -> None:
         self.retriever_impl = retriever_impl

@@ -1,4 +1,4 @@
-"""The functions that fetch sources, by the scheme of a source."""
+"""The fetchers by the scheme of a source."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ _SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):")
 #: The scheme of a source without one, which is a path.
 _PATH: Final = ""
 
-#: Functions for sources on this machine.
-_LOCAL_FETCHES: Final[dict[str, Fetch]] = {
+#: Fetchers of sources on this machine.
+_LOCAL_FETCHERS: Final[dict[str, Fetch]] = {
     _PATH: fetch_file,
     "file": fetch_file,
     "package": fetch_package,
 }
-_WEB_FETCHES: Final[dict[str, Fetch]] = {"http": fetch_http, "https": fetch_http}
-#: Functions of plugins.
-_registered_fetches: Final[dict[str, Fetch]] = {}
+_WEB_FETCHERS: Final[dict[str, Fetch]] = {"http": fetch_http, "https": fetch_http}
+#: Fetchers of plugins.
+_registered_fetchers: Final[dict[str, Fetch]] = {}
 
 
 def register_scheme(scheme: str, fetch: Fetch) -> None:
@@ -43,65 +43,81 @@ def register_scheme(scheme: str, fetch: Fetch) -> None:
             f"{scheme!r} is not a valid scheme: at least two of 'a-z0-9+.-', "
             "beginning with a letter"
         )
-    is_built_in = scheme in _LOCAL_FETCHES or scheme in _WEB_FETCHES
-    if is_built_in or _registered_fetches.setdefault(scheme, fetch) is not fetch:
+    is_built_in = scheme in _LOCAL_FETCHERS or scheme in _WEB_FETCHERS
+    # setdefault() decides between threads that register the same scheme at once.
+    if is_built_in or _registered_fetchers.setdefault(scheme, fetch) is not fetch:
         raise ConfigError(f"the scheme {scheme!r} is already taken")
 
 
 @dataclass(frozen=True, slots=True)
-class Fetcher:
-    """How the sources of a scheme are fetched.
+class SchemeHandler:
+    """What fetches the sources of a scheme.
 
     Attributes:
-        fetch: the function.
-        is_local: whether it uses files of this machine only.
+        fetch: the fetcher, a function.
+        is_local: whether the sources are files of this machine.
     """
 
     fetch: Fetch
     is_local: bool
 
 
-def fetcher_of(
-    source: str, fetches: Mapping[str, Fetch] | None = None, *, offline: bool
-) -> Fetcher:
-    """Return how a source is fetched.
+def handler_of(
+    source: str, fetchers: Mapping[str, Fetch] | None = None, *, offline: bool
+) -> SchemeHandler:
+    """Return what fetches a source, by its scheme.
 
     Args:
         source: the source.
-        fetches: functions by scheme, ``""`` for paths; None for the built-in and registered ones.
+        fetchers: fetchers by scheme, ``""`` for paths; None for the built-in and registered ones.
         offline: whether the network must not be used.
 
     Raises:
         SourceError: the scheme is unknown, or needs the network in spite of ``offline``.
     """
-    if fetches is None:
-        fetches = {**_registered_fetches, **_WEB_FETCHES, **_LOCAL_FETCHES}
-    scheme = _scheme_of(source, fetches)
-    if scheme not in fetches:
-        names = sorted(f"{known}:" if known else "paths" for known in fetches)
-        raise SourceError(f"has an unknown scheme; sources may be {', '.join(names)}")
-    is_local = scheme in _LOCAL_FETCHES
+    if fetchers is None:
+        fetchers = {**_registered_fetchers, **_WEB_FETCHERS, **_LOCAL_FETCHERS}
+    scheme = _scheme_of(source, fetchers)
+    if scheme not in fetchers:
+        raise SourceError(f"has an unknown scheme; sources may be {_list_schemes(fetchers)}")
+    is_local = scheme in _LOCAL_FETCHERS
     if offline and not is_local:
         raise SourceError(f"not tried, as offline=True or {OFFLINE} is set in the environment")
-    return Fetcher(fetches[scheme], is_local)
+    return SchemeHandler(fetchers[scheme], is_local)
 
 
-def _scheme_of(source: str, fetches: Mapping[str, Fetch]) -> str:
+def _scheme_of(source: str, fetchers: Mapping[str, Fetch]) -> str:
+    """Return the scheme of a source in lower case; the empty text for a path."""
     match = _SCHEME.match(source)
     if match is None:
         return _PATH
     scheme = match[1].lower()
-    if scheme not in fetches and os.path.lexists(source):
+    if scheme not in fetchers and os.path.lexists(source):
         return _PATH  # a path with a colon in it
     return scheme
 
 
-def may_be_resumed(fetch: Fetch, *, has_digest: bool) -> bool:
-    """Return whether a later retrieval may resume what a function fetches.
+def _list_schemes(fetchers: Mapping[str, Fetch]) -> str:
+    """Return the schemes for a message, such as ``"file:, https:, paths"``."""
+    names = []
+    for scheme in fetchers:
+        if scheme == _PATH:
+            names.append("paths")
+        else:
+            names.append(f"{scheme}:")
+    return ", ".join(sorted(names))
 
-    A digest must verify what is resumed. A function of a plugin may learn the digest from its
+
+def may_be_resumed(fetch: Fetch, *, has_digest: bool) -> bool:
+    """Return whether a later retrieval may resume what a fetcher has written.
+
+    A digest must verify what is resumed. The fetcher of a plugin may learn the digest from its
     source, by :meth:`~data_stack.io.retriever.Transfer.expect`. Copying a file of this machine is
     not worth resuming.
+
+    Args:
+        fetch: the fetcher.
+        has_digest: whether the definition of the resource has a digest.
     """
     if fetch in (fetch_file, fetch_package, copy_file):
         return False

@@ -25,7 +25,7 @@ class SourceError(DataStackError):
 
 
 def _do_nothing() -> None:
-    """Stand in for a function that the fetcher does not set."""
+    """Stand in for ``interrupt`` until the fetcher sets it."""
 
 
 class Transfer:
@@ -38,25 +38,25 @@ class Transfer:
         definition: the resource to retrieve.
         writer: where the bytes go.
         timeout_seconds: longest silence of a source.
-        limits: the other limits; None for the default ones.
+        limits: limits of the size, the rate, retries and pauses; None for the default ones.
 
     Attributes:
         definition: the resource to retrieve.
         size: bytes written so far.
         head: the first bytes, at most 4 KiB.
         timeout_seconds: longest silence of a source.
-        limits: the other limits.
+        limits: limits of the size, the rate, retries and pauses.
         expected_size: length of the whole; the fetcher sets it when the source announces one.
         encoding: coding in which the source says that it sent the bytes, such as ``gzip``; the
             fetcher sets it.
-        has_end: whether the source tells where the whole ends, so that a cut one would be noticed;
-            the fetcher sets it.
-        is_verified: whether the bytes have a digest that the source lists and the definition cannot
-            hold; the fetcher sets it.
-        listed_digest: algorithm and hexadecimal digest that the source lists besides the
-            definition; set by :meth:`expect`.
-        interrupt: called by another thread when the transfer is ended, to make a blocking call
-            fail; the fetcher sets it.
+        has_end: whether the source tells where the whole ends, so that a truncated resource would
+            be noticed; the fetcher sets it to False if it does not.
+        is_verified: whether the fetcher has compared the bytes with a digest that is not one of
+            hashlib's, such as that of a Git object; the fetcher sets it.
+        listed_digest: the digest that the source lists, as (algorithm, hexadecimal digits);
+            :meth:`expect` sets it.
+        interrupt: makes a blocking call of the fetcher fail. Another thread calls it when the
+            transfer is ended; the fetcher sets it.
     """
 
     definition: ResourceDefinition
@@ -120,7 +120,7 @@ class Transfer:
     def expect(self, algorithm: str, digest: str) -> None:
         """Compare the bytes with a digest that the source lists, once all of them have arrived.
 
-        It is called before the first byte.
+        A fetcher calls this before it writes the first byte.
 
         Args:
             algorithm: an algorithm of hashlib, such as ``"sha1"``.
@@ -141,8 +141,8 @@ class Transfer:
             self._begin_anew()
         view = memoryview(data).cast("B")
         if self.size + len(view) > self._max_bytes:
-            limit = "limit of" if self.definition.size is None else "expected"
-            raise SourceError(f"sends more than the {limit} {self._max_bytes:,} bytes")
+            kind_of_limit = "limit of" if self.definition.size is None else "expected"
+            raise SourceError(f"sends more than the {kind_of_limit} {self._max_bytes:,} bytes")
         self._writer.write(view)
         self._count(view)
 
@@ -158,7 +158,8 @@ class Transfer:
         if partial is None or partial.validator is None or not self.has_digest:
             return None
 
-        # The hashes have to see what is there already.
+        # The bytes that an interrupted retrieval has written are hashed again.
+        validator = partial.validator
         for data in self._writer.take_up():
             self.check()
             self._count(data)
@@ -166,14 +167,17 @@ class Transfer:
         if not is_a_beginning:
             self.keep(None)
             self.restart()
-        return partial.validator
+            return None
+        return validator
 
     def keep(self, validator: str | None) -> None:
         """Let a later retrieval resume this one if it is interrupted.
 
+        Without a digest nothing is kept, as nothing could verify what is resumed.
+
         Args:
             validator: identifies the version at the source, such as an ETag; None if the source has
-                none. Without a digest nothing could verify what is resumed, so nothing is kept.
+                no such thing, or if nothing is to be kept.
         """
         if not self.has_digest:
             validator = None
@@ -192,7 +196,7 @@ class Transfer:
     def hash_by(self, algorithm: str) -> hashlib._Hash:
         """Return the hash of the bytes written, by an algorithm of hashlib.
 
-        It is called before the first byte, and again for the result.
+        The first call comes before the first byte, and begins the hash. A later call returns it.
         """
         if algorithm not in self._hashes:
             self._hashes[algorithm] = hashlib.new(algorithm, usedforsecurity=False)
@@ -225,7 +229,7 @@ class Transfer:
     # ------------------------------------------------------------------ inside
 
     def _begin_anew(self) -> None:
-        """Discard what an earlier retrieval left, and this fetcher did not take up."""
+        """Discard what an interrupted retrieval has written, unless this fetcher resumes it."""
         self._has_begun = True
         partial = self._writer.partial
         if partial is not None and partial.validator is not None:
