@@ -20,7 +20,7 @@ from data_stack.formats.webdataset_fields import (
     key_and_field,
 )
 from data_stack.formats.webdataset_shards import SHARD_INDEX
-from data_stack.io.archives.archive import check_name
+from data_stack.io.archives.member_names import normalize_member_name
 from data_stack.io.folder import Folder, folder_of
 from data_stack.io.location import Location
 
@@ -300,7 +300,7 @@ def _path_of(key: str, field: str) -> str:
         )
     path = f"{key}.{field}"
     try:
-        is_unchanged = check_name(path, "a shard") == path
+        is_unchanged = normalize_member_name(path, "a shard") == path
     except UnsafeArchiveError as error:
         raise ConfigError(f"invalid key {key!r:.80}: {error}") from error
     is_hidden = path.rpartition("/")[2].startswith(".")

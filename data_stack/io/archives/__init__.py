@@ -1,4 +1,4 @@
-"""Archives and compressed files as streams, for untrusted bytes.
+"""Archives and compressed files of strangers, read as streams.
 
 ::
 
@@ -14,11 +14,11 @@ holds the names of the members, not their content.
 
 from data_stack.io.archives.archive import Archive as Archive
 from data_stack.io.archives.archive import ArchiveMember as ArchiveMember
-from data_stack.io.archives.archive import read_within_limit as read_within_limit
 from data_stack.io.archives.decompression import compression_of as compression_of
 from data_stack.io.archives.decompression import open_decompressed as open_decompressed
 from data_stack.io.archives.limits import ArchiveLimits as ArchiveLimits
 from data_stack.io.archives.opening import open_archive as open_archive
+from data_stack.io.archives.streams import read_within_limit as read_within_limit
 from data_stack.io.archives.tar import looks_like_tar as looks_like_tar
 
 __all__ = [

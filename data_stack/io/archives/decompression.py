@@ -5,7 +5,6 @@ from __future__ import annotations
 import bz2
 import io
 import lzma
-import math
 import zlib
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -25,12 +24,13 @@ from data_stack.io.storage_connectors.storable import can_seek
 
 #: What a decompressor may allocate for itself. ``xz -9`` needs 65 MiB, ``zstd --long`` 128 MiB.
 _MAX_WINDOW_BYTES: Final = 1 << 27
-#: How much input is unpacked at a time. It is small, because unused input is copied after each of
-#: the many streams that a hostile file may have, and because zstandard does not bound its output: 8
-#: bytes become at most 256 KiB, this much 32 MiB.
+#: How much input is unpacked at a time. It is small for two reasons. A hostile file may consist of
+#: many tiny streams, and after each of them the unused input is copied. And zstandard does not
+#: bound its output: 8 bytes unpack to at most 256 KiB, so this much unpacks to at most 32 MiB.
 _INPUT_BYTES: Final = 1 << 10
-#: How many bytes tell the compression of a file.
+#: Length of the longest magic number.
 _MAGIC_BYTES: Final = 6
+#: The first bytes of a file, by its compression.
 _MAGICS: Final = {
     "gzip": b"\x1f\x8b",
     "bz2": b"BZh",
@@ -40,7 +40,9 @@ _MAGICS: Final = {
 
 
 def open_decompressed(stream: Any, *, limits: ArchiveLimits | None = None) -> io.BufferedReader:
-    """Decompress a file such as ``labels.idx.gz`` as a stream; its first bytes tell how.
+    """Decompress a file such as ``labels.idx.gz`` as a stream.
+
+    The first bytes of the file tell its compression.
 
     ::
 
@@ -68,18 +70,21 @@ def open_decompressed(stream: Any, *, limits: ArchiveLimits | None = None) -> io
     name = name_of(stream)
     if can_seek(stream):
         stream.seek(0)
-    stream, head = with_head(stream)
+    compressed, head = with_head(stream)
     compression = compression_of(head)
     if compression is None:
         raise ArchiveError(
-            f"{name!r} is not compressed by gzip, bzip2, xz or zstd: it begins with {head[:6]!r}"
+            f"{name!r} is not compressed by gzip, bzip2, xz or zstd: "
+            f"it begins with {head[:_MAGIC_BYTES]!r}"
         )
-    chunks = decompress_chunks(stream, name, compression, limits, limits.max_bytes)
+    chunks = decompress_chunks(compressed, name, compression, limits)
     return stream_of(delay_last_chunk(chunks), name)
 
 
 def compression_of(head: bytes) -> str | None:
     """Return the compression of a file that begins with ``head`` (6 bytes); None if it has none."""
+    # A file of zstd may begin with a frame of anything, which is skipped:
+    # https://www.rfc-editor.org/rfc/rfc8878#section-3.1.2.
     is_skippable_frame = len(head) >= 4 and 0x50 <= head[0] <= 0x5F and head[1:4] == b"\x2a\x4d\x18"
     if is_skippable_frame:
         return "zstd"
@@ -94,16 +99,18 @@ def decompress_chunks(
     name: str,
     compression: str,
     limits: ArchiveLimits,
-    max_bytes: float = math.inf,
+    *,
+    is_archive: bool = False,
 ) -> Iterator[bytes]:
     """Yield the unpacked bytes in chunks of bounded size.
 
     Args:
         stream: the compressed bytes.
-        name: of the file, for messages.
+        name: the name of the file, for messages.
         compression: ``"gzip"``, ``"bz2"``, ``"xz"`` or ``"zstd"``.
-        limits: the compression ratio is checked by them.
-        max_bytes: limit of the unpacked bytes.
+        limits: bounds on the compression ratio and the size.
+        is_archive: whether the bytes are an archive. The size of an archive is not checked here, as
+            ``limits`` bound the size of its members.
 
     Raises:
         ArchiveError: the file is damaged, truncated, or followed by something else.
@@ -116,7 +123,7 @@ def decompress_chunks(
 
     # A file may consist of several streams, one behind the other.
     while True:
-        decompressor = _new_decompressor(compression)
+        decompressor = _DECOMPRESSORS[compression]()
         while not decompressor.eof:
             if decompressor.needs_input and not data:
                 data = stream.read(_INPUT_BYTES)
@@ -129,16 +136,12 @@ def decompress_chunks(
                 output = decompressor.decompress(data, CHUNK_BYTES)
             except MemoryError:
                 raise
-            except Exception as error:  # each library has its own
-                raise ArchiveError(
-                    f"{name!r} is damaged before byte {n_read:,}, or needs more than "
-                    f"{_MAX_WINDOW_BYTES >> 20} MiB of memory to unpack: {error}. "
-                    "Fetch it again, or compress it with less memory."
-                ) from error
+            except Exception as error:
+                raise _damage_error(name, n_read, error) from error
             data = b""
             n_bytes += len(output)
             limits.check_ratio(name, n_bytes, n_read)
-            if n_bytes > max_bytes:
+            if not is_archive:
                 limits.check_bytes(name, n_bytes)
             if output:
                 yield output
@@ -158,6 +161,21 @@ def decompress_chunks(
         )
 
 
+def _damage_error(name: str, n_read: int, error: Exception) -> ArchiveError:
+    """Return the error to raise for that of a decompressor.
+
+    Args:
+        name: the name of the file.
+        n_read: how many bytes were read.
+        error: the error; each library has its own.
+    """
+    return ArchiveError(
+        f"{name!r} is damaged before byte {n_read:,}, or needs more than "
+        f"{_MAX_WINDOW_BYTES >> 20} MiB of memory to unpack: {error}. "
+        "Fetch it again, or compress it with less memory."
+    )
+
+
 class _Decompressor(Protocol):
     """The interface of the decompressors of bz2 and lzma."""
 
@@ -167,7 +185,7 @@ class _Decompressor(Protocol):
 
     @property
     def needs_input(self) -> bool:
-        """Whether no more output is to be had without input."""
+        """Whether the next output needs more input."""
 
     @property
     def unused_data(self) -> bytes:
@@ -191,7 +209,9 @@ class _ZlibDecompressor:
         self.needs_input = True
 
     def decompress(self, data: bytes, max_length: int) -> bytes:
-        output = self._library.decompress(self._library.unconsumed_tail + data, max_length)
+        # zlib returns the input that it did not consume, instead of keeping it.
+        compressed = self._library.unconsumed_tail + data
+        output = self._library.decompress(compressed, max_length)
         # A full output may leave more inside, even when all input is consumed.
         self.needs_input = len(output) < max_length
         self.eof = self._library.eof
@@ -200,11 +220,14 @@ class _ZlibDecompressor:
 
 
 class _ZstdDecompressor:
-    """A decompressor of zstd, which cannot bound its output: small input does."""
+    """A decompressor of zstd.
+
+    It returns all output of its input at once, whatever ``max_length`` says. Small inputs bound it.
+    """
 
     eof: bool
     unused_data: bytes
-    needs_input = True
+    needs_input: bool
 
     def __init__(self) -> None:
         try:
@@ -215,6 +238,7 @@ class _ZstdDecompressor:
         self._library = decompressor.decompressobj()
         self.eof = False
         self.unused_data = b""
+        self.needs_input = True
 
     def decompress(self, data: bytes, max_length: int) -> bytes:
         output = self._library.decompress(data)
@@ -233,7 +257,3 @@ _DECOMPRESSORS: Final[dict[str, Callable[[], _Decompressor]]] = {
     "xz": _new_xz_decompressor,
     "zstd": _ZstdDecompressor,
 }
-
-
-def _new_decompressor(compression: str) -> _Decompressor:
-    return _DECOMPRESSORS[compression]()

@@ -7,7 +7,7 @@ from typing import Final
 
 from data_stack.exception import ArchiveLimitError, ConfigError
 
-#: Archives that unpack to at most this are never bombs.
+#: What unpacks to at most this much is never refused as a bomb.
 _HARMLESS_BYTES: Final = 16 << 20
 
 
@@ -18,12 +18,12 @@ class ArchiveLimits:
     Sizes in headers can only make it fail earlier.
 
     Args:
-        max_bytes: of all members together.
-        max_members: entries, folders included. Their names are kept in memory, about 100 bytes
-            each.
-        max_ratio: unpacked bytes per stored byte, checked beyond 16 MiB of output. Images reach 1,
-            tables 10, sparse masks a few 100; a bomb of zeros has 1,000 (gzip) to 1,000,000
-            (bzip2).
+        max_bytes: limit of the unpacked bytes of all members together.
+        max_members: limit of the members, folders included. Memory holds their names, about 100
+            bytes each.
+        max_ratio: limit of the unpacked bytes per stored byte, checked beyond 16 MiB of unpacked
+            bytes. Images reach 1, tables 10, sparse masks a few 100; a bomb of zeros has 1,000
+            (gzip) to 1,000,000 (bzip2).
 
     Raises:
         ConfigError: a limit is not positive.

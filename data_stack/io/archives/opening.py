@@ -13,13 +13,14 @@ from data_stack.io.archives.decompression import compression_of, decompress_chun
 from data_stack.io.archives.limits import ArchiveLimits
 from data_stack.io.archives.streams import HEAD_BYTES, stream_of, window
 from data_stack.io.archives.tar import TarArchive, looks_like_tar
-from data_stack.io.archives.zip import ZipArchive
+from data_stack.io.archives.zip import MEMBER_SIGNATURE, ZipArchive
 from data_stack.io.location import as_resource
 from data_stack.io.parsing import name_of
 from data_stack.io.resources import StreamedResource
 from data_stack.io.storage_connectors.storable import can_seek
 
-#: Small, as only the headers of a tar are read, and the members between them are passed over.
+#: How much of a plain tar is read at a time. It is little, as an iteration reads the headers only,
+#: and passes over the members between them.
 _HEADER_BLOCK_BYTES: Final = 1 << 12
 
 
@@ -39,8 +40,8 @@ def open_archive(
     Args:
         stream: any seekable binary file-like object. It is not closed.
         limits: bounds on the unpacked size; None for the default ones.
-        strip_parents: read the members of a zip whose names are absolute or climb out by their
-            names without that, as zipfile and unzip unpack them, instead of refusing the archive.
+        strip_parents: whether ``..`` and a leading ``/`` are removed from the names in a zip, as
+            zipfile and unzip do, instead of refusing the archive.
 
     Raises:
         ArchiveError: the stream is damaged, not an archive, or not seekable.
@@ -56,18 +57,21 @@ def open_archive(
 
     compression = compression_of(head)
     if compression is not None:
-        begin = functools.partial(_decompress, file, name, compression, limits)
-        if not looks_like_tar(begin().read(HEAD_BYTES)):
+        open_tar = functools.partial(_decompress, file, name, compression, limits)
+        with open_tar() as tar:
+            tar_head = tar.read(HEAD_BYTES)
+        if not looks_like_tar(tar_head):
             raise ArchiveError(
                 f"{name!r} is compressed by {compression}, but holds no tar; "
                 "open_decompressed() reads it"
             )
-        return TarArchive(name, begin, None, limits)
+        return TarArchive(name, open_tar, file=None, limits=limits)
 
     if looks_like_tar(head):
-        begin = functools.partial(window, file, block_bytes=_HEADER_BLOCK_BYTES)
-        return TarArchive(name, begin, file, limits)
-    if head.startswith(b"PK\3\4") or zipfile.is_zipfile(window(file)):
+        open_tar = functools.partial(window, file, block_bytes=_HEADER_BLOCK_BYTES)
+        return TarArchive(name, open_tar, file=file, limits=limits)
+    # A zip may have a program in front of it, so is_zipfile() looks for its end.
+    if head.startswith(MEMBER_SIGNATURE) or zipfile.is_zipfile(window(file)):
         return ZipArchive(name, file, limits, strip_parents)
     beginning = f"it begins with {head[:8]!r}" if head else "it is empty"
     raise ArchiveError(f"{name!r} is neither a zip nor a tar: {beginning}")
@@ -76,5 +80,6 @@ def open_archive(
 def _decompress(
     file: StreamedResource, name: str, compression: str, limits: ArchiveLimits
 ) -> io.BufferedReader:
-    """Return a new stream over the unpacked bytes of a file."""
-    return stream_of(decompress_chunks(window(file), name, compression, limits), name)
+    """Return a new stream over the tar in a compressed file."""
+    chunks = decompress_chunks(window(file), name, compression, limits, is_archive=True)
+    return stream_of(chunks, name)

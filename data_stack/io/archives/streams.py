@@ -11,18 +11,24 @@ from typing import Any, Final
 from data_stack.exception import ArchiveError
 from data_stack.io.positional_stream import PositionalStream
 from data_stack.io.resources import StreamedResource
+from data_stack.io.storage_connectors.storable import COPY_BYTES
+from data_stack.util.request_limit import check_request
 
+#: How much is read or unpacked at a time.
 CHUNK_BYTES: Final = 1 << 17
 #: How many bytes tell what a file is: the header of a tar.
 HEAD_BYTES: Final = 512
 
 
 def ends_with_zeros(data: bytes, read_more: Callable[[], bytes]) -> bool:
-    """Read a stream to its end, and return whether all that is left are zeros, the padding.
+    """Read a stream to its end, unless it holds anything but zeros, the padding of archives.
 
     Args:
-        data: what was read already.
-        read_more: reads the next bytes; none at the end.
+        data: the bytes that were read last.
+        read_more: reads the next bytes; returns none at the end.
+
+    Returns:
+        Whether ``data`` and all bytes after it are zeros.
     """
     while data:
         is_padding = not data.strip(b"\0")
@@ -95,12 +101,29 @@ def chunks_of(stream: Any) -> Iterator[bytes]:
         yield bytes(data)
 
 
+def read_within_limit(stream: Any, what: str) -> bytes:
+    """Return the rest of a stream of unknown length.
+
+    Args:
+        stream: the stream.
+        what: the name of the stream in the error.
+
+    Raises:
+        RequestLimitError: the stream has more bytes than a request may take.
+    """
+    data = bytearray()
+    while chunk := stream.read(COPY_BYTES):
+        data += chunk
+        check_request(len(data), what)
+    return bytes(data)
+
+
 def with_head(stream: Any) -> tuple[io.BufferedReader, bytes]:
     """Read the first bytes of a stream that cannot go back.
 
     Returns:
-        A stream over all bytes, the first ones included; and the first 512 bytes, fewer of a
-        shorter stream.
+        A stream over all bytes, the first ones included, and the first 512 bytes. There are fewer
+        if the stream is shorter.
     """
     chunks = chunks_of(stream)
     head = b""
@@ -116,37 +139,38 @@ def stream_of(chunks: Iterator[bytes], name: str = "") -> io.BufferedReader:
 
     Args:
         chunks: the bytes; none but the last chunk may be empty.
-        name: of the stream, for messages.
+        name: the name of the stream, for messages.
     """
     return io.BufferedReader(_ChunkStream(chunks, name), CHUNK_BYTES)
 
 
 def delay_last_chunk(chunks: Iterator[bytes]) -> Iterator[bytes]:
-    """Yield each chunk once the next one is there.
+    """Yield each chunk after the next one was made.
 
-    So checks at the end of the chunks come before the last byte.
+    A checksum is verified at the end of the chunks. Without the delay, a reader would have all
+    bytes before that.
     """
-    held = b""
+    last_chunk = b""
     for chunk in chunks:
-        if held:
-            yield held
-        held = chunk
-    if held:
-        yield held
+        if last_chunk:
+            yield last_chunk
+        last_chunk = chunk
+    if last_chunk:
+        yield last_chunk
 
 
 class _ChunkStream(io.RawIOBase):
     """A raw stream over an iterator of bytes."""
 
-    #: The rest of the chunk that was taken last.
-    _rest: memoryview
+    #: The bytes of the current chunk that were not read yet.
+    _unread: memoryview
     #: What reading raises; None while the iterator can go on.
     _error: Exception | None
 
     def __init__(self, chunks: Iterator[bytes], name: str) -> None:
         self.name = name
         self._chunks = chunks
-        self._rest = memoryview(b"")
+        self._unread = memoryview(b"")
         self._error = None
 
     def readable(self) -> bool:
@@ -154,11 +178,11 @@ class _ChunkStream(io.RawIOBase):
 
     def readinto(self, buffer: Any) -> int:
         view = memoryview(buffer).cast("B")
-        if not self._rest:
-            self._rest = memoryview(self._next_chunk())
-        part = self._rest[: len(view)]
+        if not self._unread:
+            self._unread = memoryview(self._next_chunk())
+        part = self._unread[: len(view)]
         view[: len(part)] = part
-        self._rest = self._rest[len(part) :]
+        self._unread = self._unread[len(part) :]
         return len(part)
 
     def _next_chunk(self) -> bytes:
