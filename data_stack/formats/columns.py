@@ -25,7 +25,7 @@ from data_stack.exception import ConfigError, DatasetFileCorruptError, ResourceC
 from data_stack.formats.column_reader import ColumnReader, as_int64
 from data_stack.formats.remote import RemoteAccess
 from data_stack.io.content import contents_of_resources
-from data_stack.io.location import is_path
+from data_stack.io.location import is_path_or_url
 from data_stack.io.positional import PositionalFile
 from data_stack.io.versions import LocalVersion, local_version_of
 from data_stack.util.forks import fork_lock
@@ -93,7 +93,7 @@ class ColumnsDatasetIterator(AccessedDatasetIterator):
         files: dict[Any, Any] = {}
         opened = []
         for source in sources:
-            key = os.fspath(source) if is_path(source) else id(source)
+            key = os.fspath(source) if is_path_or_url(source) else id(source)
             if key not in files:
                 is_file = self._columns_are_files or hasattr(source, "read")
                 files[key] = PositionalFile(source) if is_file else source
@@ -214,7 +214,7 @@ def _list_sources(columns: Sequence[Any] | Mapping[str, Any]) -> list[Any]:
     if isinstance(columns, Mapping):
         return list(columns.values())
     # A single resource or path is also iterable, by chunks or characters.
-    if hasattr(columns, "read") or is_path(columns):
+    if hasattr(columns, "read") or is_path_or_url(columns):
         return [columns]
     return list(columns)
 

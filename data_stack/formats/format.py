@@ -19,7 +19,7 @@ from data_stack.formats.dataset_files import DatasetFiles
 from data_stack.formats.targets import with_target
 from data_stack.io.account import PlaceAccount
 from data_stack.io.folder import Folder
-from data_stack.io.location import Location, naming_stand_in
+from data_stack.io.location import Location, explain_stand_in
 
 Batch = Mapping[str, npt.NDArray[Any]]
 """The columns of some samples by name: arrays of shape ``(n, ...)``."""
@@ -175,7 +175,7 @@ class Format(ABC):
         """
         opened = []
         for part in parts:
-            with naming_stand_in(part):
+            with explain_stand_in(part):
                 opened.append(self.open(part, columns, options))
         return opened
 

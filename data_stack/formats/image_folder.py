@@ -220,7 +220,7 @@ class ImageFolderIterator(AccessedDatasetIterator):
         index = self._index()
         path = index.paths[position]
         with self._folder.open(path) as resource:
-            index.seen.is_first(position, version_of(resource))
+            index.seen.is_unchanged(position, version_of(resource))
             data = resource.read()
         if not self._decodes:
             return data
@@ -516,4 +516,4 @@ class _ImagesAccess(FieldsAccess):
         index = self.source._index()
         path = index.paths[position]
         name = self.source._folder.full_name(path)
-        return index.seen.open_first(position, name, self.source._folder.open(path))
+        return index.seen.check_opened(position, name, self.source._folder.open(path))

@@ -15,7 +15,7 @@ from data_stack.exception import ConfigError
 from data_stack.formats.dataset_files import DatasetFiles
 from data_stack.formats.format import ALL_COLUMNS, ColumnChoice, Format, FormatOptions
 from data_stack.formats.registry import format_named
-from data_stack.io.location import Location, naming_stand_in
+from data_stack.io.location import Location, explain_stand_in
 from data_stack.util.program_lines import warn_program
 from data_stack.util.suggestions import did_you_mean
 
@@ -47,7 +47,7 @@ def open_as(
     """
     format_ = format_named(kind)
     format_options = make_options(place.full_name, format_, options)
-    with naming_stand_in(place):
+    with explain_stand_in(place):
         samples = format_.open(place, _choose_columns(columns, target), format_options)
     iterator: DatasetIteratorIF = format_.with_target(samples, place, target)
     if columns is not None:

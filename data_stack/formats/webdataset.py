@@ -31,7 +31,7 @@ from data_stack.formats.webdataset_fields import (
 from data_stack.formats.webdataset_shards import OpenShards, ShardIndex, ShardIndexer
 from data_stack.io.account import LeftOut, PlaceAccount
 from data_stack.io.content import contents_of_resources
-from data_stack.io.location import Location, is_path, location_of
+from data_stack.io.location import Location, is_path_or_url, location_of
 from data_stack.util.forks import fork_lock
 from data_stack.util.request_limit import current_request, decoding_for
 from data_stack.util.suggestions import did_you_mean
@@ -124,7 +124,9 @@ class WebDatasetIterator(AccessedDatasetIterator):
         types: Mapping[str, FieldType] | None = None,
     ) -> None:
         is_single_shard = (
-            isinstance(shards, (tuple, Location)) or is_path(shards) or hasattr(shards, "read")
+            isinstance(shards, (tuple, Location))
+            or is_path_or_url(shards)
+            or hasattr(shards, "read")
         )
         sources = [shards] if is_single_shard else list(shards)
         self._shards = [location_of(source) for source in sources]

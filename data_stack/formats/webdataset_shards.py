@@ -118,7 +118,7 @@ class OpenShards:
             ResourceChangedError: it was replaced or changed.
         """
         shard = self._shards[number]
-        return self._seen.open_first(number, shard.full_name, shard.open())
+        return self._seen.check_opened(number, shard.full_name, shard.open())
 
     def file(self, number: int) -> StoredFile:
         """Return an open shard, to read ranges of it.
@@ -139,7 +139,7 @@ class OpenShards:
     def _open_file(self, number: int) -> StoredFile:
         shard = self._shards[number]
         file = StoredFile(shard.folder, shard.name, None)
-        if not self._seen.is_first(number, file.version):
+        if not self._seen.is_unchanged(number, file.version):
             before = "another version when its headers were read"
             raise ResourceChangedError(shard.full_name, before, str(file.version))
         return file

@@ -163,8 +163,8 @@ def _location_at(path: str) -> Location:
     return Location(LocalFolder(parent, os.sep), name, contents)
 
 
-def is_path(source: Any) -> bool:
-    """Return whether ``source`` is a path or a URL: a string, or an ``os.PathLike``."""
+def is_path_or_url(source: Any) -> bool:
+    """Return whether ``source`` is a path or a URL, that is a string or an ``os.PathLike``."""
     return isinstance(source, (str, os.PathLike))
 
 
@@ -187,7 +187,7 @@ def as_resource(source: Any) -> StreamedResource:
         source = source.buffer
     if isinstance(source, StreamedResource):
         return source
-    if is_path(source) or isinstance(source, (tuple, Location)):
+    if is_path_or_url(source) or isinstance(source, (tuple, Location)):
         return location_of(source).open()
     if not hasattr(source, "read"):
         raise TypeError(
@@ -202,13 +202,15 @@ def as_resource(source: Any) -> StreamedResource:
 
 
 @contextlib.contextmanager
-def naming_stand_in(location: Location) -> Iterator[None]:
-    """Explain why a block cannot read a file, if the file is something in place of data.
+def explain_stand_in(location: Location) -> Iterator[None]:
+    """Replace the error of a block that cannot read a file, if the file is not the data.
 
-    That is a pointer of Git LFS, or a page; see :mod:`data_stack.io.stand_ins`.
+    It may be a pointer of Git LFS or a page in place of the data; see
+    :mod:`data_stack.io.stand_ins`.
 
     Raises:
-        DatasetFileCorruptError: with the explanation, or else the error of the block.
+        DatasetFileCorruptError: the block raised one. If the file is not the data, the error says
+            what it is; otherwise it is the error of the block.
     """
     try:
         yield

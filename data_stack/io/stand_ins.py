@@ -52,7 +52,7 @@ _PAGE_SUFFIXES: Final = (".html", ".htm", ".xhtml", ".xml", ".svg", ".md", ".rss
 _JSON_SUFFIXES: Final = (".json", ".geojson", ".jsonld", ".ipynb")
 
 
-def stand_in(head: bytes, name: str = "", size: int | None = None) -> str | None:
+def find_stand_in(head: bytes, name: str = "", size: int | None = None) -> str | None:
     """Return what lies in place of data, as a noun with its article.
 
     Args:
@@ -88,21 +88,21 @@ def check_no_stand_in(head: bytes, name: str, size: int | None = None) -> None:
     """Check that the first bytes of a file are not those of something in place of data.
 
     Args:
-        head: as for :func:`stand_in`.
+        head: as for :func:`find_stand_in`.
         name: the name of the file, also in the message.
-        size: as for :func:`stand_in`.
+        size: as for :func:`find_stand_in`.
 
     Raises:
         DatasetFileCorruptError: they are; the message says what the file is, and how to get the
             data.
     """
-    kind = stand_in(head, name, size)
+    kind = find_stand_in(head, name, size)
     if kind is not None:
         raise DatasetFileCorruptError(f"{name} is {kind}, not the data. {advice_for(kind, head)}")
 
 
 def advice_for(kind: str, head: bytes) -> str:
-    """Return how to get the data instead of what :func:`stand_in` returned as ``kind``."""
+    """Return how to get the data instead of what :func:`find_stand_in` returned as ``kind``."""
     if "LFS" in kind:
         return (
             "Fetch the file: run `git lfs pull` in the clone, "

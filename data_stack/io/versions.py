@@ -27,7 +27,7 @@ class LocalVersion(NamedTuple):
             set it back.
         device: number of the device.
         inode: number of the file on the device.
-        seen_ns: when this was asked, likewise.
+        seen_ns: when the file had these values, likewise.
         machine: name of the machine, see
             :func:`~data_stack.io.storage_connectors.owners.this_machine`.
     """
@@ -87,16 +87,18 @@ def _format_time(time_ns: int) -> str:
 
 
 def is_same_version(before: Any, now: Any) -> bool | None:
-    """Return whether two versions of a file are of the same content; None if they do not tell.
-
-    Some file systems (of FUSE, of networks) number a file anew each time it is opened: where only
-    the number differs, and the times are too old to be those of two files, nothing is certain. Nor
-    is it for a local file of another machine.
+    """Return whether two versions of a file have the same content.
 
     Args:
-        before: the version that was seen first: a :class:`LocalVersion`, what a store says (its
-            SHA-256, its tag), or None.
+        before: the version that was seen first, as :func:`version_of` returns it: a
+            :class:`LocalVersion`, the SHA-256 or tag of a store, or None.
         now: the version of today.
+
+    Returns:
+        None if that is uncertain. It is if a version is unknown. It is for local files of two
+        machines that have the same size. And it is if two files differ in nothing but their inode
+        and device, and their times are too old to be a coincidence: some file systems (FUSE,
+        network file systems) give a file a new inode each time it is opened.
     """
     if before is None or now is None:
         return None
@@ -137,9 +139,9 @@ def local_version_of(resource: StreamedResource) -> LocalVersion | None:
 
 
 class SeenVersions:
-    """The versions of numbered files as they were first seen: 8 bytes for each.
+    """Remembers the first version that was seen of each of some numbered files.
 
-    Threads may share it.
+    It keeps 8 bytes for each file. Threads may share it.
 
     Args:
         n_files: number of the files.
@@ -149,8 +151,10 @@ class SeenVersions:
         #: A digest of the version of each file; 0 if the file was not seen yet.
         self._digests = np.zeros(n_files, np.uint64)
 
-    def is_first(self, number: int, version: Any) -> bool:
-        """Return whether a version of a file is that which was seen first, or the first one seen.
+    def is_unchanged(self, number: int, version: Any) -> bool:
+        """Return whether a file still has the version that was seen first.
+
+        The first call for a file notes its version, and returns True.
 
         Args:
             number: the number of the file.
@@ -167,10 +171,10 @@ class SeenVersions:
             return True
         return bool(first_digest == digest)
 
-    def open_first(self, number: int, name: str, resource: StreamedResource) -> StreamedResource:
-        """Return a resource that was opened just now, if it is the file that was seen first.
+    def check_opened(self, number: int, name: str, resource: StreamedResource) -> StreamedResource:
+        """Return a file that was opened just now, if it has the version that was seen first.
 
-        Another one is closed.
+        If it has another version, it is closed.
 
         Args:
             number: the number of the file.
@@ -181,7 +185,7 @@ class SeenVersions:
             ResourceChangedError: the file was replaced or changed.
         """
         version = version_of(resource)
-        if self.is_first(number, version):
+        if self.is_unchanged(number, version):
             return resource
         resource.close()
         raise ResourceChangedError(name, "another version when it was read first", str(version))

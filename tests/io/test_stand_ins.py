@@ -21,7 +21,7 @@ from data_stack.formats.parquet import ParquetDataset
 from data_stack.formats.torch_tensors import TensorsDatasetIterator
 from data_stack.io.resource_definition import ResourceDefinition
 from data_stack.io.retriever import retrieve
-from data_stack.io.stand_ins import check_no_stand_in, stand_in
+from data_stack.io.stand_ins import check_no_stand_in, find_stand_in
 from data_stack.io.storage_connectors import InMemoryStorageConnector
 
 POINTER = (
@@ -115,7 +115,7 @@ def test_text_in_any_packing_is_looked_at(compressed: bool, tmp_path: Path) -> N
     ],
 )
 def test_data_that_resembles_it_is_data(data: bytes) -> None:
-    assert stand_in(data, "data.csv") is None
+    assert find_stand_in(data, "data.csv") is None
 
 
 @pytest.mark.parametrize(
@@ -128,8 +128,8 @@ def test_data_that_resembles_it_is_data(data: bytes) -> None:
     ],
 )
 def test_error_answers_of_many_servers_are_known(answer: dict[str, Any]) -> None:
-    assert stand_in(json.dumps(answer).encode(), "data.jsonl") is not None
-    assert stand_in(json.dumps(answer).encode(), "data.json") is None
+    assert find_stand_in(json.dumps(answer).encode(), "data.jsonl") is not None
+    assert find_stand_in(json.dumps(answer).encode(), "data.json") is None
 
 
 def test_a_page_is_data_where_its_name_says_so() -> None:

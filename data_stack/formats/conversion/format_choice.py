@@ -19,7 +19,7 @@ from data_stack.formats.registry import (
     unknown_suffix_error,
     writable_formats,
 )
-from data_stack.io.location import Location, naming_stand_in
+from data_stack.io.location import Location, explain_stand_in
 from data_stack.util.suggestions import did_you_mean
 
 #: The format of a target whose name has no suffix of a file.
@@ -72,7 +72,7 @@ def open_source(
     required = None
     if columns is not None:
         required = tuple(dict.fromkeys(columns.values()))
-    with naming_stand_in(location):
+    with explain_stand_in(location):
         format_options = format_.options_class(**options)
         return format_.open_source(location, ColumnChoice(required), format_options)
 

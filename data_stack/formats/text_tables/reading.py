@@ -20,7 +20,7 @@ from data_stack.formats.text_tables.csv_table import CSVTable
 from data_stack.formats.text_tables.declared_types import types_of, types_of_json
 from data_stack.formats.text_tables.json_table import JsonLinesTable
 from data_stack.formats.text_tables.text_file import TextFile
-from data_stack.io.location import is_path
+from data_stack.io.location import is_path_or_url
 from data_stack.io.url import scheme_of
 from data_stack.util.suggestions import did_you_mean
 
@@ -252,7 +252,7 @@ def _recipe_of(
         options: its other arguments.
         dtypes: its argument ``dtypes``.
     """
-    if not is_path(file) or scheme_of(file) is not None:
+    if not is_path_or_url(file) or scheme_of(file) is not None:
         return None
     names_of_dtypes = {name: _name_of_dtype(dtype) for name, dtype in (dtypes or {}).items()}
     return {

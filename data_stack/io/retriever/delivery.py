@@ -12,7 +12,7 @@ from data_stack.io.redaction import hide_credentials
 from data_stack.io.resource_definition import ResourceDefinition
 from data_stack.io.retriever.schemes import may_be_resumed
 from data_stack.io.retriever.transfer import Fetch, SourceError, Transfer
-from data_stack.io.stand_ins import advice_for, stand_in
+from data_stack.io.stand_ins import advice_for, find_stand_in
 from data_stack.io.storage_connectors.connector import StorageConnector
 from data_stack.io.storage_connectors.writer import ResourceWriter
 from data_stack.util.logger import logger
@@ -140,7 +140,7 @@ def _check_no_stand_in(transfer: Transfer) -> None:
     Raises:
         SourceError: the source sent one of them; the message says which, and what to do.
     """
-    kind = stand_in(transfer.head, transfer.definition.identifier, transfer.size)
+    kind = find_stand_in(transfer.head, transfer.definition.identifier, transfer.size)
     if kind is not None:
         raise SourceError(f"sent {kind}, not the file. {advice_for(kind, transfer.head)}")
 
