@@ -1,9 +1,8 @@
-"""An account of what was read of a place, and what was left out, by which rule.
+"""The account of a folder, bucket or table: which files were read, and which were left out.
 
-Whoever opens a folder, a bucket or a table takes the files of a format and leaves the others out.
-Each of those is in the account of the place. Documents beside the data, and files that a tool keeps
-for itself, are left out without a word; one warning names the first few of all others and their
-number.
+A dataset is read from the files of one format. The account lists all other files, each with the
+rule that leaves it out. No warning mentions documents beside the data, hidden files, and links back
+to a folder above. One warning gives the number of all other files, and the names of the first few.
 """
 
 from __future__ import annotations
@@ -46,7 +45,8 @@ _DOCUMENT_SUFFIXES: Final = (
     ".py", ".ipynb", ".sh", ".r", ".jl", ".cfg", ".ini", ".toml", ".yaml", ".yml", ".lock",
     ".crc", ".md5", ".sha1", ".sha256", ".sha512", ".sig", ".asc",
 )  # fmt: skip
-#: Suffixes that a document may have whose name tells that it is one.
+#: Suffixes with which a name such as ``README.txt`` is still that of a document: ``readme.csv`` is
+#: data.
 _TEXT_SUFFIXES: Final = ("txt", "db", "ini")
 #: Descriptions of a dataset for programs: of Croissant, Hugging Face and TFDS.
 _DESCRIPTION_NAMES: Final = (
@@ -61,9 +61,9 @@ _MAX_SHOWN_CHARACTERS: Final = 100
 
 
 def is_document(path: str) -> bool:
-    """Return whether a file beside data is no data, by its name.
+    """Return whether the name of a file says that it is no data.
 
-    It is a document, a program, a description of the dataset or a checksum then.
+    Such a file is a document, a program, a description of the dataset or a checksum.
     """
     name = path.rpartition("/")[2].lower()
     if name.endswith(_DOCUMENT_SUFFIXES) or name in _DESCRIPTION_NAMES:
@@ -85,7 +85,7 @@ class PlaceAccount:
     """What was read of a place and what was not.
 
     Attributes:
-        place: its name in messages.
+        place: the name of the folder, bucket or table in messages.
         n_read: the number of files that are read.
         left_out: the files and folders that are not read, with the rule that leaves each out.
     """
@@ -129,15 +129,15 @@ class PlaceAccount:
 def account_of(
     place: str, read: Sequence[str], found: Iterable[str], rule: str, links: Iterable[LeftOut] = ()
 ) -> PlaceAccount:
-    """Return the account of a place of which some files are read.
+    """Return the account of a place.
 
     Args:
-        place: its name in messages.
-        read: the paths that are read.
-        found: the paths of all files.
-        rule: the rule that leaves out those that are neither read, nor documents, nor hidden:
+        place: the name of the folder, bucket or table in messages.
+        read: the paths of the files that are read.
+        found: the paths of all files that are there.
+        rule: the rule that leaves out all other files but documents and hidden ones, such as
             ``"no image, by its suffix"``.
-        links: what was left out already.
+        links: links that were left out when the files were listed.
     """
     read_paths = set(read)
     left_out = list(links)

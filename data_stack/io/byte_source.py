@@ -49,8 +49,10 @@ class ByteSource(ABC):
         for offset, size in ranges:
             n_available = max(0, self.size - offset)
             data = bytearray(min(size, n_available))
-            n_read = self.readinto_at(offset, memoryview(data)) if data else 0
-            parts.append(bytes(data[:n_read]))
+            if data:
+                n_read = self.readinto_at(offset, memoryview(data))
+                del data[n_read:]
+            parts.append(bytes(data))
         return parts
 
     def prefetch(self, ranges: Sequence[tuple[int, int]]) -> int:

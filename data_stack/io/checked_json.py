@@ -1,4 +1,4 @@
-"""Small JSON objects in files, behind a digest that tells whether they are whole."""
+"""Small JSON objects in files, each behind a digest that detects damage."""
 
 from __future__ import annotations
 
@@ -12,8 +12,16 @@ from data_stack.util.interrupts import open_descriptor
 
 
 def to_checked_json(record: Mapping[str, Any]) -> bytes:
-    """Return a JSON object behind its digest, for :func:`read_checked_json`."""
+    """Return a JSON object behind its digest, for :func:`read_checked_json`.
+
+    Raises:
+        ValueError: the object takes more than 64 KiB, which would not be read back.
+    """
     text = json.dumps(record).encode("ascii")
+    if DIGEST_BYTES + len(text) > BLOCK_BYTES:
+        raise ValueError(
+            f"a record of {len(text):,} bytes does not fit into a block of {BLOCK_BYTES:,}"
+        )
     return block_digest(text) + text
 
 
@@ -21,7 +29,7 @@ def read_checked_json(path: str) -> dict[str, Any]:
     """Return the JSON object in a file of :func:`to_checked_json`.
 
     Returns:
-        An empty object if the file is missing, foreign or damaged.
+        An empty object if the file is missing or damaged, or if it is a file of something else.
     """
     try:
         with open_descriptor(path, os.O_NOFOLLOW | os.O_NONBLOCK) as handle:

@@ -23,23 +23,23 @@ _PIECE_BYTES: Final = 1 << 20
 
 
 def content_of_resource(resource: StreamedResource) -> str:
-    """Return an identifier of the content of a resource: equal contents, equal identifiers.
+    """Return an identifier of the content of a resource. Other content has another identifier.
 
-    As a rule it is the SHA-256, 64 hex digits, that the store has recorded. For a file that
-    somebody else put into an object store it is the tag of the store (the ETag of S3). Otherwise
-    the resource is read whole and hashed. This process remembers the digest of a file of a local
-    folder until the file changes.
+    If the store has recorded the SHA-256, the identifier is that: 64 hex digits. If an object store
+    knows only its own tag, as for a file that another program has put there, it is the tag (the
+    ETag of S3). Otherwise the resource is read whole and hashed. This process remembers the digest
+    of a file of a local folder until the file changes.
     """
     recorded = resource.sha256 or resource.tag
     if recorded is not None:
         return recorded
-    return _known_files.sha256_of(resource)
+    return _file_digests.sha256_of(resource)
 
 
 def contents_of_resources(
     openings: Iterable[Callable[[], AbstractContextManager[StreamedResource]]],
 ) -> list[str]:
-    """Return :func:`content_of_resource` of several resources, which threads open and hash.
+    """Return :func:`content_of_resource` of several resources, opened and hashed by threads.
 
     Args:
         openings: functions that each open a resource.
@@ -52,7 +52,9 @@ def contents_of_resources(
         with opening() as resource:
             return content_of_resource(resource)
 
-    return list(waiting.map(open_and_identify, openings, at_once=2 * n_threads()))
+    # Some threads wait for a disk or server while others compute digests.
+    max_at_once = 2 * n_threads()
+    return list(waiting.map(open_and_identify, openings, at_once=max_at_once))
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +68,7 @@ class _FileState:
     changed_ns: int
 
     def is_settled_at(self, time_ns: int, settling_ns: int) -> bool:
-        """Return whether the last change is so old that another one will change the times."""
+        """Return whether the last change is so old that another change will change the times."""
         return max(self.modified_ns, self.changed_ns) <= time_ns - settling_ns
 
 
@@ -109,8 +111,8 @@ class FileDigests:
         return digest
 
 
-#: The digests that this process knows.
-_known_files: Final = FileDigests()
+#: The digests of local files that this process knows.
+_file_digests: Final = FileDigests()
 
 
 def _state_of(resource: StreamedResource) -> _FileState | None:

@@ -50,7 +50,8 @@ def check_identifier(identifier: object) -> str:
 
     Raises:
         MalformedIdentifierError: it is not; the message says which rule it breaks.
-            MaliciousFilePathError, which is one, where it is absolute or climbs out.
+        MaliciousFilePathError: it is absolute or climbs out. The error is a
+            MalformedIdentifierError too.
     """
     if type(identifier) is not str:
         # A subclass may lie in any of its methods.
@@ -111,8 +112,8 @@ def check_key(key: object) -> str:
     """Return ``key`` if a file of a store can have this name.
 
     Raises:
-        MalformedIdentifierError: it cannot; the message says why. MaliciousFilePathError, which is
-            one, where it climbs.
+        MalformedIdentifierError: it cannot; the message says why.
+        MaliciousFilePathError: it climbs out. The error is a MalformedIdentifierError too.
     """
     checked_key = check_key_prefix(key)
     if not checked_key or checked_key.endswith("/"):
@@ -127,7 +128,8 @@ def check_key_prefix(prefix: object) -> str:
     It is any beginning of a key, or the empty string.
 
     Raises:
-        MalformedIdentifierError: no key can begin so; as :func:`check_key`.
+        MalformedIdentifierError: no key can begin so; the message says why.
+        MaliciousFilePathError: it climbs out. The error is a MalformedIdentifierError too.
     """
     if type(prefix) is not str:
         raise MalformedIdentifierError(f"a key must be a str, got {type(prefix).__name__}")

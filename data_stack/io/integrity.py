@@ -72,10 +72,10 @@ def differing_blocks(digests: bytes, others: bytes) -> list[int]:
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """A resource that is damaged or missing, or could not be copied.
+    """What is wrong with a resource: it is damaged or missing, or could not be copied.
 
     Attributes:
-        identifier: its name.
+        identifier: the name of the resource.
         problem: what is wrong with it.
     """
 
@@ -93,33 +93,34 @@ class BlockDigests:
     _block_bytes: int
     #: The digests of the blocks that are complete.
     _finished: list[bytes]
-    #: The digest of the block that is not complete, and how much of it there is.
-    _open: xxh3_64
-    _n_open_bytes: int
+    #: The digest of the bytes of the block that is not complete.
+    _unfinished: xxh3_64
+    #: How many bytes that block has so far.
+    _n_unfinished_bytes: int
 
     def __init__(self, block_bytes: int = BLOCK_BYTES) -> None:
         self._block_bytes = block_bytes
         self._finished = []
-        self._open = xxh3_64()
-        self._n_open_bytes = 0
+        self._unfinished = xxh3_64()
+        self._n_unfinished_bytes = 0
 
     def update(self, view: memoryview) -> None:
         """Add the next bytes."""
         start = 0
         while start < len(view):
-            n_missing_bytes = self._block_bytes - self._n_open_bytes
+            n_missing_bytes = self._block_bytes - self._n_unfinished_bytes
             part = view[start : start + n_missing_bytes]
             start += len(part)
             is_whole_block = len(part) == self._block_bytes
             if is_whole_block:
                 self._finished.append(block_digest(part))
                 continue
-            self._open.update(part)
-            self._n_open_bytes += len(part)
-            if self._n_open_bytes == self._block_bytes:
-                self._finished.append(self._open.digest())
-                self._open.reset()
-                self._n_open_bytes = 0
+            self._unfinished.update(part)
+            self._n_unfinished_bytes += len(part)
+            if self._n_unfinished_bytes == self._block_bytes:
+                self._finished.append(self._unfinished.digest())
+                self._unfinished.reset()
+                self._n_unfinished_bytes = 0
 
     def digests(self) -> bytes:
         """Return the digests of all blocks so far, a short last one included.
@@ -127,15 +128,15 @@ class BlockDigests:
         More bytes may follow.
         """
         finished = b"".join(self._finished)
-        if not self._n_open_bytes:
+        if not self._n_unfinished_bytes:
             return finished
-        return finished + self._open.digest()
+        return finished + self._unfinished.digest()
 
 
 class Digest:
     """Size, SHA-256 and block digests of a stream of bytes.
 
-    A thread computes the SHA-256 of a large piece beside what the caller does next.
+    A thread computes the SHA-256 of a large piece while the caller goes on.
 
     Attributes:
         size: how many bytes were added.
@@ -158,8 +159,8 @@ class Digest:
 
         Args:
             data: the bytes.
-            is_fixed: whether they never change, so that a thread may read them later, as it may
-                read ``bytes``.
+            is_fixed: whether the bytes never change, so that a thread may read them after the
+                call. If ``data`` is of type ``bytes``, they never do.
         """
         view = memoryview(data).cast("B")
         self.size += len(view)

@@ -72,10 +72,10 @@ class JobThreads(Generic[_Job]):
         """Do all jobs.
 
         Args:
-            tick: called ten times a second while threads work, such as to draw a bar.
-            end: called once when no more jobs begin, to end those that wait for a server.
-            patience_seconds: how long an interruption waits for the threads. Threads that still
-                wait for a server then are left behind: as daemons, they do not keep the process
+            tick: called ten times a second while threads work, for example to draw a bar.
+            end: called once, when no more jobs begin. It makes those fail that wait for a server.
+            patience_seconds: how long an interruption waits for the threads. Then threads that
+                still wait for a server are left behind: as daemons, they do not keep the process
                 alive.
 
         Raises:

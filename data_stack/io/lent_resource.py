@@ -29,9 +29,8 @@ class OneResource:
             raise ResourceNotFoundError(
                 f"found only {self._resource.identifier!r}, not {name!r:.80}"
             )
-        lent = LentResource.from_source(
-            name, _LentSource(self._resource), self, self._resource.chunk_size
-        )
+        source = _LentSource(self._resource)
+        lent = LentResource.from_source(name, source, self, self._resource.chunk_size)
         lent.lender = self._resource
         return lent
 
@@ -48,12 +47,12 @@ class OneResource:
 
 
 class LentResource(StreamedResource):
-    """A resource of the caller with its own position.
+    """The bytes of a resource of the caller, with a position of its own.
 
-    It pickles as that resource, which stays open when this one is closed.
+    It is pickled as the resource of the caller, which stays open when this one is closed.
 
     Attributes:
-        lender: the resource of the caller.
+        lender: the resource of the caller; set by the store that makes this one.
     """
 
     lender: StreamedResource

@@ -1,4 +1,4 @@
-"""Opens and maps files of this machine."""
+"""Access to the files of this machine, as the operating system allows it."""
 
 from __future__ import annotations
 
@@ -54,7 +54,8 @@ def map_file(opened: StreamedResource, size: int) -> mmap.mmap | None:
     try:
         handle = opened.fileno()
         # A third party's resource may be what it reads out of a file, such as a compressed one.
-        if os.fstat(handle).st_size != opened.size:
+        is_the_file_itself = os.fstat(handle).st_size == opened.size
+        if not is_the_file_itself:
             return None
         return mmap.mmap(handle, size, access=mmap.ACCESS_READ)
     except (AttributeError, io.UnsupportedOperation, OSError, ValueError):
@@ -62,9 +63,9 @@ def map_file(opened: StreamedResource, size: int) -> mmap.mmap | None:
 
 
 def most_open_files() -> int:
-    """Return how many files may be open at a time.
+    """Return how many files of a dataset may be open at a time.
 
-    It is a third of the file descriptors that this process may have.
+    They take a third of the file descriptors of this process, as its program needs some too.
     """
     soft_limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft_limit == resource.RLIM_INFINITY:

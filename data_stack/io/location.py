@@ -103,13 +103,14 @@ def location_of(source: Any) -> Location:
     """
     if isinstance(source, Location):
         return source
-    if isinstance(source, tuple) and len(source) == 2 and hasattr(source[0], "get_resource"):
+    if _is_store_and_name(source):
         store, name = source
         return _location_in(store, str(name))
     url = StorageURL.parse(source)
     if url is not None:
         return _location_of_url(url)
     if isinstance(source, str) and "://" in source:
+        # The message does not show it, as it may hold a password.
         raise ConfigError("the URL of a store is SCHEME://…; this is not one")
     if isinstance(source, (str, os.PathLike)):
         return _location_at(os.fsdecode(source))
@@ -117,6 +118,12 @@ def location_of(source: Any) -> Location:
         resource = as_resource(source)
         return Location(Folder(OneResource(resource)), resource.identifier)
     raise ConfigError(f"expected a path, a URL, or (connector, name), got {source!r:.80}")
+
+
+def _is_store_and_name(source: Any) -> bool:
+    """Return whether ``source`` is ``(connector or folder, name)``."""
+    is_pair = isinstance(source, tuple) and len(source) == 2
+    return is_pair and hasattr(source[0], "get_resource")
 
 
 def _location_of_url(url: StorageURL) -> Location:
@@ -154,11 +161,12 @@ def _location_at(path: str) -> Location:
     Raises:
         ConfigError: the path names neither a file nor a folder.
     """
+    # The empty path would become that of the current folder, and the root has no name.
     parent, name = os.path.split(os.path.abspath(os.path.expanduser(path)))
     if not path or not name or "\0" in path:
         raise ConfigError(f"{path!r:.80} does not name a file or folder")
-    # The user named this path, so it is followed wherever it leads: its parent may link to any
-    # place below the root. Links inside of it stay inside of it.
+    # The user named this path, so it may be a link to any place below the root. A link inside of
+    # the folder may only lead to a place inside of the folder.
     contents = LocalFolder(os.path.join(parent, name))
     return Location(LocalFolder(parent, os.sep), name, contents)
 
@@ -194,11 +202,17 @@ def as_resource(source: Any) -> StreamedResource:
             f"expected a path, a URL, a resource or an open binary file, got {source!r:.80}"
         )
 
-    name = getattr(source, "identifier", None) or getattr(source, "name", None)
-    # The name of a file that was opened by its descriptor is a number.
-    if not isinstance(name, str) or not name:
-        name = f"<{type(source).__name__}>"
-    return StreamedResource(name, source)
+    return StreamedResource(name_of(source), source)
+
+
+def name_of(file: Any) -> str:
+    """Return the identifier or name of a file-like object, or else its type, for messages."""
+    for attribute in ("identifier", "name"):
+        name = getattr(file, attribute, None)
+        # The name of a file that was opened by its descriptor is a number.
+        if isinstance(name, str) and name:
+            return name
+    return f"<{type(file).__name__}>"
 
 
 @contextlib.contextmanager

@@ -1,4 +1,4 @@
-"""What parsers need for files that may be damaged or hostile."""
+"""Guards of the parsers: against files that are damaged, hostile, or not the data."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any, Final, Protocol
 
 from data_stack.exception import DatasetFileCorruptError, DataStackError
 from data_stack.io.location import as_resource
+from data_stack.io.location import name_of as name_of
 from data_stack.io.positional import PositionalFile
 from data_stack.io.stand_ins import HEAD_BYTES, check_no_stand_in
 from data_stack.processes.isolation import is_switched_off, run_apart
@@ -31,12 +32,13 @@ class Readable(Protocol):
 
 @contextlib.contextmanager
 def lend_or_open(file: Any) -> Iterator[Any]:
-    """Yield a stream to read: the caller's stream, or the file at a path or URL.
+    """Yield a stream to read: ``file`` itself if it has ``read()``, or the file that it names.
 
-    The file is closed after the block, the stream is not.
+    A file that is opened here is closed after the block. A stream of the caller is not closed.
 
-    Raises:
-        As :func:`~data_stack.io.location.as_resource`.
+    Args:
+        file: a stream, or an argument of :func:`~data_stack.io.location.as_resource`, which says
+            what is raised if it cannot be opened.
     """
     if hasattr(file, "read"):
         yield file
@@ -45,23 +47,19 @@ def lend_or_open(file: Any) -> Iterator[Any]:
         yield resource
 
 
-def name_of(file: Any) -> str:
-    """Return the identifier or name of ``file``, for messages."""
-    for attribute in ("identifier", "name"):
-        name = getattr(file, attribute, None)
-        if isinstance(name, str) and name:
-            return name
-    return f"<{type(file).__name__}>"
-
-
 @contextlib.contextmanager
 def reading(name: str, kind: str, file: PositionalFile | None = None) -> Iterator[None]:
-    """Raise the errors of a parser in the block as DatasetFileCorruptError; our own errors pass.
+    """Raise the errors of a parser in the block as DatasetFileCorruptError.
+
+    Errors of data_stack and MemoryError pass as they are.
 
     Args:
         name: the name of the file, for the message.
         kind: what the file should be, such as ``".npz file"``.
-        file: the file, to say if it is a pointer of Git LFS or a page instead of data.
+        file: the file; if it is a pointer of Git LFS or a page instead of data, the error says so.
+
+    Raises:
+        DatasetFileCorruptError: the parser raised an error.
     """
     try:
         yield
@@ -101,19 +99,23 @@ def check_expansion(
 
 
 def check_unpacked(file: Readable, n_bytes: int) -> None:
-    """Check the unpacked size of a stream, unless it is a plain file or buffer.
+    """Check how many bytes are read out of a stream, if it may unpack them out of fewer.
+
+    Args:
+        file: the stream.
+        n_bytes: how many bytes of values its header claims.
 
     Raises:
-        RequestLimitError: it exceeds the limit of a request.
+        RequestLimitError: the values exceed the limit of a request.
     """
-    raw = getattr(file, "raw", file)
-    if isinstance(raw, (io.BytesIO, io.FileIO)):
-        return
+    raw_stream = getattr(file, "raw", file)
+    if isinstance(raw_stream, (io.BytesIO, io.FileIO)):
+        return  # the values are there as they are
     try:
-        size = getattr(raw, "size", 0)
+        n_stored_bytes = getattr(raw_stream, "size", 0)
     except (OSError, AttributeError):
-        size = 0  # it cannot seek
-    if size < n_bytes:
+        n_stored_bytes = 0  # its size is unknown, as it cannot seek
+    if n_stored_bytes < n_bytes:
         check_request(n_bytes, f"the values of {name_of(file)!r}")
 
 

@@ -34,7 +34,8 @@ class PositionalFile(PositionalStream):
         resource: the resource that is read.
 
     Raises:
-        As :func:`~data_stack.io.location.as_resource`.
+        ConfigError, MissingFileError, ResourceNotFoundError, StorageError, TypeError: the resource
+            cannot be opened; see :func:`~data_stack.io.location.as_resource`.
     """
 
     resource: StreamedResource
@@ -125,14 +126,19 @@ class PositionalFile(PositionalStream):
             )
 
     def _check_usable_after_fork(self) -> None:
-        """Refuse an open file of the parent, whose position the child would share.
+        """Refuse an open file of the parent in a forked child, which would share its position.
 
-        A resource that pickles reopens itself, and what is only in memory has no such position.
+        There is no danger if the resource can be pickled, as it reopens itself then, and if its
+        bytes are in memory.
+
+        Raises:
+            UnpicklableResourceError: the resource is an open file of the parent.
         """
         try:
+            # It raises the error for the user if the resource cannot reopen itself.
             self.resource.__reduce__()
         except UnpicklableResourceError:
-            # io.UnsupportedOperation, which objects without a descriptor raise, is a ValueError.
+            # What is in memory has no descriptor: io.UnsupportedOperation is a ValueError.
             with contextlib.suppress(AttributeError, ValueError):
                 if self.resource.fileno() >= 0:
                     raise

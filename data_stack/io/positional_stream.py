@@ -90,8 +90,8 @@ class SourceStream(PositionalStream):
         return self.source.readinto_at(offset, buffer)
 
     def readall(self) -> bytes:
-        # The base class reads 8 KiB at a time. A size may be a stranger's claim, so memory is taken
-        # only piece by piece.
+        # The base class reads 8 KiB at a time. All bytes are not read at once, as the size may be
+        # wrong or a lie, and memory would be allocated for it.
         pieces = list[bytes]()
         while True:
             n_left = max(0, self.size - self._position)

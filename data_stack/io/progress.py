@@ -19,8 +19,8 @@ def shows_progress(progress: bool | None) -> bool:
     """Return whether to show a bar.
 
     Args:
-        progress: the wish of the caller; None for the default that :func:`progress_as` sets, or
-            else for bars in notebooks and on terminals.
+        progress: whether the caller wants a bar; None for the default that :func:`progress_as`
+            sets. Without such a default, bars are shown in notebooks and on terminals.
     """
     if progress is None:
         progress = _default_progress.get()

@@ -42,16 +42,20 @@ class ResourceDefinition:
     def __post_init__(self) -> None:
         # The definition is frozen, so object.__setattr__() stores the normalized values.
         if self.md5_sum is not None:
-            # An invalid one, such as a placeholder, fails when it is compared, as in the original.
-            self._check_digest("md5_sum", is_valid=isinstance(self.md5_sum, str))
+            # Other texts, such as placeholders, are accepted as in the original DataStack. They
+            # fail when a resource is compared with them.
+            if not isinstance(self.md5_sum, str):
+                raise self._digest_error("md5_sum")
             object.__setattr__(self, "md5_sum", self.md5_sum.lower())
         if self.sha256 is not None:
-            self._check_digest("sha256", is_valid=_is_sha256(self.sha256))
+            if not _is_sha256(self.sha256):
+                raise self._digest_error("sha256")
             object.__setattr__(self, "sha256", self.sha256.lower())
 
         if self.size is not None and self.size < 0:
             raise ConfigError(f"size of {self.identifier!r} must not be negative, got {self.size}")
 
+        # A text is a sequence too, of sources with one letter each.
         mirrors: object = self.mirrors
         if isinstance(mirrors, str):
             raise ConfigError(
@@ -65,13 +69,14 @@ class ResourceDefinition:
         """All sources, in order."""
         return (self.source, *self.mirrors)
 
-    def _check_digest(self, field: str, *, is_valid: bool) -> None:
-        if not is_valid:
-            raise ConfigError(
-                f"{field} of {self.identifier!r} must be hexadecimal digits (sha256: 64), "
-                f"got {getattr(self, field)!r}"
-            )
+    def _digest_error(self, field: str) -> ConfigError:
+        """Return the error of an invalid digest."""
+        return ConfigError(
+            f"{field} of {self.identifier!r} must be hexadecimal digits (sha256: 64), "
+            f"got {getattr(self, field)!r}"
+        )
 
 
 def _is_sha256(value: object) -> bool:
+    """Return whether a value is a SHA-256: 64 hexadecimal digits."""
     return isinstance(value, str) and _SHA256.fullmatch(value) is not None

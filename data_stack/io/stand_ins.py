@@ -1,10 +1,8 @@
-"""Recognizes what lies in place of data.
+"""Recognizes files that are stand-ins: something else in place of the data.
 
-That is a pointer of Git LFS, a web page, or the error answer of a server.
-
-``git clone`` without Git LFS, and raw links of GitHub, leave a text of three lines where a file
-should be. Portals answer 200 with a page to log in. Many readers take both for a table of a few
-rows.
+A stand-in is a pointer of Git LFS, a web page, or the error answer of a server. ``git clone``
+without Git LFS, and raw links of GitHub, leave a text of three lines in place of a file. Portals
+answer 200 with a page to log in. Many readers would take both for a table of a few rows.
 """
 
 from __future__ import annotations
@@ -53,16 +51,17 @@ _JSON_SUFFIXES: Final = (".json", ".geojson", ".jsonld", ".ipynb")
 
 
 def find_stand_in(head: bytes, name: str = "", size: int | None = None) -> str | None:
-    """Return what lies in place of data, as a noun with its article.
+    """Return what a file is instead of the data, such as ``"an HTML page"``.
 
     Args:
         head: the first bytes of a file, at least :data:`HEAD_BYTES` of a longer one.
-        name: the name of the file; pages and JSON objects are data by right if it ends so.
-        size: the size of the file; -1 if it is unknown; None if ``head`` is all of a file that is
-            shorter than :data:`HEAD_BYTES`.
+        name: the name of the file. A page is data if the name ends with ``.html``, and a JSON
+            object is data if it ends with ``.json``.
+        size: length of the whole file in bytes; -1 if it is unknown. None: ``head`` is the whole
+            file if it is shorter than :data:`HEAD_BYTES`.
 
     Returns:
-        None if nothing says that it is not the data.
+        None if nothing says that the file is not the data.
     """
     head = head.removeprefix(_BYTE_ORDER_MARK)
     lower_name = name.lower()

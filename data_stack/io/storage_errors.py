@@ -1,4 +1,4 @@
-"""Makes errors of storage of the errors of the operating system."""
+"""Turns errors of the operating system into errors of storage that say what to do."""
 
 from __future__ import annotations
 
@@ -49,7 +49,10 @@ def storage_error(
 
 @contextlib.contextmanager
 def explaining(explain: Callable[[OSError], Exception]) -> Iterator[None]:
-    """Raise ``explain(error)`` for an error of the operating system; our own errors pass."""
+    """Raise ``explain(error)`` for an error of the operating system in the block.
+
+    Errors of data_stack pass as they are, also those that are an OSError.
+    """
     try:
         yield
     except DataStackError:

@@ -9,8 +9,8 @@ of this machine. So a link that was found in a folder is followed if its target 
 - below one of the paths that the environment variable ``DATA_STACK_FOLLOW_LINKS`` lists, separated
   as in ``PATH``.
 
-Opening another one is an error; a folder behind another one is left out. What a user names by its
-own path is always followed.
+Other links are not followed. To open a file behind one is an error, and a folder behind one is left
+out. A link that the user names by its own path is always followed.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from data_stack.exception import MaliciousFilePathError, StorageError
 FOLLOW_LINKS: Final = "DATA_STACK_FOLLOW_LINKS"
 #: A folder of a repository in Hugging Face's cache.
 _HUB_REPOSITORY: Final = re.compile(r"(datasets|models|spaces)--[^/]+")
-#: More links to folders in folders behind links are a trap: k folders that link to each other have
-#: k! paths.
+#: Limit of links to folders that lie in folders behind links. More of them are a trap: k folders
+#: that link to each other have k! paths.
 _MAX_NESTED_LINKS: Final = 1000
 
 # The rules that leave a link out.
@@ -79,7 +79,7 @@ class _Folder:
 
 
 def walk_folder(root: str, below: str = "", *, links: LinkRule | None = None) -> Tree:
-    """Look through a folder of this machine, however deep.
+    """Return all files below a folder of this machine, however deep.
 
     Args:
         root: the folder.
@@ -113,7 +113,8 @@ def walk_folder(root: str, below: str = "", *, links: LinkRule | None = None) ->
 
             target = os.path.realpath(entry.path)
             if not os.path.isdir(target):
-                # A link that dangles or leads out is listed as well: opening it is an error.
+                # A link that dangles or leads out is listed as a file as well. Opening it is an
+                # error, so it is not ignored silently.
                 tree.files.append(path)
                 continue
             rule = _rule_that_leaves_out(folder, target, links)

@@ -218,11 +218,13 @@ def parse_option(name: str, text: str, kind: type) -> Any:
     Raises:
         ConfigError: the value is of another kind, or empty; the message does not show it.
     """
-    try:
-        value = _BOOLEANS[text.lower()] if kind is bool else kind(text)
-    except (KeyError, ValueError):
-        expected = "true or false" if kind is bool else "a number"
-        raise ConfigError(f"the option {name} of the URL must be {expected}") from None
     if not text:
         raise ConfigError(f"the option {name} of the URL has no value")
-    return value
+    if kind is bool:
+        if text.lower() not in _BOOLEANS:
+            raise ConfigError(f"the option {name} of the URL must be true or false")
+        return _BOOLEANS[text.lower()]
+    try:
+        return kind(text)
+    except ValueError:
+        raise ConfigError(f"the option {name} of the URL must be a number") from None

@@ -19,6 +19,7 @@ from data_stack.io.content import FileDigests, content_of_resource, contents_of_
 from data_stack.io.folder import folder_of
 from data_stack.io.integrity import (
     BLOCK_BYTES,
+    DIGEST_BYTES,
     BlockDigests,
     Digest,
     block_digest,
@@ -96,6 +97,15 @@ def test_damaged_checked_json_is_empty(tmp_path: Path, data: bytes) -> None:
     (tmp_path / "x").write_bytes(data)
 
     assert read_checked_json(str(tmp_path / "x")) == {}
+
+
+def test_checked_json_that_could_not_be_read_back_is_refused(tmp_path: Path) -> None:
+    largest = {"a": "x" * (BLOCK_BYTES - DIGEST_BYTES - len('{"a": ""}'))}
+    (tmp_path / "x").write_bytes(to_checked_json(largest))
+
+    assert read_checked_json(str(tmp_path / "x")) == largest
+    with pytest.raises(ValueError, match="does not fit"):
+        to_checked_json({"a": largest["a"] + "x"})
 
 
 def test_checked_json_is_read_back_but_not_through_a_link(tmp_path: Path) -> None:

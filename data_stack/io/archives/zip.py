@@ -275,8 +275,8 @@ class _DirectoryFile(io.BufferedReader):
 
         zipfile ignores this count. But if the length of a comment is damaged, zipfile takes the
         next entry for a part of the comment, and only the count shows that one is missing. The
-        record is described in https://pkware.cachefly.net/webdocs/casestudies/APPNOTE.TXT, sections 4.3.14
-        and 4.3.16.
+        record is described in sections 4.3.14 and 4.3.16 of
+        https://pkware.cachefly.net/webdocs/casestudies/APPNOTE.TXT.
 
         It is called when zipfile has just read the directory.
 
