@@ -34,7 +34,7 @@ from data_stack.io.integrity import BLOCK_BYTES
 from data_stack.io.storage_connectors import FileStorageConnector, StorageConnectorFactory
 from data_stack.io.storage_connectors.file.digest_notes import DigestNotes, facts_of
 from data_stack.io.storage_connectors.owners import this_machine, this_process
-from data_stack.io.storage_connectors.storable import in_pieces
+from data_stack.io.storage_connectors.storable import split_into_pieces
 from data_stack.testing.comparing import assert_same_bytes
 from data_stack.testing.storage_connector import content
 
@@ -341,7 +341,7 @@ def test_a_prefix_never_leads_out(store: FileStorageConnector, root: Path) -> No
 def test_bytes_are_cut_into_pieces_of_one_size(pieces: list[bytes], piece_bytes: int) -> None:
     whole = b"".join(pieces)
 
-    assert [*in_pieces(pieces, piece_bytes)] == [
+    assert [*split_into_pieces(pieces, piece_bytes)] == [
         whole[start : start + piece_bytes] for start in range(0, len(whole), piece_bytes)
     ]
 

@@ -56,7 +56,7 @@ from data_stack.io.storage_connectors.mongodb.leases import LeaseDocuments
 from data_stack.io.storage_connectors.mongodb.resource_version import ResourceVersion
 from data_stack.io.storage_connectors.mongodb.settings import Settings
 from data_stack.io.storage_connectors.mongodb.upload import Upload
-from data_stack.io.storage_connectors.storable import binary_chunks, in_pieces
+from data_stack.io.storage_connectors.storable import binary_chunks, split_into_pieces
 from data_stack.io.storage_connectors.writer import ResourceWriter
 
 #: How often publishing is tried.
@@ -261,7 +261,7 @@ class MongoDBStorageConnector(StorageConnector):
         self._check_writable("store", identifier)
         inline_bytes = self._settings.inline_bytes
         chunk_bytes = self._settings.chunk_bytes
-        chunks = in_pieces(binary_chunks(resource), chunk_bytes)
+        chunks = split_into_pieces(binary_chunks(resource), chunk_bytes)
 
         # Is the resource small enough for a document?
         head = list(itertools.islice(chunks, inline_bytes // chunk_bytes + 1))
