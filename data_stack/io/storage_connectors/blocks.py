@@ -13,22 +13,29 @@ from data_stack.util.byte_cache import ByteCache
 from data_stack.util.executor import waiting
 from data_stack.util.forks import call_in_forks
 
-#: The recent blocks of all sources, by the number of the source and of the block. h5py and zipfile
-#: read the same places again and again, and a block-wise shuffle uses one window of 12 MiB while
-#: the next two arrive.
-_recent: Final[ByteCache[tuple[int, int], bytes]] = ByteCache(40 << 20, len)
-_source_numbers: Final = itertools.count()
-
-#: At most this much is prefetched at once.
+#: The limit of the cache of recent blocks: three windows of a block-wise shuffle. Each has 12 MiB,
+#: and the next two arrive while one is read.
+_MAX_RECENT_BYTES: Final = 40 << 20
+#: The limit of one call of ``prefetch()``: a window, and the blocks at its ends.
 _MAX_PREFETCHED_BYTES: Final = 14 << 20
-#: At most this much is read at once: reading a gigabyte must not hold it twice.
+#: A long read fetches this much at a time, so that its bytes are not held twice.
 _MAX_GROUP_BYTES: Final = 16 << 20
 #: The number of requests that :meth:`Blocks.fetch` sends at once.
 _REQUESTS_AT_ONCE: Final = 16
 
+#: The recent blocks of all sources, by the number of the source and of the block. h5py and zipfile
+#: read the same places again and again.
+_recent: Final[ByteCache[tuple[int, int], bytes]] = ByteCache(_MAX_RECENT_BYTES, len)
+_source_numbers: Final = itertools.count()
+
 
 class Run(NamedTuple):
-    """Neighbouring blocks."""
+    """Neighbouring blocks.
+
+    Attributes:
+        first: the number of the first block.
+        n_blocks: how many blocks there are.
+    """
 
     first: int
     n_blocks: int
@@ -37,15 +44,16 @@ class Run(NamedTuple):
 class Blocks:
     """Immutable bytes of a store, in blocks of one size. The last block may be shorter.
 
-    A subclass defines :meth:`fetch_run`; or :meth:`fetch`, if one request can fetch blocks that are
-    not neighbours.
+    A subclass defines :meth:`fetch_run`. A subclass that can fetch any blocks by one request
+    defines :meth:`fetch` instead.
 
     Attributes:
         size: the length of all bytes.
-        block_bytes: the length of a block.
+        block_bytes: the length of a block in bytes.
         sha256: the recorded SHA-256 of all bytes, 64 hex digits; None if unknown.
-        tag: the version in the store, if the store does not know a digest.
-        ahead_bytes: the limit of the read-ahead, which grows with sequential reading.
+        tag: the version in the store, if the store does not know a digest; otherwise None.
+        ahead_bytes: the limit of the read-ahead, in bytes. The read-ahead grows with sequential
+            reading.
     """
 
     ahead_bytes: int = 4 << 20
@@ -62,6 +70,9 @@ class Blocks:
         Args:
             numbers: the numbers of the blocks, ascending, no two equal.
 
+        Returns:
+            The bytes of each block, in the order of ``numbers``.
+
         Raises:
             DamagedBlockError: a block is missing or damaged.
             StorageUnavailableError: the store did not answer within its timeout.
@@ -70,14 +81,18 @@ class Blocks:
         if len(runs) == 1:
             return self.fetch_run(runs[0].first, runs[0].n_blocks)
 
-        def fetch_run(run: Run) -> list[bytes]:
+        def fetch(run: Run) -> list[bytes]:
             return self.fetch_run(run.first, run.n_blocks)
 
-        fetched = waiting.map(fetch_run, runs, at_once=_REQUESTS_AT_ONCE)
-        return list(itertools.chain.from_iterable(fetched))
+        blocks_of_runs = waiting.map(fetch, runs, at_once=_REQUESTS_AT_ONCE)
+        return list(itertools.chain.from_iterable(blocks_of_runs))
 
     def fetch_run(self, first: int, n_blocks: int) -> list[bytes]:
         """Fetch and verify neighbouring blocks in one request.
+
+        Args:
+            first: the number of the first block.
+            n_blocks: how many blocks to fetch.
 
         Raises:
             DamagedBlockError: a block is missing or damaged.
@@ -86,7 +101,7 @@ class Blocks:
         raise NotImplementedError(f"{type(self).__name__} defines neither fetch() nor fetch_run()")
 
     def range_of(self, first: int, n_blocks: int) -> tuple[int, int]:
-        """Return where neighbouring blocks start and stop, in bytes."""
+        """Return the first byte of neighbouring blocks, and the byte behind the last one."""
         start = first * self.block_bytes
         stop = min((first + n_blocks) * self.block_bytes, self.size)
         return start, stop
@@ -95,13 +110,13 @@ class Blocks:
         """Split the bytes of neighbouring blocks.
 
         Returns:
-            The blocks; short or empty ones where bytes are missing.
+            ``n_blocks`` blocks. If ``data`` is too short, the last ones are short or empty.
         """
         starts = range(0, n_blocks * self.block_bytes, self.block_bytes)
         return [data[start : start + self.block_bytes] for start in starts]
 
     def close(self) -> None:
-        """Release handles."""
+        """Release what the blocks hold open. By default this is nothing."""
 
 
 def runs_of(numbers: Sequence[int], group_size: int = 0) -> Iterator[Run]:
@@ -109,7 +124,7 @@ def runs_of(numbers: Sequence[int], group_size: int = 0) -> Iterator[Run]:
 
     Args:
         numbers: the numbers.
-        group_size: begin another run at multiples of this number; 0: nowhere.
+        group_size: no run crosses a multiple of this number; 0: runs have no limit.
     """
     if not numbers:
         return
@@ -127,10 +142,10 @@ def runs_of(numbers: Sequence[int], group_size: int = 0) -> Iterator[Run]:
 
 
 def blocks_of(resource: StreamedResource) -> Blocks | None:
-    """Return the blocks of a resource, without the cache and the read-ahead before them.
+    """Return the blocks of a resource, to fetch them without its cache and its read-ahead.
 
     Returns:
-        None if the resource is not read by blocks.
+        None if the resource has no blocks.
     """
     source = resource._source
     if isinstance(source, BlockedSource):
@@ -150,16 +165,17 @@ class BlockedSource(ByteSource):
     """
 
     prefetches = True
+    # Attributes in place of the abstract properties; the constructor sets them.
     size = 0
     sha256: str | None = None
     tag: str | None = None
     _blocks: Blocks
     #: Identifies this source in the cache of recent blocks.
     _number: int
-    #: Where the last read ended.
-    _end_of_last: int
-    #: How many bytes were read one after the other until there.
-    _n_sequential: int
+    #: Where the last read ended; -1 before the first one.
+    _last_end: int
+    #: How many bytes were read one after the other up to ``_last_end``.
+    _n_sequential_bytes: int
     #: The fetches under way in this process, by the number of the block. A fetch ends with the
     #: blocks that it got; some or all are missing if it failed.
     _fetches: dict[int, Future[dict[int, bytes]]]
@@ -172,8 +188,8 @@ class BlockedSource(ByteSource):
         self.tag = blocks.tag
         self._blocks = blocks
         self._number = next(_source_numbers)
-        self._end_of_last = -1
-        self._n_sequential = 0
+        self._last_end = -1
+        self._n_sequential_bytes = 0
         self._forget_fetches()
         call_in_forks(self._forget_fetches)
 
@@ -183,22 +199,15 @@ class BlockedSource(ByteSource):
         end = min(offset + len(buffer), self._blocks.size)
         if offset >= end:
             return 0
-        block_bytes = self._blocks.block_bytes
+        n_ahead = self._note_read(offset, end)
 
-        # How many blocks are read ahead?
-        if offset == self._end_of_last:
-            self._n_sequential += end - offset
-        else:
-            self._n_sequential = 0
-        self._end_of_last = end
-        n_ahead = min(self._n_sequential, self._blocks.ahead_bytes) // block_bytes
-
-        position = offset
+        n_filled = 0
         for number, block in self._get_blocks(self._blocks_in(offset, end), n_ahead):
-            start = position - number * block_bytes
-            part = memoryview(block)[start : start + end - position]
-            buffer[position - offset : position - offset + len(part)] = part
-            position += len(part)
+            start = offset + n_filled - number * self._blocks.block_bytes
+            n_wanted = end - offset - n_filled
+            part = memoryview(block)[start : start + n_wanted]
+            buffer[n_filled : n_filled + len(part)] = part
+            n_filled += len(part)
         return end - offset
 
     def read_ranges(self, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
@@ -232,10 +241,11 @@ class BlockedSource(ByteSource):
         n_ranges = 0
         for offset, size in ranges:
             end = min(offset + size, self._blocks.size)
-            numbers_of_range = self._blocks_in(offset, end)
-            if n_ranges and len(numbers.union(numbers_of_range)) > max_blocks:
+            touched_numbers = self._blocks_in(offset, end)
+            is_first_range = n_ranges == 0
+            if not is_first_range and len(numbers.union(touched_numbers)) > max_blocks:
                 break
-            numbers.update(numbers_of_range)
+            numbers.update(touched_numbers)
             n_ranges += 1
 
         # A reader waits for the fetches under way; prefetching does not.
@@ -250,6 +260,16 @@ class BlockedSource(ByteSource):
     def close(self) -> None:
         _recent.drop(lambda key: key[0] == self._number)
         self._blocks.close()
+
+    def _note_read(self, offset: int, end: int) -> int:
+        """Note that a range of bytes is read; return how many blocks to read ahead of it."""
+        if offset == self._last_end:
+            self._n_sequential_bytes += end - offset
+        else:
+            self._n_sequential_bytes = 0
+        self._last_end = end
+        n_ahead_bytes = min(self._n_sequential_bytes, self._blocks.ahead_bytes)
+        return n_ahead_bytes // self._blocks.block_bytes
 
     # ------------------------------------------------------------------ blocks
 
@@ -283,8 +303,8 @@ class BlockedSource(ByteSource):
 
     def _find_recent(self, numbers: Sequence[int]) -> dict[int, bytes]:
         """Return those blocks that are in the cache, by their numbers."""
-        found = _recent.get_many([(self._number, number) for number in numbers])
-        return {number: block for (_, number), block in found.items()}
+        recent_blocks = _recent.get_many([(self._number, number) for number in numbers])
+        return {number: block for (_, number), block in recent_blocks.items()}
 
     def _numbers_ahead(self, last_missing: int, last_wanted: int, n_ahead: int) -> list[int]:
         """Return the numbers of the blocks that a request for missing blocks also fetches.
@@ -316,11 +336,11 @@ class BlockedSource(ByteSource):
         with self._lock:
             # Another thread may have fetched some just now.
             blocks = self._find_recent(numbers)
-            fetches_of_others = {}
+            other_fetches = {}
             missing = []
             for number in numbers:
                 if number in self._fetches:
-                    fetches_of_others[number] = self._fetches[number]
+                    other_fetches[number] = self._fetches[number]
                 elif number not in blocks:
                     missing.append(number)
             for number in missing:
@@ -339,10 +359,10 @@ class BlockedSource(ByteSource):
             outcome.set_result(fetched)
 
         blocks |= fetched
-        for number, fetch in fetches_of_others.items():
-            fetched_by_other = fetch.result()
-            if number in fetched_by_other:
-                blocks[number] = fetched_by_other[number]
+        for number, other_fetch in other_fetches.items():
+            other_blocks = other_fetch.result()
+            if number in other_blocks:
+                blocks[number] = other_blocks[number]
         return blocks
 
     def _forget_fetches(self) -> None:

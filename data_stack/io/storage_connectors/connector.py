@@ -28,8 +28,9 @@ from data_stack.io.storage_connectors.lease import Lease
 from data_stack.io.storage_connectors.storable import binary_chunks
 from data_stack.io.storage_connectors.writer import ResourceWriter, local_writer
 
-#: The type of a resource of bytes, as ``get_resource`` takes it.
+#: The default ``resource_type`` of ``get_resource``: a resource of bytes.
 BINARY = SupportedStreamedResourceTypes.STREAMED_BINARY_RESOURCE
+#: A day: the default grace period of garbage collection.
 DAY_SECONDS = 86_400.0
 
 
@@ -70,24 +71,25 @@ class StorageConnector(ABC):
 
     An identifier is a relative POSIX path (:mod:`data_stack.io.identifiers`). A write is atomic and
     durable: a reader sees the old resource, the new one, or none, never a part, and not after a
-    power cut either. Threads may share a connector. It pickles as its configuration.
+    power cut either. Threads may share a connector. A pickled connector holds its configuration,
+    and connects again where it is unpickled.
 
-    Three methods are required, and a third party's connector with just these works everywhere. The
-    other methods have defaults where possible, and otherwise raise
-    UnsupportedStorageOperationError.
+    A subclass must define three methods: ``get_resource``, ``set_resource`` and ``has_resource``.
+    Such a connector can hold any dataset. Each other method has a default, which uses the three
+    methods or raises UnsupportedStorageOperationError.
 
     A resource that ``get_resource`` returns can be sent to another process if the connector can be
-    pickled: the connector opens the resource again there. A subclass does nothing for that.
+    pickled: the connector opens the resource again there. This works without code in the subclass.
     """
 
-    #: Whether ``stat`` knows the digest of each resource that was not copied, edited or damaged by
-    #: other means.
+    #: Whether ``stat`` returns the digest of every resource that only this connector has written.
     knows_digests: bool = False
-    #: Whether each read, also of a part, is verified, so that damage is an error.
+    #: Whether every read, also of a part, is verified, so that damaged bytes raise an error.
     checks_reads: bool = False
 
     def __init_subclass__(cls, **arguments: Any) -> None:
         super().__init_subclass__(**arguments)
+        # The resources of each subclass must be able to cross processes, see _with_reopening().
         if "get_resource" in vars(cls):
             get_resource = _with_reopening(cls.get_resource)
             cls.get_resource = get_resource  # type: ignore[method-assign]  # of the same signature
@@ -114,12 +116,16 @@ class StorageConnector(ABC):
 
         Args:
             identifier: the identifier to store it under.
-            resource: anything with ``read``, or an iterable of bytes. A file that can seek is
-                rewound first. It is never closed. If it has an identifier, that is ignored.
+            resource: bytes, anything with ``read``, or an iterable of bytes. A file that can seek
+                is rewound first. The resource is never closed, and its own identifier is ignored.
+
+        Returns:
+            Nothing that a caller may rely on. (The original DataStack did not say what.)
 
         Raises:
             StorageError: the resource cannot be written. The old resource is unchanged.
             MalformedIdentifierError: ``identifier`` is not in the grammar.
+            TypeError: ``resource`` yields text.
         """
 
     @abstractmethod
@@ -139,18 +145,24 @@ class StorageConnector(ABC):
         )
 
     def list_resources(self, prefix: str = "") -> list[str]:
-        """Return all identifiers that begin with ``prefix``, sorted."""
+        """Return all identifiers that begin with ``prefix``, sorted.
+
+        Raises:
+            MalformedIdentifierError: no identifier can begin with ``prefix``.
+            StorageError: the store could not be listed.
+        """
         raise UnsupportedStorageOperationError(
             f"{type(self).__name__} cannot list: it does not override list_resources()"
         )
 
     def missing_place(self) -> str | None:
-        """Return what does not exist of the place of this store, such as its folder.
+        """Return which folder or collection of this store does not exist.
 
-        This tells an empty store from a misspelt name.
+        With the answer, a message can tell a misspelt name of a store from an empty store.
 
         Returns:
-            None if nothing is known to be missing, as by default.
+            A description such as ``"the folder s3://bucket/folder"``; None if nothing is missing,
+            or if the connector does not check this.
 
         Raises:
             StorageError: the store does not answer.
@@ -171,6 +183,11 @@ class StorageConnector(ABC):
 
         The resource is published when the block ends cleanly. If the block raises, nothing is
         stored. The file is readable and seekable, as writers of HDF5 and zip need it.
+
+        Raises:
+            StorageError: a write failed, or the resource could not be published. The old resource
+                is unchanged.
+            MalformedIdentifierError: ``identifier`` is not in the grammar.
         """
 
         def store(file: IO[bytes]) -> None:
@@ -181,21 +198,31 @@ class StorageConnector(ABC):
     def create_resumable(self, identifier: str, key: str) -> AbstractContextManager[ResourceWriter]:
         """Write a download, which the next call with this key may resume after an interruption.
 
-        The default starts again. A folder keeps the partial file for a day if
-        :attr:`ResourceWriter.partial` got a validator; the caller must then verify a digest of the
-        whole. While one process uses the partial file, others get a new file. It is removed after a
-        wrong digest, and on a full disk.
+        By default nothing is resumed: the download starts at the first byte.
+
+        A store in a folder keeps the partial file of an interrupted download for a day, if the
+        caller has named the version of its bytes (``writer.partial.keep(etag)``). A caller that
+        resumes must verify a digest of the whole. Only one process at a time uses a partial file;
+        any other process downloads to a file of its own. A partial file is removed if the digest is
+        wrong, or if the disk is full.
 
         Args:
             identifier: the resource.
             key: letters and digits that identify the source and its digest.
+
+        Raises:
+            StorageError: as for :meth:`create`.
+            MalformedIdentifierError: ``identifier`` is not in the grammar.
         """
         return self.create(identifier)
 
     def read_ranges(self, identifier: str, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
-        """Read ``(offset, size)`` ranges, in one request where the store can.
+        """Read ``(offset, size)`` ranges, in bytes, in one request where the store can.
 
         Each range is cut short at the end of the resource.
+
+        Raises:
+            ResourceNotFoundError: nothing is stored under ``identifier``.
         """
         with self.get_resource(identifier) as resource:
             return resource.read_ranges(ranges)
@@ -208,10 +235,12 @@ class StorageConnector(ABC):
             sha256: the expected digest, instead of the recorded one.
 
         Returns:
-            The metadata of the resource with its digest, which a store that knows digests records.
+            The metadata of the resource, with the digest of the bytes that were read. A store that
+            knows digests records this digest if it had none.
 
         Raises:
             ChecksumMismatchError: the resource is damaged.
+            ResourceNotFoundError: nothing is stored under ``identifier``.
         """
         recorded = self.stat(identifier)
         digest = Digest()
@@ -247,14 +276,19 @@ class StorageConnector(ABC):
     # ------------------------------------------------------------------ upkeep
 
     def lease(self, identifier: str) -> AbstractContextManager[Lease]:
-        """Return a lease for preparing a resource, which only spares duplicate work.
+        """Return a lease, by which one process prepares a resource while others wait.
 
-        The default lease is always free. A lease ends with the block, or with the process.
+        A lease only saves work that several processes would do. It is no lock: writing is atomic
+        without it. By default every process gets the lease. A lease ends with the block, or with
+        the process.
+
+        Args:
+            identifier: the resource that is prepared.
         """
         return contextlib.nullcontext(Lease())
 
     def remove_abandoned(self, prefix: str = "") -> list[str]:
-        """Remove the files of dead writers below ``prefix``. Live writers keep theirs.
+        """Remove unfinished files below ``prefix`` whose writers have died.
 
         Returns:
             The names of the removed files.
@@ -264,15 +298,19 @@ class StorageConnector(ABC):
     def collect_garbage(
         self, grace_seconds: float = DAY_SECONDS, *, dry_run: bool = False
     ) -> list[Garbage]:
-        """Remove what no resource needs: of dead writers, replaced versions, unreferenced content.
+        """Remove what no resource needs.
 
-        Resources, the data of live writers, and versions replaced less than ``grace_seconds`` ago,
-        by the clock of the store, stay. Writers and readers may go on meanwhile, and the collection
-        may be interrupted.
+        This is what dead writers have left, what replaced resources had, and what no resource
+        refers to. Resources stay, and so does what a live writer is writing. What was replaced
+        less than ``grace_seconds`` ago, by the clock of the store, stays for its readers. Writers
+        and readers may go on meanwhile, and the collection may be interrupted.
 
         Args:
-            grace_seconds: how long replaced versions stay for their readers.
+            grace_seconds: how long the bytes of a replaced resource stay for their readers.
             dry_run: only list what would be removed.
+
+        Returns:
+            What was removed, or would be.
         """
         if dry_run:
             return []
@@ -282,14 +320,14 @@ class StorageConnector(ABC):
 
     # ------------------------------------------------------------------ files of other tools
 
-    # A store without files of other tools leaves these as they are.
-    # :mod:`data_stack.io.identifiers` says what a key is.
+    # The key of a file is its name in the store (data_stack.io.identifiers). The defaults are for a
+    # store that holds nothing but resources.
 
     def list_keys(self, prefix: str = "") -> list[str]:
         """Return the keys of all files that begin with ``prefix``, sorted.
 
-        Keys are identifiers, and other names that other tools gave. By default there are only
-        identifiers.
+        A key is the identifier of a resource, or a name that another tool gave to its file. By
+        default there are only identifiers.
         """
         return self.list_resources(prefix)
 
@@ -327,7 +365,13 @@ class StorageConnector(ABC):
     def _make_resource(
         self, identifier: str, source: ByteSource, kind: SupportedStreamedResourceTypes
     ) -> StreamedResource:
-        """Return what ``get_resource`` of a store of ours returns: lazy bytes, or their text."""
+        """Return the resource that ``get_resource`` returns, for the connectors of this package.
+
+        Args:
+            identifier: the identifier of the resource.
+            source: the bytes of the resource. They are closed with it.
+            kind: whether to return bytes, or their text (UTF-8).
+        """
         resource = StreamedResource.from_source(identifier, source, self)
         if kind is SupportedStreamedResourceTypes.STREAMED_TEXT_RESOURCE:
             return cast(StreamedResource, StreamedTextResource.from_streamed_resource(resource))
@@ -336,7 +380,9 @@ class StorageConnector(ABC):
 
 @dataclass(frozen=True, slots=True)
 class KeyOpener:
-    """Opens a file of a store by its key, for the resource of such a file in another process.
+    """Opens a file of another tool again, when its resource has crossed to another process.
+
+    A resource reopens by ``get_resource``, and such a file needs :meth:`StorageConnector.open_key`.
 
     Attributes:
         connector: the store.
@@ -345,16 +391,16 @@ class KeyOpener:
     connector: StorageConnector
 
     def get_resource(self, key: str) -> StreamedResource:
-        """Open a file."""
+        """Open the file of a key."""
         return self.connector.open_key(key)
 
 
 def info_of(connector: StorageConnector, identifier: str) -> ResourceInfo | None:
     """Return size, digest and age of a resource; None if nothing is stored under its identifier.
 
-    A connector with a ``stat()`` of its own is only asked once. A connector with but the three
-    required methods opens the resource, which may raise anything for a missing one. So it is asked
-    before whether the resource is there.
+    A connector with a ``stat()`` of its own raises ResourceNotFoundError for a missing resource.
+    The default ``stat()`` opens the resource. There, a connector of a third party may raise any
+    error for a missing one, so ``has_resource()`` is asked first.
 
     Raises:
         DatasetFileCorruptError: the record of the store is damaged.
@@ -375,6 +421,8 @@ def _with_reopening(get_resource: Callable[..., Any]) -> Callable[..., Any]:
     follow the interface of the original DataStack, override ``get_resource`` itself and return
     resources that know no connector. Without this, a dataset in such a store could be read in this
     process, and not in the workers of a loader.
+
+    The arguments are passed on as they are: a connector of a third party may have others.
     """
 
     @functools.wraps(get_resource)

@@ -22,8 +22,8 @@ from data_stack.util.forks import call_in_forks
 BEAT_SECONDS: Final = 2.0
 #: A lease without a heartbeat for this time has expired.
 LIFE_SECONDS: Final = 9.0
-#: Garbage collection removes a lease that had no heartbeat for this time, by the clock of the
-#: store, whoever held it.
+#: Garbage collection removes any lease that had no heartbeat for this time, by the clock of the
+#: store.
 MAX_SILENCE_SECONDS: Final = 60.0
 
 _MAX_VALUE_BYTES: Final = 256
@@ -34,8 +34,8 @@ _CLOSE_SECONDS: Final = 1.0
 class LeaseStore(Protocol):
     """Stores leases: small values by name."""
 
-    def read(self, path: str, most: int, /) -> bytes | None:
-        """Return the first ``most`` bytes of a value; None if it does not exist."""
+    def read(self, path: str, max_bytes: int, /) -> bytes | None:
+        """Return a value, cut short to ``max_bytes``; None if it does not exist."""
 
     def create(self, path: str, data: bytes, /) -> bool:
         """Write a value unless it exists. Of concurrent attempts, one succeeds.
@@ -53,10 +53,15 @@ class LeaseStore(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class _Sighting:
-    """A value of the lease, and since when it is unchanged, by the monotonic clock."""
+    """The value of a lease that another process holds, as this process has last read it.
+
+    Attributes:
+        value: the value.
+        unchanged_since: when this value was read first, in seconds of the monotonic clock.
+    """
 
     value: bytes
-    since: float
+    unchanged_since: float
 
 
 class HeartbeatLease(Lease):
@@ -71,7 +76,7 @@ class HeartbeatLease(Lease):
 
     _store: LeaseStore
     _path: str
-    #: What this lease last saw of another holder; None before it has looked.
+    #: The value of another holder; None before it was read.
     _sighting: _Sighting | None
     #: Identifies this lease in its value.
     _nonce: str
@@ -85,8 +90,8 @@ class HeartbeatLease(Lease):
         self._store = store
         self._path = path
         self._sighting = None
-        self._begin()
-        call_in_forks(self._begin)
+        self._begin_without_lease()
+        call_in_forks(self._begin_without_lease)
 
     def acquire(self) -> bool:
         if self._heart is not None:
@@ -118,15 +123,15 @@ class HeartbeatLease(Lease):
 
     # ------------------------------------------------------------------ taking the lease
 
-    def _begin(self) -> None:
-        """Begin without a lease, in a new object or in a fork."""
+    def _begin_without_lease(self) -> None:
+        """Set the state of a new object. A fork sets it too, as its parent keeps the lease."""
         self._nonce = secrets.token_hex(16)
         self._owner = this_process()
         self._ended = threading.Event()
         self._heart = None
 
     def _try_to_take(self) -> bool:
-        # A waiting process only reads: its writes would delay the holder.
+        # A process that has seen another holder only reads: its writes would delay the holder.
         if self._sighting is None and self._create():
             return True
         return self._take_over()
@@ -136,7 +141,7 @@ class HeartbeatLease(Lease):
         value = self._read()
         now = time.monotonic()
         if self._is_ours(value):
-            # The answer to creating it was lost.
+            # This process created the value before, but the answer of the store was lost.
             return True
         if not value and self._create():
             return True
@@ -144,7 +149,7 @@ class HeartbeatLease(Lease):
         # Has the holder died, or been silent for too long?
         if self._sighting is None or value != self._sighting.value:
             self._sighting = _Sighting(value, now)
-        is_silent = now - self._sighting.since >= LIFE_SECONDS
+        is_silent = now - self._sighting.unchanged_since >= LIFE_SECONDS
         if not is_silent and not is_left_by_the_dead(value):
             return False
 
@@ -181,7 +186,7 @@ class HeartbeatLease(Lease):
 
 
 def is_left_by_the_dead(value: object) -> bool:
-    """Return whether the value of a lease belongs to a dead process. It may be malformed."""
+    """Return whether the value of a lease names a dead process. A malformed value names none."""
     if not isinstance(value, bytes):
         return False
     owner = value.rpartition(b" ")[2].decode("ascii", "replace")

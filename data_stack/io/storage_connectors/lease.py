@@ -10,7 +10,10 @@ from data_stack.util.lock_file import open_locked
 
 
 class Lease:
-    """A lease that is always free."""
+    """The right to prepare something while others wait. This one is always free.
+
+    A lease only saves work that several processes would do; nothing depends on it.
+    """
 
     def acquire(self) -> bool:
         """Take the lease if it is free, without waiting. Return whether this process holds it."""
@@ -42,7 +45,7 @@ class FileLease(Lease):
             try:
                 self._file = open_locked(self._path)
             except OSError:
-                # A read-only folder needs no lease.
+                # In a read-only folder, or on a full disk, work goes on without a lease.
                 return True
         return self._file is not None
 
@@ -52,6 +55,8 @@ class FileLease(Lease):
         self._file = None
         if file is None:
             return
+        # The name is removed while the file is locked. Afterwards, it could be that of the next
+        # holder's file.
         if os.getpid() == self._pid:
             with contextlib.suppress(OSError):
                 os.unlink(self._path)

@@ -66,6 +66,7 @@ class InMemoryStorageConnector(StorageConnector):
 
     def delete_resource(self, identifier: str) -> None:
         self._look_up(identifier)
+        # Another thread may have deleted it since.
         self._stored.pop(identifier, None)
 
     def list_resources(self, prefix: str = "") -> list[str]:
@@ -104,6 +105,7 @@ class BytesSource(ByteSource):
         info: the metadata of the resource.
     """
 
+    # Attributes in place of the abstract properties; the constructor sets them.
     size = 0
     sha256: str | None = None
     _data: bytes

@@ -1,4 +1,7 @@
-"""Names of processes, which tell later whether a process is still alive."""
+"""Names of processes, by which another process can tell whether they are still alive.
+
+A file or a lease whose name or value holds such a name has that process as its *owner*.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,10 @@ import os
 
 
 def this_process() -> str:
-    """Return ``machine-pid-start``, which is unique across machines and time."""
+    """Return the name of this process, ``MACHINE-PID-START``.
+
+    No process of any machine had the same name before, or will have it.
+    """
     return f"{this_machine()}-{os.getpid()}-{_start_of(os.getpid())}"
 
 
@@ -60,9 +66,9 @@ def _start_of(pid: int) -> str | None:
             fields = file.read().rpartition(")")[2].split()
     except OSError:
         has_proc = os.path.exists("/proc/self/stat")
-        if has_proc or not _exists(pid):
+        if has_proc:
             return None
-        return "0"
+        return "0" if _exists(pid) else None
     # Zombies are dead too. In a container without an init process, they are never removed.
     state = fields[0]
     if state in ("Z", "X"):
@@ -71,6 +77,7 @@ def _start_of(pid: int) -> str | None:
 
 
 def _exists(pid: int) -> bool:
+    """Return whether there is a process of this number, on a system without ``/proc``."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:

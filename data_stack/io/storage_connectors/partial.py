@@ -20,6 +20,7 @@ from data_stack.io.storage_connectors.unfinished import PARTIAL
 from data_stack.util.group_rights import share_with_group
 from data_stack.util.lock_file import try_lock
 
+#: Not through a link, and without waiting if the name is that of a pipe.
 _FLAGS: Final = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 
 
@@ -72,7 +73,8 @@ class Partial:
             if not try_lock(handle, if_unsupported=False):
                 return None
 
-            # After a kill in keep() or while it was published, the file has a second name.
+            # keep() and publishing give the file a second name before they remove the first one. If
+            # the process was killed in between, the file may be a published resource.
             status = os.stat(name, dir_fd=folder, follow_symlinks=False)
             if status.st_nlink > 1:
                 os.unlink(name, dir_fd=folder)
@@ -92,7 +94,13 @@ class Partial:
         return None
 
     def keep(self, validator: str | None) -> None:
-        """Rename the file to the validator of the bytes that will be written."""
+        """Name the version of the bytes that will be written, so that they can be resumed.
+
+        The file is renamed, as its name holds the validator.
+
+        Args:
+            validator: the validator, such as an ETag; None: the bytes cannot be resumed.
+        """
         name = _make_name(self._key, validator)
         if name == self.name:
             self.validator = validator
@@ -117,9 +125,12 @@ class Partial:
         self.validator = validator
 
     def end(self, error: BaseException) -> None:
-        """Remove the file, unless another process can resume it after this error.
+        """End the use of the file after an error. It is removed if nobody can resume it.
 
         All writes must be flushed.
+
+        Args:
+            error: why the bytes were not published.
         """
         is_useless = isinstance(error, (ChecksumMismatchError, StorageFullError))
         with contextlib.suppress(OSError):

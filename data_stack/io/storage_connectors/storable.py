@@ -1,4 +1,4 @@
-"""The bytes of whatever a caller stores."""
+"""The bytes of what a caller passes to ``set_resource``: bytes, a file or an iterable."""
 
 from __future__ import annotations
 
@@ -40,8 +40,13 @@ def binary_chunks(resource: Storable) -> Iterator[Buffer]:
         yield chunk
 
 
-def in_pieces(chunks: Iterable[Buffer], piece_bytes: int) -> Iterator[bytes]:
-    """Yield the bytes of all chunks in pieces of one size. The last piece may be shorter."""
+def split_into_pieces(chunks: Iterable[Buffer], piece_bytes: int) -> Iterator[bytes]:
+    """Yield the bytes of all chunks in pieces of one length.
+
+    Args:
+        chunks: bytes of any lengths.
+        piece_bytes: the length of each piece. The last piece may be shorter.
+    """
     pending = bytearray()
     for chunk in chunks:
         view = memoryview(chunk).cast("B")

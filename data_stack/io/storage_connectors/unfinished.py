@@ -24,10 +24,11 @@ TEMPORARY: Final = ".~"
 #: The prefix of partial files.
 PARTIAL: Final = ".~partial-"
 
-#: A temporary of another machine, or of another container, whose processes are not visible here, is
+#: The processes of other machines and containers are not visible here. Their temporaries count as
 #: abandoned after this time.
 _MAX_FOREIGN_AGE_SECONDS: Final = 86_400.0
 
+#: Not through a link, and without waiting if the name is that of a pipe.
 _FLAGS: Final = os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 
 

@@ -7,6 +7,7 @@ import importlib
 import os
 import re
 from collections.abc import Callable, Mapping
+from decimal import Decimal
 from typing import Any, Final
 from urllib.parse import unquote
 
@@ -19,8 +20,8 @@ from data_stack.io.url import StorageURL
 from data_stack.util.providers import import_providers
 from data_stack.util.suggestions import did_you_mean
 
+#: Makes the storage connector of a URL.
 Connect = Callable[[str], StorageConnector]
-"""Makes a storage connector of a URL of its scheme."""
 
 
 def storage_connector_from_url(
@@ -40,8 +41,8 @@ def storage_connector_from_url(
             ``mongodb://host/database`` (``mongodb+srv://``), ``s3://bucket/prefix`` (``gs``,
             ``az``, ``abfs``, ``sftp``, ``ssh``, ``hdfs``), or a URL of a scheme that an installed
             plugin brings. A URL may be parsed already.
-        more_schemes: asked for schemes (lower case) besides the built-in ones, only when the URL
-            has another one; by default those of installed plugins.
+        more_schemes: returns a function for each further scheme (lower case). It is called only if
+            the scheme of the URL is not built in. By default, installed plugins bring the schemes.
 
     Raises:
         ConfigError: there is no such scheme, or the URL does not name a store. The message holds no
@@ -59,11 +60,13 @@ def storage_connector_from_url(
             return _connector_of_path(url_or_path)
         url = parsed_url
         text = os.fsdecode(url_or_path)
-    connect = _find_connect(url.scheme, more_schemes or _provided_schemes)
-    plain_url, put_cache_before = split_cache(url)
-    if put_cache_before is None:
+    if more_schemes is None:
+        more_schemes = _provided_schemes
+    connect = _find_connect(url.scheme, more_schemes)
+    plain_url, make_cache = split_cache(url)
+    if make_cache is None:
         return connect(text)
-    return put_cache_before(connect(str(plain_url)))
+    return make_cache(connect(str(plain_url)))
 
 
 def store_at(storage: Any) -> Any:
@@ -98,16 +101,23 @@ _providers: list[Callable[[], Mapping[str, Connect]]] = []
 
 
 def add_storage_provider(provider: Callable[[], Mapping[str, Connect]]) -> None:
-    """Register a function that returns what makes connectors, by scheme.
+    """Register a function that provides further schemes.
 
-    It is asked for schemes that are not built in. Registering it twice has no effect.
+    Registering the same function twice has no effect.
+
+    Args:
+        provider: returns, for each scheme (lower case), the function that makes a connector of a
+            URL. It is called when a URL has a scheme that is not built in.
     """
     if provider not in _providers:
         _providers.append(provider)
 
 
 def _provided_schemes() -> dict[str, Connect]:
-    """Return the schemes of all providers, by which formats know the stores that ``load`` knows."""
+    """Return the schemes of all providers, those of plugins included.
+
+    So a format opens every URL that ``load`` opens.
+    """
     import_providers()
     schemes: dict[str, Connect] = {}
     for provider in _providers:
@@ -116,10 +126,10 @@ def _provided_schemes() -> dict[str, Connect]:
 
 
 def _find_connect(scheme: str, more_schemes: Callable[[], Mapping[str, Connect]]) -> Connect:
-    """Return what makes the connectors of a scheme.
+    """Return the function that makes the connector of a URL with this scheme.
 
     Raises:
-        ConfigError: nothing does.
+        ConfigError: there is no such scheme.
     """
     if scheme in BUILT_IN_STORAGE_SCHEMES:
         return BUILT_IN_STORAGE_SCHEMES[scheme]
@@ -135,8 +145,10 @@ def _find_connect(scheme: str, more_schemes: Callable[[], Mapping[str, Connect]]
 
 
 def _from_file_url(url: str) -> FileStorageConnector:
-    parts = StorageURL.parse(url)
-    return FileStorageConnector(url if parts is None else parts.local_path())
+    parsed_url = StorageURL.parse(url)
+    if parsed_url is None:
+        raise ConfigError("malformed file:// URL; write file:///absolute/folder")
+    return FileStorageConnector(parsed_url.local_path())
 
 
 def _from_memory_url(url: str) -> InMemoryStorageConnector:
@@ -180,13 +192,14 @@ def _from_optional_module(module: str, name: str, url: str) -> StorageConnector:
     except DataStackError:
         raise
     except ValueError as error:
-        # It comes from another parser, and its message may quote the URL.
+        # The error is that of a library that parsed the URL, and its message may quote the URL.
         raise ConfigError(
             f"a {scheme}:// URL is malformed ({type(error).__name__}); see docs/storage.md"
         ) from None
     return connector
 
 
+#: The schemes that need no plugin. No plugin can take them.
 BUILT_IN_STORAGE_SCHEMES: Final[Mapping[str, Connect]] = {
     "file": _from_file_url,
     "memory": _from_memory_url,
@@ -203,25 +216,28 @@ BUILT_IN_STORAGE_SCHEMES: Final[Mapping[str, Connect]] = {
     "ssh": _from_object_store_url,
     "hdfs": _from_object_store_url,
 }
-"""The schemes that need no plugin. No plugin can take them."""
 
 
 # ---------------------------------------------------------------------- the cache of a URL
 
-#: The parameters of the cache, in lower case: its folder, its limit, and for how long it trusts an
-#: answer.
+#: The parameters of the cache, in lower case: its folder, the limit of its size, and for how many
+#: seconds it trusts an answer of the store.
 _CACHE_PARAMETERS: Final = ("cache", "cachebytes", "cachefresh")
 
+#: A number of seconds: ``60``, ``0.5``, ``inf``.
 _SECONDS: Final = re.compile(r"[0-9]+(\.[0-9]+)?|inf", re.ASCII)
+#: A number of bytes: ``1000``, ``50GB``, ``1.5 TiB``.
 _BYTES: Final = re.compile(
     r"""
-    (?P<number> [0-9]+ (\.[0-9]+)? ) \s*
+    (?P<number> [0-9]{1,30} (\.[0-9]{1,30})? ) \s*
     (?P<prefix> [kMGT] )?
     (?P<is_binary> i )?
     B?
     """,
     re.ASCII | re.IGNORECASE | re.VERBOSE,
 )
+#: No file system has larger files.
+_MAX_BYTES: Final = (1 << 63) - 1
 #: The exponents of the prefixes, in upper case.
 _EXPONENTS: Final = {"K": 1, "M": 2, "G": 3, "T": 4}
 
@@ -230,8 +246,9 @@ def split_cache(url: StorageURL) -> tuple[StorageURL, Callable[..., StorageConne
     """Split the cache off a URL.
 
     Returns:
-        The URL without ``cache``, ``cacheBytes`` and ``cacheFresh``; and what puts this cache
-        before a store, or None if the URL has no cache.
+        The URL without ``cache``, ``cacheBytes`` and ``cacheFresh``; and the function that makes
+        the cache of a store, ``CachedStorageConnector(store, …)`` with these arguments. It is None
+        if the URL has no cache.
 
     Raises:
         ConfigError: the parameters are malformed.
@@ -250,26 +267,27 @@ def split_cache(url: StorageURL) -> tuple[StorageURL, Callable[..., StorageConne
     is_folder_valid = folder != "" and "\0" not in folder and "://" not in folder
     is_limit_valid = bytes_text is None or max_bytes is not None
     is_time_valid = _SECONDS.fullmatch(seconds_text) is not None
-    # A fragment is the rest of a folder whose name has a "#".
-    if url.fragment or not (is_folder_valid and is_limit_valid and is_time_valid):
+    # A "#" in the name of the folder would cut the rest of the URL off, as its fragment.
+    is_complete = not url.fragment
+    if not (is_complete and is_folder_valid and is_limit_valid and is_time_valid):
         raise ConfigError(
             f"the cache of a {url.scheme}:// URL is ?cache=/absolute/folder, with '#' as %23, "
             "&cacheBytes=50GB and &cacheFresh=60 (seconds, or inf)"
         )
-    put_cache_before = functools.partial(
+    make_cache = functools.partial(
         CachedStorageConnector,
         local=os.path.expanduser(folder),
         max_bytes=max_bytes,
         fresh_seconds=float(seconds_text),
     )
-    return url.without_parameters(_CACHE_PARAMETERS), put_cache_before
+    return url.without_parameters(_CACHE_PARAMETERS), make_cache
 
 
 def parse_bytes(text: str) -> int | None:
     """Parse a number of bytes such as ``"50GB"``, ``"1.5 TiB"`` or ``"1000"``.
 
     Returns:
-        None if the text is malformed or means less than 1.
+        None if the text is malformed, or if the number is less than 1 or too large for a file.
     """
     match = _BYTES.fullmatch(text.strip())
     if match is None:
@@ -279,5 +297,7 @@ def parse_bytes(text: str) -> int | None:
         return None
     base = 1024 if match["is_binary"] else 1000
     exponent = 0 if prefix is None else _EXPONENTS[prefix.upper()]
-    n_bytes = int(float(match["number"]) * base**exponent)
-    return n_bytes or None
+    n_bytes = Decimal(match["number"]) * base**exponent
+    if not 1 <= n_bytes <= _MAX_BYTES:
+        return None
+    return int(n_bytes)

@@ -1,4 +1,4 @@
-"""The file that a caller writes and a connector stores."""
+"""The file into which a caller writes a resource."""
 
 from __future__ import annotations
 
@@ -13,28 +13,28 @@ from typing import IO, TYPE_CHECKING, Any
 from data_stack.io.integrity import Digest
 from data_stack.io.storage_connectors.partial import Partial
 from data_stack.io.storage_connectors.storable import COPY_BYTES
-from data_stack.io.storage_connectors.storable import binary_chunks as binary_chunks
 from data_stack.io.storage_errors import explaining, storage_error
 
 if TYPE_CHECKING:
     from collections.abc import Buffer  # type: ignore[attr-defined]  # typeshed: Python 3.12
 
 
-#: Returns our error for one of the operating system.
+#: Returns the error to raise for an error of the operating system.
 Explain = Callable[[OSError], Exception]
 
 
 class ResourceWriter(io.BufferedIOBase):
-    """A file that becomes a resource. It is hashed while it is written.
+    """A file that becomes a resource when its ``with`` block ends.
 
-    Its bytes are read once more, to hash them, only if they were not written one after the other.
+    The bytes are hashed as they are written. If they are not written one after the other, the
+    whole file is read and hashed at the end instead.
 
     Args:
         identifier: the identifier of the resource.
         file: the file to write to.
         partial: the partial file of a resumable download, if ``file`` is one.
-        explain: returns our error for one of the operating system. Any call may raise it, as any
-            call may write buffered data.
+        explain: returns the error to raise for an error of the operating system. Every method may
+            raise it, as every method may write buffered data.
 
     Attributes:
         identifier: the identifier of the resource.
@@ -52,8 +52,8 @@ class ResourceWriter(io.BufferedIOBase):
     _explain: Explain
     #: Whether all bytes were written one after the other, so that ``digest`` has seen them.
     _is_sequential: bool
-    #: Whether writing has ended. Until the constructor has run, there is nothing to end: ``io``
-    #: closes even an object whose constructor failed.
+    #: Whether writing has ended. It is True until the constructor has run, because ``io`` calls
+    #: close() even on an object whose constructor failed.
     _is_finished = True
 
     def __init__(
@@ -88,9 +88,9 @@ class ResourceWriter(io.BufferedIOBase):
         return len(view)
 
     def take_up(self) -> Iterator[bytes]:
-        """Yield the bytes of a resumed file, and hash them as if they were written.
+        """Yield the bytes that a resumed file has, and add them to ``digest``.
 
-        Nothing may have been read or written before.
+        Call this before any read or write. The next write then continues the file.
         """
         while data := self.read(COPY_BYTES):
             self.digest.update(data)
@@ -137,8 +137,10 @@ class ResourceWriter(io.BufferedIOBase):
     def close(self) -> None:
         """End writing, and complete ``digest``.
 
-        The end of the ``with`` block publishes the resource. Some libraries close it earlier.
+        This does not publish the resource: the end of the ``with`` block does. Some libraries close
+        the file that they were given.
         """
+        # After an error, the file may be closed already: then there is nothing to hash.
         if not self._is_finished and not self._file.closed:
             self._call(self._complete_digest)
             self._is_finished = True
@@ -154,7 +156,7 @@ class ResourceWriter(io.BufferedIOBase):
             self.digest.update(chunk)
 
     def _call(self, method: Callable[..., Any], *arguments: Any) -> Any:
-        """Call a method of the file, and raise our error for one of the operating system.
+        """Call a method of the file, and explain an error of the operating system.
 
         Raises:
             ValueError: writing has ended.
@@ -171,7 +173,7 @@ def local_writer(identifier: str, store: Callable[[IO[bytes]], object]) -> Itera
 
     Args:
         identifier: the identifier of the resource.
-        store: stores the complete file, which is at its start.
+        store: called with the complete file, positioned at its first byte, to store it.
 
     Yields:
         The writer of the temporary file.

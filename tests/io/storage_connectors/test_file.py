@@ -32,9 +32,9 @@ from data_stack.exception import (
 from data_stack.io.checked_json import to_checked_json
 from data_stack.io.integrity import BLOCK_BYTES
 from data_stack.io.storage_connectors import FileStorageConnector, StorageConnectorFactory
-from data_stack.io.storage_connectors.file.digest_notes import DigestNotes, facts_of
+from data_stack.io.storage_connectors.file.digest_notes import DigestNotes, state_of
 from data_stack.io.storage_connectors.owners import this_machine, this_process
-from data_stack.io.storage_connectors.storable import in_pieces
+from data_stack.io.storage_connectors.storable import split_into_pieces
 from data_stack.testing.comparing import assert_same_bytes
 from data_stack.testing.storage_connector import content
 
@@ -341,7 +341,7 @@ def test_a_prefix_never_leads_out(store: FileStorageConnector, root: Path) -> No
 def test_bytes_are_cut_into_pieces_of_one_size(pieces: list[bytes], piece_bytes: int) -> None:
     whole = b"".join(pieces)
 
-    assert [*in_pieces(pieces, piece_bytes)] == [
+    assert [*split_into_pieces(pieces, piece_bytes)] == [
         whole[start : start + piece_bytes] for start in range(0, len(whole), piece_bytes)
     ]
 
@@ -373,7 +373,7 @@ def test_what_verify_found_damaged_is_not_trusted_any_more(
     flip_file(root / "d/x", 8 * BLOCK_BYTES)
     notes = DigestNotes(str(root / ".data_stack/digests"))
     noted: Any = notes.read("d/x")
-    notes.write("d/x", replace(noted, facts=facts_of((root / "d/x").stat())))
+    notes.write("d/x", replace(noted, state=state_of((root / "d/x").stat())))
     assert stored.stat("d/x").sha256 is not None
 
     with pytest.raises(ChecksumMismatchError):

@@ -155,6 +155,20 @@ def test_a_number_of_bytes_has_a_unit_or_none() -> None:
     assert [parse_bytes(text) for text in ("0", "-1", "", "GB", "1iB", "1e9", "nan")] == [None] * 7
 
 
+def test_a_number_of_bytes_is_exact() -> None:
+    largest = (1 << 63) - 1
+
+    assert parse_bytes(str(largest)) == largest
+
+
+@pytest.mark.parametrize("text", ["9223372036854775808", "9" * 30 + "TiB", "9" * 400, "9" * 5000])
+def test_a_number_of_bytes_beyond_any_file_is_refused(text: str) -> None:
+    assert parse_bytes(text) is None
+
+    with pytest.raises(ConfigError, match="cacheBytes"):
+        storage_connector_from_url(f"memory://?cache=/folder&cacheBytes={text}")
+
+
 # ------------------------------------------------------------------ the parser
 
 

@@ -1,4 +1,4 @@
-"""The blocks of a resource that is not whole in a cache."""
+"""The blocks of a resource of which a cache has only some, or none."""
 
 from __future__ import annotations
 
@@ -29,20 +29,20 @@ _NO_DIGEST: Final = bytes(DIGEST_BYTES)
 
 
 class CachedBlocks(Blocks):
-    """Blocks in a sparse file, with their digests in another one; or from the remote.
+    """Reads blocks from a sparse file in the cache, and fetches missing ones from the remote.
 
-    A block is cached if it has the digest in the file of digests. After a kill, a torn write, a
-    power cut or a flipped bit it does not, and is fetched again. Any number of threads and
-    processes may add blocks at once. If the cache takes nothing, there are no files, and each block
-    is fetched.
+    A second file holds the digests of the blocks. A block counts as cached if its bytes have the
+    digest in this file. After a kill, a torn write, a power cut or a flipped bit they do not, and
+    the block is fetched again. Any number of threads and processes may add blocks at once. If the
+    cache cannot store the resource, there are no files, and every block is fetched.
 
     Args:
         remote: the store behind the cache.
         folder: the folder of the cache.
         identifier: the identifier of the resource.
         content: the bytes of the resource.
-        resource: the resource of the remote; None: it is opened when a block is missing. It is
-            closed with the blocks.
+        resource: the resource of the remote, which is closed with the blocks. None: it is opened
+            once a block is missing.
         open_remote: opens the resource of the remote.
     """
 
@@ -52,14 +52,14 @@ class CachedBlocks(Blocks):
     _content: Content
     _resource: StreamedResource | None
     _open_remote: OpenRemote
-    #: The files of the blocks; None if the cache takes nothing, or once they are closed.
+    #: The files of the blocks; None if the cache cannot store the resource, or after close().
     _files: BlockFiles | None
-    #: Whether blocks are still added to the files.
-    _keeps: bool
-    #: Whether another process has completed the file.
-    _is_whole: bool
-    #: The file that another process has completed, verified; None before it is opened.
-    _whole: ByteSource | None
+    #: Whether fetched blocks are added to the files.
+    _adds_blocks: bool
+    #: Whether another process has completed the file of the bytes.
+    _is_completed: bool
+    #: The completed file, verified; None before it is opened.
+    _completed_file: ByteSource | None
 
     def __init__(
         self,
@@ -77,31 +77,34 @@ class CachedBlocks(Blocks):
         self._resource = resource
         self._open_remote = open_remote
         self._files = None
-        self._keeps = True
-        self._is_whole = False
-        self._whole = None
+        self._is_completed = False
+        self._completed_file = None
         self.size = content.size
         self.sha256 = content.sha256
         self.block_bytes = BLOCK_BYTES
 
-        # The blocks of the remote, if they have a suitable length. In others, parts of its blocks
-        # would be moved by as many processes as read them.
-        remote_blocks = None if resource is None else blocks_of(resource)
+        # Cache the blocks of the remote themselves, if their length is suitable. Of longer blocks,
+        # every process that reads a part would fetch the whole.
+        remote_blocks = None
+        if resource is not None:
+            remote_blocks = blocks_of(resource)
         if remote_blocks is not None:
             self.ahead_bytes = remote_blocks.ahead_bytes
             if BLOCK_BYTES <= remote_blocks.block_bytes <= MAX_BLOCK_BYTES:
                 self.block_bytes = remote_blocks.block_bytes
 
         if self._folder.room.admits(self.size):
-            with self._giving_up():
+            with self._stopping_on_errors():
                 self._files = self._folder.open_blocks(self._content, self.block_bytes)
                 self.block_bytes = self._files.block_bytes
-        if self._files is None:
-            self._keeps = False
+        self._adds_blocks = self._files is not None
 
     def fetch(self, numbers: Sequence[int]) -> list[bytes]:
-        """Return cached blocks, and others from the remote that no other process is fetching."""
-        if self._keeps:
+        """Return blocks from the cache, or else from the remote.
+
+        If another process is fetching a block, its result is awaited in the cache.
+        """
+        if self._adds_blocks:
             blocks = self._folder.work.share(
                 self._content.key, numbers, self._find, self._fetch_and_keep
             )
@@ -113,21 +116,21 @@ class CachedBlocks(Blocks):
         return [blocks[number] for number in numbers]
 
     def close(self) -> None:
-        """Close the files. If all blocks are there, the file of the bytes becomes a whole one.
+        """Close the files. If the file has all blocks, it becomes a whole file of the cache.
 
         Raises:
             ChecksumMismatchError: the remote sent bytes without its own digest.
         """
         files = self._files
         try:
-            if self._keeps and files is not None:
+            if self._adds_blocks and files is not None:
                 self._complete_file(files)
         finally:
             self._files = None
             if files is not None:
                 files.close()
-            if self._whole is not None:
-                self._whole.close()
+            if self._completed_file is not None:
+                self._completed_file.close()
             if self._resource is not None:
                 self._resource.close()
 
@@ -139,14 +142,14 @@ class CachedBlocks(Blocks):
         if files is None:
             return {}
         blocks: dict[int, bytes] = {}
-        with self._giving_up():
-            # Another process may have completed the file, and removed the digests, just before this
-            # one opened them; and a third one, which fetched the same block, may write to the file
-            # afterwards.
-            if not self._is_whole:
-                self._is_whole = os.fstat(files.data).st_mtime_ns == self._content.verified_ns
-            if self._is_whole:
-                return self._find_in_whole(numbers)
+        with self._stopping_on_errors():
+            # Another process may complete the file, and then removes the digests of its blocks.
+            # That it did so is remembered: a third process, which has fetched the same block, may
+            # write to the file afterwards, and so change the time that tells it.
+            if not self._is_completed:
+                self._is_completed = self._has_verified_time(files)
+            if self._is_completed:
+                return self._find_in_completed_file(numbers)
             for run in runs_of(numbers):
                 blocks.update(self._find_run(files, run))
         return blocks
@@ -169,65 +172,70 @@ class CachedBlocks(Blocks):
                 blocks[number] = block
         return blocks
 
-    def _find_in_whole(self, numbers: Sequence[int]) -> dict[int, bytes]:
+    def _find_in_completed_file(self, numbers: Sequence[int]) -> dict[int, bytes]:
         """Return blocks of the file that another process has completed, verified.
 
         Returns:
-            No blocks if the file is gone.
+            All of the blocks; or none, if the file was removed.
 
         Raises:
             OSError: the file is damaged.
         """
-        if self._whole is None:
-            self._whole = self._folder.open_whole(self._content, refuse_damaged)
-        if self._whole is None:
+        if self._completed_file is None:
+            self._completed_file = self._folder.open_whole(self._content, refuse_damaged)
+        if self._completed_file is None:
             return {}
         ranges = [(number * self.block_bytes, self.block_bytes) for number in numbers]
-        return dict(zip(numbers, self._whole.read_ranges(ranges), strict=True))
+        return dict(zip(numbers, self._completed_file.read_ranges(ranges), strict=True))
+
+    def _has_verified_time(self, files: BlockFiles) -> bool:
+        """Return whether the file of the bytes has the time of a verified whole file."""
+        return os.fstat(files.data).st_mtime_ns == self._content.verified_ns
 
     def _keep(self, blocks: dict[int, bytes]) -> None:
-        """Add blocks to the files, if the cache still takes them.
+        """Add blocks to the files, as long as the cache has room.
 
         Args:
             blocks: the blocks by their numbers, ascending.
         """
         files = self._files
-        if not self._keeps or files is None:
+        if not self._adds_blocks or files is None:
             return
-        with self._giving_up():
-            # A block may need a page more than its length in the file of the bytes, and one in that
-            # of the digests.
+        with self._stopping_on_errors():
+            # On the disk, a block may take one page more than its length, and its digest a page.
             n_bytes = sum(len(block) for block in blocks.values())
             has_room = self._folder.room.has_room(n_bytes + 2 * DISK_PAGE_BYTES * len(blocks))
-            status = os.fstat(files.data)
-            # After an eviction, further writes would fill the disk unnoticed.
-            is_evicted = status.st_nlink == 0
-            is_completed = status.st_mtime_ns == self._content.verified_ns
-            if not has_room or is_evicted or is_completed:
-                self._keeps = False
+            # An evicted file has no name. Writing to it would take room that nobody counts.
+            is_evicted = os.fstat(files.data).st_nlink == 0
+            if not has_room or is_evicted or self._has_verified_time(files):
+                self._adds_blocks = False
                 return
             for run in runs_of(list(blocks)):
                 run_blocks = [blocks[run.first + index] for index in range(run.n_blocks)]
-                # One long write: a file that was written in short ones is read more slowly.
+                # One long write: a file that was written by short ones is read more slowly.
                 os.pwritev(files.data, run_blocks, run.first * self.block_bytes)
-                # The digests of blocks that a full disk did not take do not match.
+                # If the disk is full and some blocks were not written, their digests do not match.
                 digests = b"".join(block_digest(block) for block in run_blocks)
                 os.pwrite(files.digests, digests, (1 + run.first) * DIGEST_BYTES)
 
     def _complete_file(self, files: BlockFiles) -> None:
         """Turn the file into a whole one if it has all blocks.
 
+        If the digest of the whole file is wrong, the file is removed.
+
         Raises:
-            ChecksumMismatchError: all blocks are as the remote has sent them, but the digest of
-                the whole differs from the one that the remote stated. The files are removed.
+            ChecksumMismatchError: the digest is wrong although all blocks are as the remote has
+                sent them: the remote has stated another digest than that of its bytes.
         """
-        was_sent_wrong = False
-        with self._giving_up():
-            if not self._is_whole and self._has_all_blocks(files):
-                is_right = self._folder.verify_open_file(self._content, files.data)
-                if not is_right:
-                    was_sent_wrong = self._drop_wrong_file()
-        if was_sent_wrong:
+        is_fault_of_remote = False
+        with self._stopping_on_errors():
+            if self._is_completed or not self._has_all_blocks(files):
+                return
+            if self._folder.verify_open_file(self._content, files.data):
+                return
+            is_fault_of_remote = self._has_blocks_as_sent()
+            self._folder.room.drop(self._content.key)
+        if is_fault_of_remote:
             raise ChecksumMismatchError(
                 self._identifier,
                 repr(self._remote.connector),
@@ -236,33 +244,28 @@ class CachedBlocks(Blocks):
             )
 
     def _has_all_blocks(self, files: BlockFiles) -> bool:
-        """Return whether each block has a digest.
+        """Return whether each block has a digest. The digest of a missing block is zero.
 
         Raises:
             OSError: the disk failed.
         """
         n_bytes = self._content.digests_size(self.block_bytes)
         digests = os.pread(files.digests, n_bytes, DIGEST_BYTES)
+        # A digest has 8 bytes, so it is one integer of the type "Q".
         return 0 not in memoryview(digests).cast("Q")
 
-    def _drop_wrong_file(self) -> bool:
-        """Remove a file with all blocks and other bytes than expected.
-
-        Returns:
-            Whether each of its blocks is as the remote has sent it.
-        """
+    def _has_blocks_as_sent(self) -> bool:
+        """Return whether all blocks in the file have the digests with which they were added."""
         n_blocks = -(-self.size // self.block_bytes)
-        is_as_sent = all(self._find([number]) for number in range(n_blocks))
-        self._folder.room.drop(self._content.key)
-        return is_as_sent
+        return all(self._find([number]) for number in range(n_blocks))
 
     @contextlib.contextmanager
-    def _giving_up(self) -> Iterator[None]:
-        """Stop caching this resource after an error of the local disk in the block."""
+    def _stopping_on_errors(self) -> Iterator[None]:
+        """If the local disk fails in the block, report it, and add no further blocks."""
         try:
             yield
         except OSError as error:
-            self._keeps = False
+            self._adds_blocks = False
             self._folder.health.report("use", error)
 
     # ------------------------------------------------------------------ blocks of the remote
@@ -282,8 +285,8 @@ class CachedBlocks(Blocks):
         """
         resource = self._open_resource()
 
-        # Blocks of the same length are fetched as blocks: reading bytes would keep them in memory
-        # once more.
+        # If the remote has blocks of the same length, they are fetched as blocks. Reading their
+        # bytes would keep each block in memory a second time, in the cache of recent blocks.
         remote_blocks = blocks_of(resource)
         if remote_blocks is not None and remote_blocks.block_bytes == self.block_bytes:
             return self._remote.ask(self._identifier, lambda: remote_blocks.fetch(numbers))
@@ -310,7 +313,7 @@ class CachedBlocks(Blocks):
         return blocks
 
     def _open_resource(self) -> StreamedResource:
-        """Return the resource of the remote. It is opened now if the remote was away before.
+        """Return the resource of the remote. It is opened now if that has not happened yet.
 
         Raises:
             ResourceChangedError: the remote has other bytes now.

@@ -36,6 +36,7 @@ class CheckedFile(ByteSource):
             the same bytes.
     """
 
+    # Attributes in place of the abstract properties; the constructor sets them.
     size = 0
     sha256: str | None = None
     _file: OpenedFile

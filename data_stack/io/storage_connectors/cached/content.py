@@ -16,7 +16,8 @@ WHOLE_BYTES: Final = 1 << 20
 
 _SHA256: Final = re.compile(r"[0-9a-f]{64}", re.ASCII)
 _SECOND_NS: Final = 1_000_000_000
-#: Seconds of the last century: modification times of files that were written since differ.
+#: Modification times that stand for something are before this time, in the year 1987. No file of a
+#: cache was written then, so such a time is never that of a write.
 _MAX_SECONDS: Final = 1 << 29
 
 
@@ -52,12 +53,14 @@ class Content:
 
     @property
     def verified_ns(self) -> int:
-        """The modification time that says that a file was verified to have these bytes.
+        """The modification time of a file that was verified to have these bytes, in nanoseconds.
 
-        The operating system replaces it at any later write, so the file is verified again; no
-        second file could say so without a race. It stands for the content, so a file that got the
-        name of another one is not trusted. It is in whole seconds, which all file systems keep. For
-        small files, which are not synced, it also stands for the boot of the machine.
+        Any later write changes the modification time, and then the file is verified again. A mark
+        in a second file could not be removed in one step with the write.
+
+        The time is a digest of the content, so a file under the name of another content is not
+        trusted. It has whole seconds, which all file systems keep. For small files, which are not
+        synced, it is also a digest of the boot of the machine: they are verified after a restart.
         """
         boot = b"" if self.size > WHOLE_BYTES else this_machine().encode()
         digest = block_digest_at(boot, self.key.encode())
@@ -72,10 +75,10 @@ class Content:
 
 @functools.lru_cache(maxsize=1)
 def boot_ns() -> int:
-    """Return where the monotonic clock of this boot begins, as a modification time.
+    """Return the modification time, in nanoseconds, that stands for the start of this boot.
 
-    It is a time of the last century. The notes of other boots and machines therefore look too old
-    or too new.
+    Monotonic times count from it. It is a digest of the boot, so the monotonic times of other boots
+    and machines look too old or too new.
     """
     digest = block_digest(this_machine().encode())
     return int.from_bytes(digest, "big") % _MAX_SECONDS * _SECOND_NS

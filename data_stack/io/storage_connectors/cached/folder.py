@@ -5,17 +5,17 @@
     bytes/<sha256>-<size>           the bytes; a sparse file while blocks are missing
     blocks/<sha256>-<size>          while blocks are missing: their length, then the digest of each
                                     block, or zeros for a missing one; all 8 bytes
-    pages/<sha256>-<size>           once the bytes are whole: the digest of each page of 4 KiB; none
-                                    for files up to 64 KiB
+    pages/<sha256>-<size>           once the bytes are whole: the digest of each page of 4 KiB. Files
+                                    up to 64 KiB have none
     notes/<remote>/a/b.gz~          the last answer of the remote about "a/b.gz"
     claims                          an empty file whose locks say what a process is fetching, so
                                     that others wait for it
 
-None of it is trusted. A verified whole file gets the modification time
-:attr:`~.content.Content.verified_ns`. Any later write changes that time, and the file is verified
-again; what a failing disk changes without a write is found by the digests of the pages, on every
-read. The access time of a file is that of its last use. Damaged files are removed, and fetched
-again from the remote.
+No file is trusted. A verified whole file gets the modification time
+:attr:`~.content.Content.verified_ns`. Any later write changes this time, and then the file is
+verified again. A failing disk may change bytes without a write; the digests of the pages detect
+that on every read. Damaged files are removed, and fetched again from the remote. The access time of
+a file is the time of its last use.
 """
 
 from __future__ import annotations
@@ -58,9 +58,10 @@ MAX_BLOCK_BYTES: Final = 4 << 20
 #: The digests of the pages of a file are read up to this size (those of 512 MiB), and longer ones
 #: are mapped: those of 100 GB take 200 MB, of which a read needs a few bytes.
 _MAX_READ_DIGEST_BYTES: Final = 1 << 20
-#: How often the access time of a file is updated where nothing is evicted.
-_USE_SECONDS: Final = 60.0
+#: How old the access time of a file may be where nothing is evicted.
+_USE_INTERVAL_SECONDS: Final = 60.0
 
+#: Not through a link, and without waiting if the name is that of a pipe.
 _FLAGS: Final = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
@@ -87,7 +88,7 @@ class BlockFiles:
 class CacheFolder:
     """The files of a cache.
 
-    If the folder is full, read-only, damaged or gone, it logs that once and keeps nothing.
+    If the folder is full, read-only, damaged or gone, this is logged once and nothing is stored.
 
     Args:
         path: the absolute path of the folder, which is created by the first write.
@@ -98,9 +99,9 @@ class CacheFolder:
     Attributes:
         path: the absolute path of the folder.
         health: what is wrong with the folder.
-        room: the files of the folder by their last use.
+        room: evicts the files that were not used for longest.
         notes: the last answers of the remote.
-        work: what processes do for each other.
+        work: shares work among processes, such as fetching a file.
     """
 
     path: str
@@ -108,8 +109,8 @@ class CacheFolder:
     room: CacheRoom
     notes: AnswerNotes
     work: SharedWork
-    #: How often the access time of a file is updated.
-    _use_seconds: float
+    #: How old the access time of a file may be before a use updates it.
+    _use_interval_seconds: float
 
     def __init__(self, path: str, remote: str, max_bytes: int | None) -> None:
         self.path = path
@@ -117,7 +118,8 @@ class CacheFolder:
         self.room = CacheRoom(path, max_bytes, self.health)
         self.notes = AnswerNotes(path, remote, self.room, self.health)
         self.work = SharedWork(path, self.health)
-        self._use_seconds = _USE_SECONDS if max_bytes is None else 0.0
+        # Eviction needs the exact order of uses.
+        self._use_interval_seconds = _USE_INTERVAL_SECONDS if max_bytes is None else 0.0
 
     # ------------------------------------------------------------------ whole files
 
@@ -233,9 +235,9 @@ class CacheFolder:
             OSError: that is not possible.
         """
         if not self.room.has_room(2 * DISK_PAGE_BYTES):
-            raise OSError("the cache is full")
-        # If there are bytes without digests of blocks, they were whole, and a slow process has
-        # written to them since.
+            raise OSError(errno.ENOSPC, "the cache is full")
+        # A file of bytes without a file of digests was whole. If it is no longer marked as
+        # verified, a slow process has written to it since.
         was_whole = self.has_bytes(content) and not self.has_blocks(content)
         with contextlib.ExitStack() as on_error:
             digests = self._open_to_write("blocks", content)
@@ -246,6 +248,7 @@ class CacheFolder:
             if os.fstat(data).st_size != content.size:
                 os.truncate(data, content.size)
             elif was_whole:
+                # This marks the file if its bytes are right. If not, its blocks are fetched again.
                 self.verify_open_file(content, data)
 
             noted_block_bytes = self._read_block_bytes(content, digests)
@@ -278,8 +281,8 @@ class CacheFolder:
 
     def _lacks_blocks(self, content: Content, handle: int) -> bool:
         """Return whether blocks of an open file are missing."""
-        # The process that completes the file marks it before it removes the digests of the blocks.
-        # So these are looked for first.
+        # The process that completes the file marks it first, and then removes the digests of the
+        # blocks. Here the order is reversed, so that a file completed in between lacks nothing.
         has_blocks = self.has_blocks(content)
         return has_blocks and not _is_marked(content, handle)
 
@@ -360,7 +363,7 @@ class CacheFolder:
 
     def _note_use(self, content: Content, handle: int) -> None:
         """Update the access time of a verified file, if that is due."""
-        if time.time() - os.fstat(handle).st_atime < self._use_seconds:
+        if time.time() - os.fstat(handle).st_atime < self._use_interval_seconds:
             return
         with contextlib.suppress(OSError):
             os.utime(handle, ns=(time.time_ns(), content.verified_ns))
@@ -376,7 +379,9 @@ class CacheFolder:
 
 
 def refuse_damaged() -> ByteSource:
-    """Do not read a damaged file again, as the reader has another way to its bytes.
+    """Raise an error, in place of reading a damaged file again.
+
+    This is the ``read_again`` of a caller that handles the error itself.
 
     Raises:
         OSError: always.

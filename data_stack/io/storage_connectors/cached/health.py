@@ -1,4 +1,4 @@
-"""Whether the folder of a cache takes anything."""
+"""Whether the folder of a cache can store anything."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _PAUSE_SECONDS: Final = 10.0
 
 
 class FolderHealth:
-    """What is wrong with the folder of a cache. It costs speed, but reads do not fail.
+    """Logs what is wrong with the folder of a cache. Reads continue, more slowly.
 
     Args:
         path: the path of the folder, for messages.
@@ -23,7 +23,7 @@ class FolderHealth:
     _path: str
     #: The warnings that were logged.
     _logged_texts: set[str]
-    #: Until when, by the monotonic clock, the folder is taken to keep nothing.
+    #: Until when, by the monotonic clock, nothing is expected in the folder.
     _paused_until: float
 
     def __init__(self, path: str) -> None:
@@ -39,10 +39,10 @@ class FolderHealth:
         logger.warning("cache at %s: %s", self._path, text)
 
     def report(self, action: str, error: OSError) -> None:
-        """Log an error of the local disk. Readers go on with the remote.
+        """Log an error of the local disk.
 
         Args:
-            action: what could not be done: ``"read"``, ``"write to"``.
+            action: what could not be done with the folder: ``"read"``, ``"write to"``, ``"use"``.
             error: the error.
         """
         self.pause()
@@ -50,9 +50,9 @@ class FolderHealth:
         self.warn(f"cannot {action} it ({reason}); the remote is read instead")
 
     def pause(self) -> None:
-        """Note that the folder could not keep something."""
+        """Note that something could not be stored in the folder."""
         self._paused_until = time.monotonic() + _PAUSE_SECONDS
 
     def is_paused(self) -> bool:
-        """Return whether the folder could not keep something a moment ago."""
+        """Return whether something could not be stored in the folder a moment ago."""
         return time.monotonic() < self._paused_until

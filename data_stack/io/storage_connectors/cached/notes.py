@@ -10,10 +10,9 @@ import contextlib
 import hashlib
 import os
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Final
 
-from data_stack.io.checked_json import to_checked_json
 from data_stack.io.storage_connectors.cached.content import boot_ns
 from data_stack.io.storage_connectors.cached.health import FolderHealth
 from data_stack.io.storage_connectors.cached.room import (
@@ -22,13 +21,14 @@ from data_stack.io.storage_connectors.cached.room import (
     CacheRoom,
 )
 from data_stack.io.storage_connectors.connector import ResourceInfo
-from data_stack.io.storage_connectors.file.digest_notes import DigestNotes, FileVersion
+from data_stack.io.storage_connectors.file.digest_notes import DigestNote, DigestNotes
 from data_stack.util.interrupts import open_descriptor
 
+#: Not through a link, and without waiting if the name is that of a pipe.
 _FLAGS: Final = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _MAX_NOTE_BYTES: Final = 1 << 16
-#: The version in the note on an identifier that the remote does not have.
-_MISSING: Final = FileVersion(-1, "")
+#: Stands for the answer that the remote has no such resource.
+_MISSING: Final = DigestNote(-1, "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,16 +70,13 @@ class AnswerNotes:
             info: its metadata; None: the remote has no such resource.
             asked_at: when the request was sent, by the monotonic clock.
         """
-        version = _MISSING
-        if info is not None:
-            facts = () if info.modified is None else (info.modified,)
-            version = FileVersion(info.size, info.sha256 or "", facts)
+        note = _note_on(info)
         asked_ns = boot_ns() + int(asked_at * 1e9)
         try:
-            if self._renew(identifier, version, asked_ns):
+            if self._renew(identifier, note, asked_ns):
                 return
             if self._room.has_room(DISK_PAGE_BYTES):
-                self._notes.write(identifier, version, asked_ns)
+                self._notes.write(identifier, note, asked_ns)
         except OSError as error:
             self._health.report("write to", error)
 
@@ -88,43 +85,60 @@ class AnswerNotes:
 
         Args:
             identifier: the resource.
-            since: a monotonic time. Answers to requests that were sent before it, or before this
-                boot, do not count.
+            since: a time of the monotonic clock, in seconds. The answer to a request that was sent
+                before it, or before this boot, counts as none.
         """
         if since is not None and not self._is_from(identifier, since):
             return None
-        version = self._notes.read(identifier)
-        if version is None:
+        note = self._notes.read(identifier)
+        if note is None:
             return None
-        if version.size < 0:
-            return AnswerNote(None)
-        modified = version.facts[0] if version.facts else None
-        info = ResourceInfo(identifier, version.size, version.sha256 or None, modified)
-        return AnswerNote(info)
+        return AnswerNote(_info_in(note, identifier))
 
     def remove(self, identifier: str) -> None:
         """Remove the note on a resource, if there is one."""
         with contextlib.suppress(OSError):
             self._notes.remove(identifier)
 
-    def _renew(self, identifier: str, version: FileVersion, asked_ns: int) -> bool:
-        """Set the time of a note that already says so; return whether there is one.
+    def _renew(self, identifier: str, note: DigestNote, asked_ns: int) -> bool:
+        """Set the time of the stored note if it is equal to ``note``. Return whether it is.
 
         Raises:
-            OSError: it cannot be read or changed.
+            OSError: the stored note cannot be read or changed.
         """
         path = self._notes.path_of(identifier)
         with contextlib.suppress(FileNotFoundError), open_descriptor(path, _FLAGS) as handle:
-            if os.read(handle, _MAX_NOTE_BYTES) == to_checked_json(asdict(version)):
+            if os.read(handle, _MAX_NOTE_BYTES) == note.to_bytes():
                 os.utime(handle, ns=(time.time_ns(), asked_ns))
                 return True
         return False
 
     def _is_from(self, identifier: str, since: float) -> bool:
-        """Return whether the noted answer is to a request since a monotonic time of this boot."""
+        """Return whether the request of the noted answer was sent in this boot, not before a time.
+
+        Args:
+            identifier: the resource.
+            since: the time, by the monotonic clock.
+        """
         try:
             status = os.stat(self._notes.path_of(identifier))
         except OSError:
             return False
         asked_at = (status.st_mtime_ns - boot_ns()) / 1e9
         return max(since, 0.0) <= asked_at <= time.monotonic()
+
+
+def _note_on(info: ResourceInfo | None) -> DigestNote:
+    """Return the note that holds an answer. Its ``state`` holds when the resource was modified."""
+    if info is None:
+        return _MISSING
+    state = () if info.modified is None else (info.modified,)
+    return DigestNote(info.size, info.sha256 or "", state)
+
+
+def _info_in(note: DigestNote, identifier: str) -> ResourceInfo | None:
+    """Return the answer that :func:`_note_on` has put into a note."""
+    if note.size < 0:
+        return None
+    modified = note.state[0] if note.state else None
+    return ResourceInfo(identifier, note.size, note.sha256 or None, modified)

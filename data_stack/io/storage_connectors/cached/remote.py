@@ -18,8 +18,8 @@ _Result = TypeVar("_Result")
 #: takes 0.1 ms, so it would save nothing.
 _QUICK_SECONDS: Final = 0.001
 
-#: After a request without an answer, the remote is not asked for this multiple of the time that the
-#: request took, up to a limit. Work without a network does not wait for each timeout then.
+#: After a request without an answer, the remote counts as silent for this multiple of the time that
+#: the request took, up to a limit. So work without a network does not wait for a timeout each time.
 _SILENCE_FACTOR: Final = 10.0
 _MAX_SILENCE_SECONDS: Final = 300.0
 
@@ -54,13 +54,14 @@ class Remote:
         Args:
             identifier: the resource.
             to_open: whether the caller is going to read the resource. If so, and if the store
-                checks what it reads, the same request opens the resource for
-                :meth:`take_opened`. From other stores, an open file would hold a descriptor until
-                it is read, and would not tell when it was modified.
+                verifies what it reads, the same request opens the resource for
+                :meth:`take_opened`. In other stores, such as a folder, an open resource would hold
+                a descriptor until it is read, and would not tell when it was modified.
 
         Raises:
             StorageUnavailableError: the store did not answer.
-            ResourceNotFoundError: the store has no such resource; or FileNotFoundError.
+            ResourceNotFoundError: the store has no such resource.
+            FileNotFoundError: likewise, from the connector of a third party.
         """
         if to_open and self.connector.checks_reads:
             request = partial(self._open_and_describe, identifier)
@@ -84,7 +85,8 @@ class Remote:
 
         Raises:
             StorageUnavailableError: the store did not answer.
-            ResourceNotFoundError: the store has no such resource; or FileNotFoundError.
+            ResourceNotFoundError: the store has no such resource.
+            FileNotFoundError: likewise, from the connector of a third party.
         """
         started_at = time.monotonic()
         try:
@@ -98,7 +100,7 @@ class Remote:
 
             reason = str(error) or type(error).__name__
             raise StorageUnavailableError(
-                f"{reason.rstrip('.')}. {identifier!r}, or a part, is not in the cache either; "
+                f"{reason.rstrip('.')}. {identifier!r}, or a part of it, is not in the cache; "
                 "call fetch() while the remote answers.",
                 error.errno,
             ) from error
@@ -110,9 +112,9 @@ class Remote:
         return time.monotonic() < self._silent_until
 
     def is_unmounted(self) -> bool:
-        """Return whether the folder of the store is gone.
+        """Return whether the store is a folder that does not exist.
 
-        Without this question, a disk that is not mounted would look like an empty store.
+        Its disk is not mounted, perhaps. Without this check, the store would look empty.
         """
         root_path = getattr(self.connector, "root_path", None)
         if not isinstance(root_path, str):
@@ -121,7 +123,7 @@ class Remote:
 
     def _open_and_describe(self, identifier: str) -> ResourceInfo:
         resource = self.connector.get_resource(identifier)
-        # The one before, which nobody has taken, is closed.
+        # Nobody has taken the resource that was opened before.
         unused = self._opened.pop(identifier, None)
         if unused is not None:
             unused.close()

@@ -22,8 +22,8 @@ from data_stack.util.polling import polls
 #: :meth:`CachedResource.fill` reads this much at once.
 _FILL_BYTES: Final = 4 << 20
 
-#: While a file is being replaced, a file store does not know its digest. It is asked again for this
-#: time, after pauses that grow.
+#: While a file is being replaced, a file store does not know its digest. Within this time, the store
+#: is asked again, after pauses that grow.
 _REPLACEMENT_SECONDS: Final = 1.0
 _FIRST_PAUSE_SECONDS: Final = 0.01
 _MAX_PAUSE_SECONDS: Final = 0.1
@@ -117,7 +117,7 @@ class CachedResource:
             if resource is None:
                 request = partial(self.remote.connector.get_resource, self.identifier)
                 resource = self.remote.ask(self.identifier, request)
-            # A resource may open its file only now.
+            # This is a request too: a resource may open its file only when its digest is read.
             content = self.remote.ask(self.identifier, partial(Content.of, resource))
             if content is not None:
                 return resource, content
@@ -135,16 +135,15 @@ class CachedResource:
     def _open_incomplete(self) -> ByteSource:
         """Open a resource that is not whole in the folder."""
         content = self.content
+        # Cached blocks serve while the remote is away.
         has_blocks = self.folder.has_blocks(content)
-        resource = None
-        if not (has_blocks and self.remote.is_silent()):
-            try:
-                resource, self.content = self.open_remote()
-            except OSError:
-                # Cached blocks serve while the remote is away.
-                if not has_blocks:
-                    raise
-        if resource is None:
+        if has_blocks and self.remote.is_silent():
+            return self._open_blocks(None)
+        try:
+            resource, self.content = self.open_remote()
+        except OSError:
+            if not has_blocks:
+                raise
             return self._open_blocks(None)
 
         # The resource may have been replaced since it was looked up.
@@ -190,10 +189,10 @@ class CachedResource:
         return BytesSource(data, ResourceInfo(self.identifier, content.size, content.sha256))
 
     def _read_again(self) -> ByteSource:
-        """Open the same bytes again, whose cached file was damaged.
+        """Open the same bytes again after their cached file was damaged.
 
         Raises:
-            ResourceChangedError: the remote has others now.
+            ResourceChangedError: the remote has other bytes now.
         """
         content = self.content
         resource = CachedResource(self.remote, self.folder, self.identifier, content, None)

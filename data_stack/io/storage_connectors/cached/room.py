@@ -22,6 +22,12 @@ NOTES_FOLDER: Final = "notes"
 
 #: A file system stores files in pages of this size.
 DISK_PAGE_BYTES: Final = 4096
+#: How much the files of one content may take on the disk besides its bytes and their digests: the
+#: last pages of its files, its note, and the folders.
+_MAX_EXTRA_BYTES: Final = 8 * DISK_PAGE_BYTES
+#: Eviction continues until the folder takes this part of its limit. Scanning the folder for each new
+#: file would take longer than fetching the file.
+_PART_AFTER_EVICTION: Final = 0.9
 #: The unit of ``st_blocks``.
 _STAT_BLOCK_BYTES: Final = 512
 
@@ -77,7 +83,7 @@ class CacheRoom:
         if self._max_bytes is None:
             return True
         digests_size = size // (PAGE_BYTES // DIGEST_BYTES)
-        return size + digests_size + 8 * DISK_PAGE_BYTES <= self._max_bytes
+        return size + digests_size + _MAX_EXTRA_BYTES <= self._max_bytes
 
     def has_room(self, size: int) -> bool:
         """Return whether ``size`` more bytes may be written; evict files if that makes room.
@@ -138,17 +144,15 @@ class CacheRoom:
         files = sorted(self._files(), reverse=True)
         n_used = DISK_PAGE_BYTES + sum(file.disk_bytes for file in files)
         if n_used + size > max_bytes:
-            # Some more is evicted: scanning the folder for each new file would take longer than
-            # fetching it.
-            max_used = max_bytes * 9 // 10 - size
+            max_used = int(max_bytes * _PART_AFTER_EVICTION) - size
             while files and n_used > max_used:
                 file = files.pop()
                 self._evict(file)
                 n_used -= file.disk_bytes
         if n_used + size > max_bytes:
             return 0
-        # The scan lasts for a fourth of the room that it has found: several processes may fill it
-        # at once.
+        # After a fourth of the free room is written, the folder is scanned again, as other
+        # processes write to it too.
         return max(size, (max_bytes - n_used) // 4)
 
     def _evict(self, file: CachedFile) -> None:
@@ -160,7 +164,7 @@ class CacheRoom:
             self.drop(file.key)
 
     def _files(self, folder: str = "") -> Iterator[CachedFile]:
-        """Yield the files of the cache. The digests of its pages count with a file of bytes."""
+        """Yield the files of the cache, or of one of its folders."""
         for parent, _, names in os.walk(os.path.join(self._path, folder)):
             for name in names:
                 if name == CLAIMS_FILE:
@@ -172,19 +176,23 @@ class CacheRoom:
                         yield file
 
     def _describe_file(self, parent: str, name: str) -> CachedFile | None:
-        """Return a file with its last use; None for the pages of a file of bytes.
+        """Return a file with its last use and its size on the disk.
+
+        Returns:
+            None for the digests of the pages of a file of bytes, which count with that file.
 
         Raises:
             OSError: the file is gone.
         """
         path = os.path.join(parent, name)
+        bytes_path = os.path.join(self._path, "bytes", name)
+        pages_path = os.path.join(self._path, "pages", name)
+        if path == pages_path and os.path.exists(bytes_path):
+            return None
+
         status = os.stat(path, follow_symlinks=False)
         n_stat_blocks = status.st_blocks
-        kind = os.path.basename(parent)
-        if kind == "pages" and os.path.exists(os.path.join(self._path, "bytes", name)):
-            return None
-        pages_path = os.path.join(self._path, "pages", name)
-        if kind == "bytes" and os.path.exists(pages_path):
+        if path == bytes_path and os.path.exists(pages_path):
             n_stat_blocks += os.stat(pages_path).st_blocks
         used_at = max(status.st_atime, status.st_mtime)
         return CachedFile(used_at, n_stat_blocks * _STAT_BLOCK_BYTES, path)

@@ -116,9 +116,11 @@ class SharedWork:
             return
 
         with contextlib.closing(locks):
-            # A number is a byte of the file. Each key has 2^24 of the 2^62 bytes; if two keys
-            # have the same, they wait for each other, and nothing else happens.
-            start = int.from_bytes(block_digest(key.encode()), "big") >> 26 << 24
+            # A lock on one byte of the file claims one number. The first 38 bits of the digest of
+            # the key choose the range of 2^24 bytes for its numbers. If two keys have the same
+            # range, they wait for each other, and nothing else happens.
+            key_digest = int.from_bytes(block_digest(key.encode()), "big")
+            start = (key_digest >> 26) << 24
             claimed = list[int]()
             for run in runs_of(numbers):
                 run_numbers = range(run.first, run.first + run.n_blocks)

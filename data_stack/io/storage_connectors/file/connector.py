@@ -34,6 +34,7 @@ from data_stack.io.identifiers import (
     is_identifier,
     is_key,
 )
+from data_stack.io.integrity import Digest
 from data_stack.io.lazy_source import LazySource
 from data_stack.io.resources import Storable, StreamedResource, SupportedStreamedResourceTypes
 from data_stack.io.storage_connectors.connector import (
@@ -45,10 +46,10 @@ from data_stack.io.storage_connectors.connector import (
     StorageConnector,
 )
 from data_stack.io.storage_connectors.file.digest_notes import (
+    DigestNote,
     DigestNotes,
-    FileVersion,
     digest_of,
-    facts_of,
+    state_of,
 )
 from data_stack.io.storage_connectors.file.opened_file import OpenedFile
 from data_stack.io.storage_connectors.file.publishing import publishing
@@ -57,19 +58,19 @@ from data_stack.io.storage_connectors.lease import FileLease, Lease
 from data_stack.io.storage_connectors.partial import Partial
 from data_stack.io.storage_connectors.storable import binary_chunks
 from data_stack.io.storage_connectors.unfinished import remove_unfinished
-from data_stack.io.storage_connectors.writer import Explain, ResourceWriter
+from data_stack.io.storage_connectors.writer import ResourceWriter
 from data_stack.io.storage_errors import explaining, storage_error
-from data_stack.io.tree import LEADS_OUT, is_below, walk_folder
+from data_stack.io.tree import LEADS_OUT, Tree, is_below, walk_folder
 
 
 @dataclass(frozen=True, slots=True)
 class _StoredFile:
-    """The file of a resource.
+    """The file of a resource, in its open folder.
 
     Attributes:
-        folder: the descriptor of its folder.
-        name: its name in the folder.
-        status: its status.
+        folder: the descriptor of the folder.
+        name: the name of the file in the folder.
+        status: the status of the file.
     """
 
     folder: int
@@ -80,13 +81,13 @@ class _StoredFile:
 class FileStorageConnector(StorageConnector):
     """Keeps resources as files below ``root_path``. Several processes may share it.
 
-    The first write creates the folder. It may be a symbolic link; links inside of it are not
-    resources. A link is a key, which :meth:`open_key` reads, if its target is a file below
-    ``root_path``.
+    The first write creates the folder. The folder may be a symbolic link. A link inside of the
+    folder is not a resource; if its target is a file below ``root_path``, :meth:`open_key` reads
+    it.
 
-    The digest of a file is unknown after any other program has touched it (edited, damaged, copied
-    it). ``stat`` then returns none, and the next loading of a dataset reads the file and compares
-    it with the manifest.
+    After another program has edited, damaged or copied a file, its digest is unknown: ``stat``
+    returns None for it, and the next loading of a dataset reads the file and compares it with the
+    manifest.
 
     A resource ``a`` and one below it, ``a/b``, exclude each other.
 
@@ -100,8 +101,9 @@ class FileStorageConnector(StorageConnector):
 
     knows_digests = True
     root_path: str
-    #: The digests of the files.
+    #: The notes on the digests of the files.
     _notes: DigestNotes
+    #: Opens the folders of the files.
     _folder: StoreFolder
 
     def __init__(self, root_path: str | os.PathLike[str]) -> None:
@@ -131,12 +133,12 @@ class FileStorageConnector(StorageConnector):
 
     def stat(self, identifier: str) -> ResourceInfo:
         identifier = self._check_name(identifier)
-        with self._locate(identifier) as file:
+        with self._locate(identifier) as stored:
             sha256 = None
-            noted = self._notes.read(identifier)
-            if noted is not None and noted.is_of(file.status):
-                sha256 = noted.sha256
-            return ResourceInfo(identifier, file.status.st_size, sha256, file.status.st_mtime)
+            note = self._notes.read(identifier)
+            if note is not None and note.is_valid_for(stored.status):
+                sha256 = note.sha256
+            return ResourceInfo(identifier, stored.status.st_size, sha256, stored.status.st_mtime)
 
     def list_resources(self, prefix: str = "") -> list[str]:
         check_prefix(prefix)
@@ -147,32 +149,31 @@ class FileStorageConnector(StorageConnector):
     def verify_resource(self, identifier: str, sha256: str | None = None) -> ResourceInfo:
         """Read a resource whole, as in :meth:`StorageConnector.verify_resource`.
 
-        A file that was changed by other means is damaged, unless it has the digest ``sha256``.
+        If there is a note on the resource, the file must have the digest of the note, even if
+        another program has changed the file since; or the digest ``sha256``, if it is given.
         """
         identifier = self._check_name(identifier)
         with contextlib.closing(self._open_file(identifier)) as file:
             with self._explaining("read", identifier):
                 digest = digest_of(file.handle)
-            actual = FileVersion(digest.size, digest.sha256, facts_of(file.status))
 
             expected_sha256 = sha256
-            if sha256 is None and file.noted is not None:
-                expected_sha256 = file.noted.sha256
-            if expected_sha256 is None or expected_sha256 == actual.sha256:
-                is_noted = file.version is not None and file.version.sha256 == actual.sha256
+            if sha256 is None and file.last_note is not None:
+                expected_sha256 = file.last_note.sha256
+            if expected_sha256 is None or expected_sha256 == digest.sha256:
+                is_noted = file.valid_note is not None and file.sha256 == digest.sha256
                 if not is_noted:
-                    self._note(identifier, actual)
-                return ResourceInfo(identifier, actual.size, actual.sha256, file.status.st_mtime)
+                    self._write_note(identifier, digest, file.status)
+                return ResourceInfo(identifier, digest.size, digest.sha256, file.status.st_mtime)
 
-            # The file is damaged, unless it was replaced meanwhile: then the note may be that of
-            # its successor.
-            with self._locate(identifier) as stored:
-                if os.path.samestat(stored.status, file.status):
-                    if file.version is not None:
-                        self._notes.write(identifier, replace(file.version, facts=()))
-                    raise ChecksumMismatchError(
-                        identifier, repr(self), expected_sha256, actual.sha256
-                    )
+            if not self._was_replaced(identifier, file):
+                if file.valid_note is not None:
+                    # The times of a damaged file may be unchanged. Without them, the note is no
+                    # longer valid for this file.
+                    self._notes.write(identifier, replace(file.valid_note, state=()))
+                raise ChecksumMismatchError(identifier, repr(self), expected_sha256, digest.sha256)
+
+        # The expected digest may have been that of the file which has replaced this one.
         return self.verify_resource(identifier, sha256)
 
     # ------------------------------------------------------------------ writing
@@ -186,28 +187,36 @@ class FileStorageConnector(StorageConnector):
 
     @contextlib.contextmanager
     def create(self, identifier: str, key: str | None = None) -> Iterator[ResourceWriter]:
+        """Write a resource as a file, as in :meth:`StorageConnector.create`.
+
+        Args:
+            identifier: the resource.
+            key: as for :meth:`create_resumable`; None if the write cannot be resumed.
+        """
         identifier = self._check_name(identifier)
         with self._open_target(identifier) as (folder, name):
-            partial = None if key is None else Partial.open(folder, key)
+            partial = None
+            if key is not None:
+                partial = Partial.open(folder, key)
             with publishing(
                 folder,
                 name,
                 identifier,
-                self._explain("store", identifier),
+                functools.partial(self._explain, "store", identifier),
                 partial=partial,
-                # A kill in between leaves a file without a note, not with that of its predecessor.
+                # If the process is killed before it writes the new note, the file has no note,
+                # rather than the note on its predecessor.
                 before_renaming=functools.partial(self._notes.remove, identifier),
             ) as writer:
                 yield writer
-            digest = writer.digest
-            self._note(identifier, FileVersion(digest.size, digest.sha256, facts_of(writer.status)))
+            self._write_note(identifier, writer.digest, writer.status)
 
     def delete_resource(self, identifier: str) -> None:
         identifier = self._check_name(identifier)
-        with self._locate(identifier) as file, self._explaining("delete", identifier):
+        with self._locate(identifier) as stored, self._explaining("delete", identifier):
             self._notes.remove(identifier)
-            os.unlink(file.name, dir_fd=file.folder)
-            os.fsync(file.folder)
+            os.unlink(stored.name, dir_fd=stored.folder)
+            os.fsync(stored.folder)
 
     def move_resource(self, identifier: str, new_identifier: str) -> None:
         identifier = self._check_name(identifier)
@@ -223,25 +232,22 @@ class FileStorageConnector(StorageConnector):
             os.replace(stored.name, target_name, src_dir_fd=stored.folder, dst_dir_fd=target_folder)
             os.fsync(target_folder)
             os.fsync(stored.folder)
-            # The expected digest of a touched file moves too.
-            if file.noted is not None:
-                facts = () if file.version is None else facts_of(os.fstat(file.handle))
-                self._notes.write(new_identifier, replace(file.noted, facts=facts))
+            # The note moves too. If it was valid, it is made valid for the times after renaming; if
+            # not, it still says which digest is expected.
+            if file.last_note is not None:
+                state: tuple[float, ...] = ()
+                if file.valid_note is not None:
+                    state = state_of(os.fstat(file.handle))
+                self._notes.write(new_identifier, replace(file.last_note, state=state))
 
     # ------------------------------------------------------------------ files of other tools
 
     def list_keys(self, prefix: str = "") -> list[str]:
-        check_key_prefix(prefix)
-        folder = prefix.rpartition("/")[0]
-        with self._explaining("list", prefix):
-            tree = walk_folder(self.root_path, folder)
+        tree = self._walk(prefix)
         return sorted(key for key in tree.files if key.startswith(prefix) and is_key(key))
 
     def list_links(self, prefix: str = "") -> list[str]:
-        check_key_prefix(prefix)
-        folder = prefix.rpartition("/")[0]
-        with self._explaining("list", prefix):
-            tree = walk_folder(self.root_path, folder)
+        tree = self._walk(prefix)
         names = [left_out.name for left_out in tree.left_out if left_out.rule == LEADS_OUT]
         return sorted(name for name in names if name.startswith(prefix))
 
@@ -266,7 +272,7 @@ class FileStorageConnector(StorageConnector):
             return
         if not self.has_key(key):
             raise ResourceNotFoundError(key, repr(self))
-        # Of a link, the link is removed.
+        # If the key is that of a link, the link is removed and not its target.
         with self._explaining("delete", key):
             folder, name = self._folder.open_parent(key)
             try:
@@ -274,6 +280,17 @@ class FileStorageConnector(StorageConnector):
                 os.fsync(folder)
             finally:
                 os.close(folder)
+
+    def _walk(self, prefix: str) -> Tree:
+        """Return the files and links in the folder of a prefix of keys.
+
+        Raises:
+            MalformedIdentifierError: no key can begin with this prefix.
+        """
+        check_key_prefix(prefix)
+        folder = prefix.rpartition("/")[0]
+        with self._explaining("list", prefix):
+            return walk_folder(self.root_path, folder)
 
     def _resolve_key(self, key: str) -> str:
         """Return the path, below the root, of the file that a key names, through links.
@@ -327,12 +344,13 @@ class FileStorageConnector(StorageConnector):
     # ------------------------------------------------------------------ files
 
     def _check_name(self, identifier: object) -> str:
-        """Check an identifier, and return it. An absolute path below the root becomes relative.
+        """Return a checked identifier. An absolute path below the root becomes relative.
 
         Raises:
-            MalformedIdentifierError: it is malformed.
-            MaliciousFilePathError: it leads out of the store.
+            MalformedIdentifierError: the identifier is malformed.
+            MaliciousFilePathError: the identifier leads out of the store.
         """
+        # Only a plain str: check_identifier() refuses its subclasses.
         if type(identifier) is str and identifier.startswith("/"):
             for root in (self.root_path, os.path.realpath(self.root_path)):
                 prefix = root.rstrip("/") + "/"
@@ -342,7 +360,7 @@ class FileStorageConnector(StorageConnector):
 
     @contextlib.contextmanager
     def _locate(self, identifier: str) -> Iterator[_StoredFile]:
-        """Find the file of a resource. Its folder is open until the end of the block.
+        """Find the file of a resource or key. Its folder is open until the end of the block.
 
         Raises:
             ResourceNotFoundError: there is no such file.
@@ -352,10 +370,10 @@ class FileStorageConnector(StorageConnector):
             try:
                 folder, name = self._folder.open_parent(identifier)
                 status = os.stat(name, dir_fd=folder, follow_symlinks=False)
-                if not stat.S_ISREG(status.st_mode):
-                    raise FileNotFoundError
             except OSError as error:
-                raise self._explain("look for", identifier)(error) from error
+                raise self._explain("look for", identifier, error) from error
+            if not stat.S_ISREG(status.st_mode):
+                raise ResourceNotFoundError(identifier, repr(self))
             yield _StoredFile(folder, name, status)
         finally:
             if folder >= 0:
@@ -371,7 +389,8 @@ class FileStorageConnector(StorageConnector):
         with self._explaining("store", identifier):
             folder, name = self._folder.open_parent(identifier, create=True)
         try:
-            # An empty folder of that name would be in the way.
+            # A file cannot replace a folder. A folder of this name may be left, empty, when all
+            # resources below it were deleted.
             with contextlib.suppress(OSError):
                 os.rmdir(name, dir_fd=folder)
             yield folder, name
@@ -379,51 +398,73 @@ class FileStorageConnector(StorageConnector):
             os.close(folder)
 
     def _open_file(self, identifier: str) -> OpenedFile:
+        """Open the file of a resource or key.
+
+        Raises:
+            ResourceNotFoundError: there is no such file.
+        """
         with self._locate(identifier) as stored, self._explaining("read", identifier):
             flags = os.O_NOFOLLOW | os.O_NONBLOCK
             handle = os.open(stored.name, flags, dir_fd=stored.folder)
-            # The note is read last: the note of a successor does not match this file, while that of
-            # a predecessor would look like damage.
-            noted = self._notes.read(identifier) if is_identifier(identifier) else None
-            return OpenedFile(handle, self._explain("read", identifier), noted)
+            # The note is read after the file is open. If the file is replaced in between, the note
+            # is that on its successor, which is not valid for this file. In the other order, the
+            # note on its predecessor would make this file look damaged.
+            note = None
+            if is_identifier(identifier):
+                note = self._notes.read(identifier)
+            explain = functools.partial(self._explain, "read", identifier)
+            return OpenedFile(handle, explain, note)
 
-    def _note(self, identifier: str, version: FileVersion) -> None:
-        """Note the version of a file, unless it was replaced meanwhile."""
-        self._notes.write(identifier, version)
-        with contextlib.suppress(ResourceNotFoundError), self._locate(identifier) as file:
-            if version.is_of(file.status):
+    def _was_replaced(self, identifier: str, file: OpenedFile) -> bool:
+        """Return whether another file has replaced an open file.
+
+        Raises:
+            ResourceNotFoundError: the resource was deleted.
+        """
+        with self._locate(identifier) as stored:
+            return not os.path.samestat(stored.status, file.status)
+
+    def _write_note(self, identifier: str, digest: Digest, status: os.stat_result) -> None:
+        """Write the note on a file, unless the file was replaced meanwhile.
+
+        Args:
+            identifier: the resource.
+            digest: the size and digest of the file.
+            status: the status that the file has with this digest.
+        """
+        note = DigestNote(digest.size, digest.sha256, state_of(status))
+        self._notes.write(identifier, note)
+        with contextlib.suppress(ResourceNotFoundError), self._locate(identifier) as stored:
+            if note.is_valid_for(stored.status):
                 return
-        # The note may have replaced that of a faster writer.
+        # A faster writer has replaced the file, and this note may have replaced the note on it.
         with contextlib.suppress(OSError):
             self._notes.remove(identifier)
 
     # ------------------------------------------------------------------ errors
 
     def _explaining(self, action: str, identifier: str) -> AbstractContextManager[None]:
-        """Raise our error for one of the operating system in the block."""
-        return explaining(self._explain(action, identifier))
+        """Explain the errors of the operating system in the block, see :meth:`_explain`."""
+        return explaining(functools.partial(self._explain, action, identifier))
 
-    def _explain(self, action: str, identifier: str) -> Explain:
-        """Return the function that makes our error of one of the operating system.
+    def _explain(self, action: str, identifier: str, error: OSError) -> Exception:
+        """Return the error to raise for an error of the operating system.
 
         Args:
             action: what failed: ``"read"``.
             identifier: the resource.
+            error: the error.
         """
-
-        def explain(error: OSError) -> Exception:
-            is_missing = isinstance(error, (FileNotFoundError, NotADirectoryError))
-            if is_missing and action != "store":
-                return ResourceNotFoundError(identifier, repr(self))
-            return storage_error(
-                f"could not {action} {identifier!r} in {self!r}",
-                error,
-                self.root_path,
-                if_full="Nothing was published; make room and try again.",
-                otherwise=(
-                    "The store is as it was; check permissions and the disk, or name another one "
-                    "by storage= or DATA_STACK_HOME."
-                ),
-            )
-
-        return explain
+        is_missing = isinstance(error, (FileNotFoundError, NotADirectoryError))
+        if is_missing and action != "store":
+            return ResourceNotFoundError(identifier, repr(self))
+        return storage_error(
+            f"could not {action} {identifier!r} in {self!r}",
+            error,
+            self.root_path,
+            if_full="Nothing was published; make room and try again.",
+            otherwise=(
+                "The store is as it was; check permissions and the disk, or name another one "
+                "by storage= or DATA_STACK_HOME."
+            ),
+        )

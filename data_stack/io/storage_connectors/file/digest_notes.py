@@ -1,15 +1,16 @@
-"""Notes on the digests of files, which hold while a file is untouched.
+"""Notes on the digests of files, which are valid as long as a file is untouched.
 
 The note on the published file ``a/b.gz`` is the file ``a/b.gz~`` below a folder of notes. It holds
-size, digest, inode and times of the file. It is removed before a file is renamed to its name, and
-written afterwards. A lost note costs another reading of the file.
+size, digest, inode and times of ``a/b.gz``. Before ``a/b.gz`` is replaced, its note is removed; the
+note on the new file is written afterwards. If a note is lost, the file is read and hashed again.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
+from typing import Any
 
 from data_stack.io.checked_json import read_checked_json, to_checked_json
 from data_stack.io.integrity import Digest
@@ -18,23 +19,28 @@ from data_stack.io.storage_connectors.storable import COPY_BYTES
 
 
 @dataclass(frozen=True, slots=True)
-class FileVersion:
-    """One version of a file.
+class DigestNote:
+    """A note on the digest that a file had.
 
     Attributes:
-        size: the length in bytes.
-        sha256: the SHA-256 of the bytes, 64 hex digits.
-        facts: :func:`facts_of` the file. They are empty once verification found other bytes in it,
-            so that this version describes no file.
+        size: the length of the file in bytes.
+        sha256: the SHA-256 of its bytes, 64 hex digits.
+        state: the :func:`state_of` the file when it had this digest. It is empty once verification
+            has found other bytes in the file, so that the note is valid for no file.
     """
 
     size: int
     sha256: str
-    facts: tuple[float, ...] = ()
+    state: tuple[float, ...] = ()
 
-    def is_of(self, status: os.stat_result) -> bool:
-        """Return whether a file with this status was not touched since it had this version."""
-        return self.facts == facts_of(status)
+    def is_valid_for(self, status: os.stat_result) -> bool:
+        """Return whether a file with this status is untouched since it had this digest."""
+        return self.state == state_of(status)
+
+    def to_bytes(self) -> bytes:
+        """Return the content of the file of this note."""
+        record: dict[str, Any] = {"size": self.size, "sha256": self.sha256, "facts": self.state}
+        return to_checked_json(record)
 
 
 class DigestNotes:
@@ -49,7 +55,7 @@ class DigestNotes:
     def __init__(self, folder: str) -> None:
         self._folder = folder
 
-    def read(self, identifier: str) -> FileVersion | None:
+    def read(self, identifier: str) -> DigestNote | None:
         """Return the last note on a resource.
 
         Returns:
@@ -57,20 +63,20 @@ class DigestNotes:
         """
         record = read_checked_json(self.path_of(identifier))
         try:
-            return FileVersion(record["size"], record["sha256"], tuple(record["facts"]))
+            return DigestNote(record["size"], record["sha256"], tuple(record["facts"]))
         except (KeyError, TypeError):
             return None
 
-    def write(self, identifier: str, version: FileVersion, modified_ns: int | None = None) -> None:
-        """Note the version of a published file. Errors of the disk are ignored.
+    def write(self, identifier: str, note: DigestNote, modified_ns: int | None = None) -> None:
+        """Write the note on a resource. Errors of the disk are ignored.
 
         Args:
             identifier: the resource.
-            version: the version of its file.
+            note: the note.
             modified_ns: the modification time of the note, in nanoseconds; None: now.
         """
         with contextlib.suppress(OSError):
-            replace_file(self.path_of(identifier), to_checked_json(asdict(version)), modified_ns)
+            replace_file(self.path_of(identifier), note.to_bytes(), modified_ns)
 
     def remove(self, identifier: str) -> None:
         """Remove the note on a resource if there is one.
@@ -83,7 +89,8 @@ class DigestNotes:
 
     def path_of(self, identifier: str) -> str:
         """Return the path of the note on a resource."""
-        # No identifier ends with "~", so the note on "a" never meets the folder of that on "a/b".
+        # No identifier ends with "~": the note on "a" is the file "a~", beside the folder "a" of
+        # the note on "a/b".
         return os.path.join(self._folder, identifier + "~")
 
 
@@ -95,7 +102,7 @@ def digest_of(handle: int) -> Digest:
     return digest
 
 
-def facts_of(status: os.stat_result) -> tuple[int, ...]:
-    """Return what changes whenever a file is touched: size, inode and both times."""
+def state_of(status: os.stat_result) -> tuple[int, ...]:
+    """Return what changes whenever a file is touched: size, inode, and both times in ns."""
     # The change time (ctime) cannot be set back, as the modification time can.
     return status.st_size, status.st_ino, status.st_mtime_ns, status.st_ctime_ns

@@ -1,48 +1,50 @@
-"""An open file, read by position, whose digest a note may know."""
+"""A file that is open for reading."""
 
 from __future__ import annotations
 
 import os
 
 from data_stack.io.resources import ByteSource
-from data_stack.io.storage_connectors.file.digest_notes import FileVersion
+from data_stack.io.storage_connectors.file.digest_notes import DigestNote
 from data_stack.io.storage_connectors.writer import Explain
 
 
 class OpenedFile(ByteSource):
-    """A file that is open for reading.
+    """A file that is open for reading. Its digest is known if there is a valid note on it.
 
     A fork may inherit it, as positional reads share no state.
 
     Args:
         handle: the descriptor of the file. It is closed with the source.
-        explain: returns our error for one of the operating system.
-        noted: the last note on the resource. It may be about another version of the file.
+        explain: returns the error to raise for an error of the operating system.
+        last_note: the last note on the digest of the resource. The file may have been touched since
+            it was written.
 
     Attributes:
         handle: the descriptor; -1 once it is closed.
         status: the status of the file when it was opened.
-        noted: the last note on the resource.
-        version: ``noted`` if it is about this version of the file; otherwise None.
+        last_note: the last note on the digest of the resource.
+        valid_note: ``last_note`` if the file is untouched since; otherwise None.
     """
 
+    # Attributes in place of the abstract properties; the constructor sets them.
     size = 0
     sha256: str | None = None
     handle: int
     status: os.stat_result
-    noted: FileVersion | None
-    version: FileVersion | None
+    last_note: DigestNote | None
+    valid_note: DigestNote | None
     _explain: Explain
 
-    def __init__(self, handle: int, explain: Explain, noted: FileVersion | None = None) -> None:
+    def __init__(self, handle: int, explain: Explain, last_note: DigestNote | None = None) -> None:
         self.handle = handle
         self.status = os.fstat(handle)
         self.size = self.status.st_size
-        self.noted = noted
-        self.version = None
-        if noted is not None and noted.is_of(self.status):
-            self.version = noted
-            self.sha256 = noted.sha256
+        self.last_note = last_note
+        self.valid_note = None
+        if last_note is not None and last_note.is_valid_for(self.status):
+            self.valid_note = last_note
+            self.sha256 = last_note.sha256
         self._explain = explain
 
     def readinto_at(self, offset: int, buffer: memoryview) -> int:

@@ -40,8 +40,8 @@ def publishing(
     Args:
         folder: the descriptor of the folder of the file, which the caller closes.
         name: the name of the file in the folder.
-        identifier: the name that the writer has in messages.
-        explain: returns our error for one of the operating system.
+        identifier: the name of the file in messages.
+        explain: returns the error to raise for an error of the operating system.
         partial: the partial file of a resumed download, to write instead of a temporary.
         before_renaming: called before the file replaces an older one.
 
@@ -88,7 +88,9 @@ def publishing(
 
 
 def replace_file(path: str, data: bytes, modified_ns: int | None = None) -> None:
-    """Write a small file atomically, without syncing it. Its folder is created if it is missing.
+    """Write a small file atomically. Its folder is created if it is missing.
+
+    The file is not synced: after a power cut, it may be missing or empty.
 
     Args:
         path: the path of the file.

@@ -1,4 +1,4 @@
-"""The folders of a store, opened one by one without following a link."""
+"""The folder of a store, whose folders are opened without following a link."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from data_stack.util.group_rights import make_folder, make_folders
 
 
 class StoreFolder:
-    """The folder of a store, in which identifiers are paths.
+    """The folder of a store. The identifier of a resource is the path of its file in the folder.
 
     Args:
         path: the absolute path of the folder. It may be a symbolic link; links inside of it are not
@@ -21,12 +21,12 @@ class StoreFolder:
     """
 
     _path: str
-    #: Whether the file system is known to tell upper from lower case.
-    _tells_case: bool
+    #: Whether the file system is known to tell names in upper and lower case apart.
+    _is_case_sensitive: bool
 
     def __init__(self, path: str) -> None:
         self._path = path
-        self._tells_case = False
+        self._is_case_sensitive = False
 
     def open_parent(self, identifier: str, *, create: bool = False) -> tuple[int, str]:
         """Open the folder in which the file of a resource lies.
@@ -41,9 +41,10 @@ class StoreFolder:
             The descriptor of the folder, which the caller closes, and the name of the file.
 
         Raises:
-            FileNotFoundError: there is no such folder. Or a folder or file is stored under a name
-                that differs in upper and lower case only.
-            StorageConflictError: likewise, and the file is to be written.
+            FileNotFoundError: there is no such folder, or its name or that of the file is stored
+                with other upper and lower case letters.
+            StorageConflictError: the file will be written, and its name or that of a folder is
+                stored with other upper and lower case letters.
         """
         *folder_names, file_name = identifier.split("/")
         if create:
@@ -64,31 +65,39 @@ class StoreFolder:
         return handle, file_name
 
     def walk(self, prefix: str) -> Iterator[str]:
-        """Yield the identifiers of all files that may begin with ``prefix``, in any order.
+        """Yield the identifiers of files, in any order: all that begin with ``prefix``, and others.
 
-        Folders in which no such file can be are not listed.
+        Folders without such files are not listed. The caller filters the identifiers.
         """
         folder = prefix.rpartition("/")[0]
         if not is_identifier(folder):
             folder = ""
         if self._is_behind_link(folder) or not self._has_folder(folder):
             return
-        pending = [folder]
-        while pending:
-            parent = pending.pop()
-            # A folder may be removed meanwhile.
-            with contextlib.suppress(FileNotFoundError, NotADirectoryError):
-                for entry in os.scandir(os.path.join(self._path, parent)):
-                    path = f"{parent}/{entry.name}" if parent else entry.name
-                    if entry.is_dir(follow_symlinks=False):
-                        is_hidden = entry.name.startswith(".")
-                        if path.startswith(prefix) and not is_hidden:
-                            pending.append(path)
-                    elif entry.is_file(follow_symlinks=False) and is_identifier(path):
-                        yield path
+        unlisted_folders = [folder]
+        while unlisted_folders:
+            parent = unlisted_folders.pop()
+            for path, entry in self._entries_of(parent):
+                if entry.is_dir(follow_symlinks=False):
+                    is_hidden = entry.name.startswith(".")
+                    if path.startswith(prefix) and not is_hidden:
+                        unlisted_folders.append(path)
+                elif entry.is_file(follow_symlinks=False) and is_identifier(path):
+                    yield path
+
+    def _entries_of(self, folder: str) -> Iterator[tuple[str, os.DirEntry[str]]]:
+        """Yield what is in a folder, with its path below the root; nothing if it was removed."""
+        with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+            with os.scandir(os.path.join(self._path, folder)) as entries:
+                for entry in entries:
+                    path = f"{folder}/{entry.name}" if folder else entry.name
+                    yield path, entry
 
     def _is_behind_link(self, folder: str) -> bool:
-        """Return whether a folder, or one above it, is a link."""
+        """Return whether a folder below the root, or one above it, is a link."""
+        if not folder:
+            # The root itself may be a link.
+            return False
         path = self._path
         for name in folder.split("/"):
             path = os.path.join(path, name)
@@ -98,20 +107,23 @@ class StoreFolder:
 
     def _has_folder(self, folder: str) -> bool:
         """Return whether a folder has exactly this path, also in upper and lower case."""
+        # A name in the folder, so that the folder is its parent.
+        any_name = f"{folder}/." if folder else "."
         try:
-            handle, _ = self.open_parent(f"{folder}/." if folder else ".")
+            handle, _ = self.open_parent(any_name)
         except OSError:
             return False
         os.close(handle)
         return True
 
     def _check_case(self, name: str, folder: int, *, is_to_write: bool) -> None:
-        """Check that a file or folder has exactly a name, also in upper and lower case.
+        """Check that a file or folder, if it exists, is stored under exactly this name.
 
-        On a file system that does not tell cases apart, ``aB`` opens the file ``Ab``, and two
-        resources would share it. Such a file system also finds the name with all cases swapped.
-        Only then the names in the folder are compared. Once a name was found, and not with its
-        cases swapped, the file system is known to tell them apart.
+        On a file system that is not case-sensitive, ``aB`` opens the file ``Ab``, and two resources
+        would share one file. To notice this without listing each folder, the name is looked up a
+        second time with its upper and lower case letters swapped. If only the name itself exists,
+        the file system is case-sensitive, and no further name is checked. If both exist, the folder
+        is listed.
 
         Args:
             name: a segment of an identifier or key.
@@ -119,11 +131,11 @@ class StoreFolder:
             is_to_write: whether it is to be created or replaced.
 
         Raises:
-            FileNotFoundError: another name is stored.
+            FileNotFoundError: the name is stored with other upper and lower case letters.
             StorageConflictError: likewise, and it is to be written.
         """
         swapped_name = name.swapcase()
-        if self._tells_case or swapped_name == name:
+        if self._is_case_sensitive or swapped_name == name:
             return
         try:
             status = os.stat(name, dir_fd=folder, follow_symlinks=False)
@@ -133,7 +145,7 @@ class StoreFolder:
         try:
             swapped_status = os.stat(swapped_name, dir_fd=folder, follow_symlinks=False)
         except OSError:
-            self._tells_case = True
+            self._is_case_sensitive = True
             return
 
         stored_names = os.listdir(folder)

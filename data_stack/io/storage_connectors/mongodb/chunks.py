@@ -15,7 +15,7 @@ from pymongo import ReadPreference
 from data_stack.exception import DamagedBlockError
 from data_stack.io.integrity import ALGORITHM, block_digest_at
 from data_stack.io.storage_connectors.blocks import Blocks
-from data_stack.io.storage_connectors.mongodb.connection import Connection, Documents
+from data_stack.io.storage_connectors.mongodb.connection import Connection, DocumentCollection
 from data_stack.io.storage_connectors.mongodb.resource_version import ResourceVersion
 
 #: The fields of a chunk that are requested.
@@ -37,7 +37,7 @@ class FileChunks(Blocks):
     Args:
         connection: the connection to the store.
         version: the version of the resource.
-        explain_loss: called before a missing chunk is reported. It may raise a better error.
+        explain_loss: called if a chunk is missing. It raises if the resource was replaced.
     """
 
     _connection: Connection
@@ -67,7 +67,9 @@ class FileChunks(Blocks):
                 documents = self._find(numbers, primary_chunks)
         return [self._verify(number, documents.get(number)) for number in numbers]
 
-    def _find(self, numbers: Sequence[int], chunks: Documents) -> dict[int, dict[str, Any]]:
+    def _find(
+        self, numbers: Sequence[int], chunks: DocumentCollection
+    ) -> dict[int, dict[str, Any]]:
         """Return the documents of chunks by their numbers."""
         first = numbers[0]
         last = numbers[-1]
@@ -101,10 +103,8 @@ class FileChunks(Blocks):
         size = min(self.block_bytes, self.size - number * self.block_bytes)
         if document is None:
             self._explain_loss(self._version)
-            self._raise_damaged(number, str(size), "nothing: it is missing", "length")
-
-        data = document.get("data")
-        if not isinstance(data, bytes):
+        data = None if document is None else document.get("data")
+        if document is None or not isinstance(data, bytes):
             self._raise_damaged(number, str(size), "nothing: it is missing", "length")
         if len(data) != size or self._version.file_id is None:
             self._raise_damaged(number, str(size), str(len(data)), "length")

@@ -28,7 +28,8 @@ from data_stack.io.storage_connectors.mongodb.errors import (
 from data_stack.io.storage_connectors.mongodb.settings import Settings
 from data_stack.util.forks import call_in_forks, fork_lock
 
-Documents: TypeAlias = "Collection[dict[str, Any]]"
+#: A collection whose documents are dicts.
+DocumentCollection: TypeAlias = "Collection[dict[str, Any]]"
 
 #: Acknowledged by the majority *and their journals*: without the journal, a killed server lost
 #: acknowledged writes in 15 of 15 trials.
@@ -48,9 +49,9 @@ _INDEXES: Final = {
 
 
 class Connection:
-    """A client, created on first use, once per process.
+    """The client of a store, which is created on first use, once per process.
 
-    It is closed when the last connector that uses it is gone.
+    The client is closed when no connector and no open resource refers to this object any longer.
 
     Args:
         settings: the configuration of the store.
@@ -86,10 +87,14 @@ class Connection:
     def shared(cls, settings: Settings) -> Connection:
         """Return the connection of all connectors with these settings.
 
-        A thousand pickled resources make one client so.
+        So a thousand unpickled resources share one client.
         """
         with _CONNECTIONS_LOCK:
-            return _CONNECTIONS.setdefault(settings, cls(settings))
+            connection = _CONNECTIONS.get(settings)
+            if connection is None:
+                connection = cls(settings)
+                _CONNECTIONS[settings] = connection
+            return connection
 
     # ------------------------------------------------------------------ client
 
@@ -109,18 +114,22 @@ class Connection:
             ConfigError: the driver does not accept the connection string.
         """
         uri = self.settings.uri
+        query = uri.partition("?")[2]
         limit_ms = int(min(_MAX_SELECTION_SECONDS, self.settings.timeout_seconds) * 1000)
-        options: dict[str, Any] = {
+        defaults: dict[str, Any] = {
             "serverSelectionTimeoutMS": limit_ms,
             "connectTimeoutMS": limit_ms,
             "appname": "data_stack",
         }
-        given = self.settings.options_given()
-        options = {name: value for name, value in options.items() if name.lower() not in given}
+        names_in_uri = self.settings.option_names()
+        options = {
+            name: value for name, value in defaults.items() if name.lower() not in names_in_uri
+        }
         try:
-            # The client only warns about options that it does not understand: with "tls=yes" it
-            # connected without TLS.
-            split_options(uri.partition("?")[2] or "appName=data_stack", warn=False)
+            # This raises for options that the client does not understand. The client itself would
+            # only warn: with "tls=yes" it connected without TLS.
+            if query:
+                split_options(query, warn=False)
             return MongoClient(uri, connect=False, **options)
         except (ConfigurationError, ValueError, TypeError) as error:
             # The driver's own message may quote a part of a password.
@@ -140,7 +149,7 @@ class Connection:
 
     # ------------------------------------------------------------------ collections
 
-    def readable(self, name: str) -> Documents:
+    def readable(self, name: str) -> DocumentCollection:
         """Return the collection ``bucket.name`` to read from.
 
         It has the read preference and the read concern of the connection string. The default
@@ -153,7 +162,7 @@ class Connection:
             name, read_preference=self.client.read_preference, read_concern=concern
         )
 
-    def writable(self, name: str, *, durable: bool = True) -> Documents:
+    def writable(self, name: str, *, durable: bool = True) -> DocumentCollection:
         """Return the collection ``bucket.name`` on the primary.
 
         Its reads see what its writes have acknowledged, despite the connection string: decisions to
@@ -171,7 +180,11 @@ class Connection:
         )
 
     def has_collection(self, name: str) -> bool:
-        """Return whether the collection ``bucket.name`` exists. True if the user may not know."""
+        """Return whether the collection ``bucket.name`` exists.
+
+        Returns:
+            True also if the user has no right to list collections.
+        """
         database = self.client[str(self.settings.database)]
         full_name = f"{self.settings.bucket}.{name}"
         try:
@@ -186,8 +199,8 @@ class Connection:
         """Create missing indexes, once per process."""
         if self._has_indexes:
             return
-        # By default an index build waits for all members, so one that is down would block every
-        # write.
+        # By default, building an index waits for all members of a replica set, so a member that is
+        # down would block every write.
         quorum: dict[str, Any] = {}
         if self._is_replica_set:
             quorum = {"commitQuorum": "majority"}
@@ -195,9 +208,9 @@ class Connection:
             self.writable(name).create_indexes([index], **quorum)
         self._has_indexes = True
 
-    def _collection(self, name: str, **options: Any) -> Documents:
+    def _collection(self, name: str, **options: Any) -> DocumentCollection:
         database = self.client[str(self.settings.database)]
-        # With CodecOptions, as a connection string could make dates timezone-aware.
+        # The options of the connection string could make dates timezone-aware, so it has no say.
         return database.get_collection(
             f"{self.settings.bucket}.{name}", codec_options=CodecOptions(), **options
         )
@@ -208,20 +221,22 @@ class Connection:
     def operation(self, action: str, identifier: str) -> Iterator[None]:
         """Limit the time of the operations in the block, and raise MongoDB's errors as ours.
 
-        The first call of a process checks, with the shorter limit of looking for a server, that a
-        server answers. So a wrong address fails fast.
+        The first operation of a process checks that a server answers, within the shorter limit of
+        looking for a server. So a wrong address fails fast.
 
         Args:
             action: what the block does, for messages: ``"read"``.
             identifier: the resource; empty: the store.
         """
-        seconds = self.settings.timeout_seconds
+        timeout_seconds = self.settings.timeout_seconds
+        limit_seconds = timeout_seconds
         try:
             if not self._is_reached:
-                seconds = min(seconds, self.client.options.server_selection_timeout)
-                self._reach(seconds)
-                seconds = self.settings.timeout_seconds
-            with pymongo.timeout(seconds):
+                selection_seconds: float = self.client.options.server_selection_timeout
+                limit_seconds = min(timeout_seconds, selection_seconds)
+                self._reach(limit_seconds)
+                limit_seconds = timeout_seconds
+            with pymongo.timeout(timeout_seconds):
                 yield
         except ConfigError:
             raise
@@ -232,7 +247,7 @@ class Connection:
             servers = list(self.client.topology_description.server_descriptions().values())
             code = code_of(error, servers)
             problem = f"could not {action} {place}"
-            raise explain(problem, error, code, seconds) from error.with_traceback(None)
+            raise explain(problem, error, code, limit_seconds) from error.with_traceback(None)
 
     def _reach(self, seconds: float) -> None:
         """Check that a server answers within this time."""
@@ -245,16 +260,18 @@ class Connection:
 def _close_with(
     connection: Connection, client: MongoClient[dict[str, Any]]
 ) -> weakref.finalize[Any, Any]:
-    """Close a client when its connection is gone.
+    """Return a finalizer, which closes a client when its connection is gone.
 
-    The garbage collector may call this anywhere: before Python 3.12 even amid a change of a context
-    variable like the driver's timeout. Changing another variable of the same context then ended in
-    a segmentation fault. So the client is closed in a context of its own.
+    The client is closed in a context of its own. The garbage collector may call the finalizer
+    anywhere; before Python 3.12 even while a context variable, such as the timeout of the driver,
+    is being changed. If closing changed another variable of the same context then, Python ended in
+    a segmentation fault.
     """
     return weakref.finalize(connection, contextvars.Context().run, _close, client)
 
 
 def _close(client: MongoClient[dict[str, Any]]) -> None:
+    """Close a client. A server that does not answer is not waited for."""
     with pymongo.timeout(BRIEF_SECONDS):
         client.close()
 

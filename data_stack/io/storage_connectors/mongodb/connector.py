@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import errno
 import functools
 import itertools
 from collections.abc import Iterable, Mapping
@@ -56,15 +57,14 @@ from data_stack.io.storage_connectors.mongodb.leases import LeaseDocuments
 from data_stack.io.storage_connectors.mongodb.resource_version import ResourceVersion
 from data_stack.io.storage_connectors.mongodb.settings import Settings
 from data_stack.io.storage_connectors.mongodb.upload import Upload
-from data_stack.io.storage_connectors.storable import binary_chunks, in_pieces
+from data_stack.io.storage_connectors.storable import binary_chunks, split_into_pieces
 from data_stack.io.storage_connectors.writer import ResourceWriter
 
 #: How often publishing is tried.
 _MAX_ATTEMPTS: Final = 8
-#: No identifier holds a character behind this one.
+#: The last character of Unicode. Identifiers that begin with a prefix sort before the prefix with
+#: this character.
 _LAST_CHARACTER: Final = "\U0010ffff"
-#: The errno of a file system that was mounted for reading only.
-_READ_ONLY_ERRNO: Final = 30
 
 
 class MongoDBStorageConnector(StorageConnector):
@@ -190,10 +190,10 @@ class MongoDBStorageConnector(StorageConnector):
 
     def list_resources(self, prefix: str = "") -> list[str]:
         check_prefix(prefix)
-        has_prefix = {"_id": {"$gte": prefix, "$lt": prefix + _LAST_CHARACTER}}
+        query = {"_id": {"$gte": prefix, "$lt": prefix + _LAST_CHARACTER}}
         with self._connection.operation("list", prefix):
             documents = self._connection.readable("resources").find(
-                has_prefix, {"_id": 1}, sort=[("_id", 1)]
+                query, {"_id": 1}, sort=[("_id", 1)]
             )
             identifiers = [document["_id"] for document in documents]
         return [identifier for identifier in identifiers if is_identifier(identifier)]
@@ -211,7 +211,7 @@ class MongoDBStorageConnector(StorageConnector):
     ) -> dict[str, Any] | None:
         """Return the document of an identifier; None if there is none.
 
-        The primary is asked for what a secondary lacks.
+        If a secondary has no such document, the primary is asked.
         """
         query = {"_id": identifier}
         with self._connection.operation("look for", identifier):
@@ -238,16 +238,20 @@ class MongoDBStorageConnector(StorageConnector):
         return ResourceVersion.of(document, self._settings.name, is_whole=is_whole)
 
     def _explain_loss(self, version: ResourceVersion) -> None:
-        """Explain why a chunk is missing; return if it is damage.
+        """Raise if a chunk is missing because the resource was replaced or deleted.
+
+        Otherwise the store is damaged, and the caller raises.
 
         Raises:
-            ResourceChangedError: the resource was replaced, and the file deleted since.
+            ResourceChangedError: the version is no longer the current one, and garbage collection
+                has deleted its file.
         """
         current = self._find_document(version.identifier, {"file_id": 1, "sha256": 1})
         if current is not None and current.get("file_id") == version.file_id:
             return
         now = "nothing" if current is None else f"sha256 {current.get('sha256')}"
-        raise ResourceChangedError(version.identifier, f"sha256 {version.sha256}, swept since", now)
+        before = f"sha256 {version.sha256}, deleted since"
+        raise ResourceChangedError(version.identifier, before, now)
 
     # ------------------------------------------------------------------ writing
 
@@ -261,9 +265,9 @@ class MongoDBStorageConnector(StorageConnector):
         self._check_writable("store", identifier)
         inline_bytes = self._settings.inline_bytes
         chunk_bytes = self._settings.chunk_bytes
-        chunks = in_pieces(binary_chunks(resource), chunk_bytes)
+        chunks = split_into_pieces(binary_chunks(resource), chunk_bytes)
 
-        # Is the resource small enough for a document?
+        # Read just enough to know whether the resource is small enough for a document.
         head = list(itertools.islice(chunks, inline_bytes // chunk_bytes + 1))
         head_size = sum(len(chunk) for chunk in head)
         if head_size > inline_bytes:
@@ -300,7 +304,8 @@ class MongoDBStorageConnector(StorageConnector):
             deletion = resources.delete_one({"_id": identifier, "write_id": version.write_id})
             is_deleted = deletion.deleted_count > 0
             if not is_deleted:
-                # Another writer has replaced it, and its file may have been deleted meanwhile.
+                # Another writer has replaced the resource, so the file of the moved version may be
+                # deleted soon.
                 self._withdraw(moved, replaced)
         if not is_deleted:
             # This raises if the resource is gone.
@@ -308,6 +313,7 @@ class MongoDBStorageConnector(StorageConnector):
             raise StorageConflictError(
                 f"{identifier!r} in {self!r} was replaced while it was moved; it was not moved"
             )
+        # After an interrupted move, the replaced document has the file that was moved now.
         has_same_file = replaced is not None and replaced.get("file_id") == moved.file_id
         if not has_same_file:
             self._mark_replaced(replaced)
@@ -329,11 +335,17 @@ class MongoDBStorageConnector(StorageConnector):
         self._mark_replaced(deleted)
 
     def _check_writable(self, action: str, identifier: str) -> None:
+        """Check the identifier of a resource to change, and that the store may be changed.
+
+        Raises:
+            MalformedIdentifierError: the identifier is malformed.
+            ReadOnlyStorageError: the connector is read-only.
+        """
         check_identifier(identifier)
         if self._settings.read_only:
             raise ReadOnlyStorageError(
                 f"could not {action} {identifier!r}: {self!r} was opened for reading only",
-                _READ_ONLY_ERRNO,
+                errno.EROFS,
             )
 
     def _store_file(self, identifier: str, chunks: Iterable[bytes]) -> None:
@@ -363,12 +375,13 @@ class MongoDBStorageConnector(StorageConnector):
             # The file may belong to a version now.
             raise
         except BaseException as error:
+            limit_seconds = None
+            if isinstance(error, StorageUnavailableError):
+                limit_seconds = BRIEF_SECONDS
             # If this fails, garbage collection finds the upload by its record once this process has
             # ended.
-            is_away = isinstance(error, StorageUnavailableError)
-            with contextlib.suppress(DataStackError):
-                with pymongo.timeout(BRIEF_SECONDS if is_away else None):
-                    upload.abort()
+            with contextlib.suppress(DataStackError), pymongo.timeout(limit_seconds):
+                upload.abort()
             raise
         with contextlib.suppress(DataStackError):
             upload.forget()
@@ -380,7 +393,8 @@ class MongoDBStorageConnector(StorageConnector):
         """Replace the document of a resource in one step.
 
         Returns:
-            The document of the version before; None if there was none.
+            The document of the version before. None if there was none; also None if the first
+            answer of the server was lost, as the document before is unknown then.
 
         Raises:
             StorageUnavailableError: the version was not published.
@@ -392,20 +406,13 @@ class MongoDBStorageConnector(StorageConnector):
             is_outcome_unknown = False
             for attempt in range(_MAX_ATTEMPTS):
                 try:
-                    # An update whose answer was lost, but that was applied, is durable once this
-                    # one is answered.
-                    if is_outcome_unknown:
-                        confirmation = resources.update_one(
-                            {"_id": identifier, "write_id": version.write_id},
-                            {"$currentDate": {"modified": True}},
-                        )
-                        if confirmation.matched_count:
-                            return None
+                    if is_outcome_unknown and self._confirm_published(version):
+                        return None
                     return resources.find_one_and_update(
                         {"_id": identifier}, version.update(), upsert=True
                     )
                 except DuplicateKeyError:
-                    # Two writers created the document at once; now it is there.
+                    # Another writer has created the document at once. The next attempt updates it.
                     continue
                 except PyMongoError as error:
                     was_never_sent = (
@@ -413,22 +420,36 @@ class MongoDBStorageConnector(StorageConnector):
                     )
                     if was_never_sent or not _leaves_outcome_unknown(error):
                         raise
-                    if error.timeout or attempt == _MAX_ATTEMPTS - 1:
-                        raise self._outcome_unknown(identifier, error) from error
-                    # Perhaps only the answer was lost: look at the document once a server answers
-                    # again.
+                    is_last_attempt = attempt == _MAX_ATTEMPTS - 1
+                    if error.timeout or is_last_attempt:
+                        raise self._outcome_unknown_error(identifier, error) from error
+                    # Perhaps only the answer was lost. The next attempt looks at the document, once
+                    # a server answers again.
                     is_outcome_unknown = True
         raise StorageError(
             f"could not publish {identifier!r} in {self!r}: "
             "other writers create and delete it; try again"
         )
 
+    def _confirm_published(self, version: ResourceVersion) -> bool:
+        """Return whether a version, the answer to whose update was lost, is published durably.
+
+        The document is updated and not only read: the earlier update is durable once the majority
+        of the servers has acknowledged a later one.
+        """
+        confirmation = self._connection.writable("resources").update_one(
+            {"_id": version.identifier, "write_id": version.write_id},
+            {"$currentDate": {"modified": True}},
+        )
+        return confirmation.matched_count > 0
+
     def _check_published(
         self, version: ResourceVersion, replaced: dict[str, Any] | None, upload: Upload
     ) -> None:
-        """Withdraw a version whose file is being deleted.
+        """Check that garbage collection does not delete the file of a published version.
 
-        That happens if this process stalled for so long that it seemed dead.
+        It does if this process stalled for so long that it seemed dead. Then the version is
+        withdrawn.
 
         Raises:
             StorageError: the version was withdrawn.
@@ -440,18 +461,25 @@ class MongoDBStorageConnector(StorageConnector):
                     return
                 self._withdraw(version, replaced)
         except StorageError as error:
-            # The record of the upload stays.
-            raise self._outcome_unknown(version.identifier, error) from error
+            # The record of the upload stays, for garbage collection.
+            raise self._outcome_unknown_error(version.identifier, error) from error
         raise upload.deletion_error()
 
     def _withdraw(self, version: ResourceVersion, replaced: dict[str, Any] | None) -> None:
-        """Restore the version before, unless another writer has published since."""
+        """Restore the version before, unless another writer has published since.
+
+        Args:
+            version: the version to withdraw.
+            replaced: the document before. If it is None, the resource is deleted: there was none,
+                or it is lost with an answer of the server (see :meth:`_publish`), and a document
+                whose file is gone would be worse.
+        """
         resources = self._connection.writable("resources")
-        is_ours = {"_id": version.identifier, "write_id": version.write_id}
+        query = {"_id": version.identifier, "write_id": version.write_id}
         if replaced is None:
-            resources.delete_one(is_ours)
+            resources.delete_one(query)
         else:
-            resources.replace_one(is_ours, replaced)
+            resources.replace_one(query, replaced)
 
     def _mark_replaced(self, replaced: Mapping[str, Any] | None) -> None:
         """Begin the grace period of the file of a version that was replaced or deleted.
@@ -462,7 +490,7 @@ class MongoDBStorageConnector(StorageConnector):
             replaced: the document of the version; None if there was none.
         """
         file_id = None if replaced is None else replaced.get("file_id")
-        # A document in the place of an id would be an operator of the query.
+        # The document is untrusted: a dict in place of the id would be an operator of the query.
         if not isinstance(file_id, ObjectId):
             return
         with contextlib.suppress(DataStackError), self._connection.operation("mark", str(file_id)):
@@ -471,7 +499,7 @@ class MongoDBStorageConnector(StorageConnector):
                 {"$currentDate": {"metadata.replaced": True}},
             )
 
-    def _outcome_unknown(self, identifier: str, error: Exception) -> _OutcomeUnknownError:
+    def _outcome_unknown_error(self, identifier: str, error: Exception) -> _OutcomeUnknownError:
         return _OutcomeUnknownError(
             f"the server at {self._settings.name} disconnected while {identifier!r} was published "
             f"({type(error).__name__}): the resource is unchanged or published whole. "
@@ -489,8 +517,10 @@ class MongoDBStorageConnector(StorageConnector):
     def collect_garbage(
         self, grace_seconds: float = DAY_SECONDS, *, dry_run: bool = False
     ) -> list[Garbage]:
-        if not dry_run:
-            self._check_writable("collect", "garbage")
+        if not dry_run and self._settings.read_only:
+            raise ReadOnlyStorageError(
+                f"could not collect garbage: {self!r} was opened for reading only", errno.EROFS
+            )
         return garbage.collect_garbage(self._connection, grace_seconds, dry_run=dry_run)
 
 

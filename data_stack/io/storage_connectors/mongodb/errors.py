@@ -1,4 +1,4 @@
-"""Our errors for those of MongoDB and its driver."""
+"""Turns the errors of MongoDB and its driver into errors of this package."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ def code_of(error: Exception, servers: Sequence[Any]) -> int | None:
 
     Args:
         error: the error of the driver.
-        servers: the descriptions of the servers. For a while after a server has refused it, the
-            driver does not even ask, and only these tell why.
+        servers: the descriptions of the servers. After a server has refused the driver, the driver
+            does not ask it again for a while, and only its description has the code.
     """
     if isinstance(error, ServerSelectionTimeoutError):
         for server in servers:
@@ -59,7 +59,7 @@ def code_of(error: Exception, servers: Sequence[Any]) -> int | None:
 
 
 def explain(problem: str, error: Exception, code: int | None, seconds: float) -> Exception:
-    """Return our error for one of the driver.
+    """Return the error to raise for an error of the driver.
 
     Args:
         problem: what failed: ``"could not read 'a' in mongodb://host/db"``.

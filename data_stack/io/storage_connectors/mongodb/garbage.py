@@ -1,11 +1,12 @@
 """Deletes the files in GridFS that no resource needs.
 
-Deletion first *marks* the record of the upload for deletion, if there is one, and then looks for a
-version with the file. The writer first publishes the version, and then checks that the record
-exists unmarked. Both write before they read, so in any order of events at least one sees the other.
+Deletion first *marks* the record of the upload for deletion (its field ``condemned``), if there is
+one, and then looks for a version with the file. The writer first publishes the version, and then
+checks that the record exists and is not marked. Both write before they read, so in any order of
+events at least one sees the other.
 
-The record of a dead process is ignored: at once on its own machine, after a silence elsewhere. All
-ages are by the clock of the server.
+The record of a dead process does not protect its file. On its own machine a process is known to be
+dead; elsewhere it counts as dead after a silence. All ages are by the clock of the server.
 """
 
 from __future__ import annotations
@@ -61,7 +62,8 @@ def collect_garbage(
     Raises:
         ConfigError: ``grace_seconds`` is negative.
     """
-    if not grace_seconds >= 0:
+    is_valid = grace_seconds >= 0  # False for NaN too
+    if not is_valid:
         raise ConfigError(f"grace_seconds must not be negative, got {grace_seconds!r}")
     state = _read_state(connection)
     silence_seconds = max(grace_seconds, _MIN_SILENCE_SECONDS)
@@ -116,7 +118,7 @@ def reason_to_delete(
     Args:
         file_id: the id of the file.
         file: its document; None if there are only chunks of it, or only a record of its upload.
-        is_left: whether its writer has died.
+        is_left: whether its writer died during the upload.
         now: the clock of the server.
         grace_seconds: how long a replaced file stays for its readers.
     """
@@ -154,31 +156,36 @@ def delete_file(
     Returns:
         Whether the file is gone.
     """
-    is_file = {"$eq": file_id}
+    # With "$eq", an id that is a document is compared and not read as an operator.
+    equals_id = {"$eq": file_id}
     with connection.operation("sweep", str(file_id)):
         uploads = connection.writable("uploads")
         if upload_query is None:
-            has_upload = uploads.find_one({"_id": is_file}, {"_id": 1}) is not None
+            goes_on = uploads.find_one({"_id": equals_id}, {"_id": 1}) is not None
         else:
             marking = uploads.update_one(upload_query, {"$set": {"condemned": True}})
-            has_upload = not marking.matched_count
-        if has_upload:
+            # The record has had a heartbeat since it was read.
+            goes_on = marking.matched_count == 0
+        if goes_on:
             return False
         resources = connection.writable("resources")
-        if resources.find_one({"file_id": is_file}, {"_id": 1}) is not None:
+        if resources.find_one({"file_id": equals_id}, {"_id": 1}) is not None:
             return False
 
         # The document and then the record come last, so that an interrupted deletion is found
         # again. Each step is durable: a killed server must not restore chunks after their record is
         # gone.
-        connection.writable("chunks").delete_many({"files_id": is_file})
-        connection.writable("files").delete_one({"_id": is_file})
-        uploads.delete_one({"_id": is_file})
+        connection.writable("chunks").delete_many({"files_id": equals_id})
+        connection.writable("files").delete_one({"_id": equals_id})
+        uploads.delete_one({"_id": equals_id})
         return True
 
 
 def _read_state(connection: Connection) -> _StoreState:
-    """Read what is in a store, in the order that makes it safe to delete by."""
+    """Read what is in a store.
+
+    The order of the queries matters: what is added between them must not look like garbage.
+    """
     with connection.operation("look for garbage in", ""):
         now: datetime.datetime = connection.client.admin.command("hello")["localTime"]
         stages: list[dict[str, Any]] = [

@@ -16,6 +16,7 @@ from data_stack.io.integrity import block_digest
 from data_stack.io.storage_connectors.connector import ResourceInfo
 from data_stack.util.untrusted_text import describe_format
 
+#: The format of the documents, which docs/stability.md lists.
 _FORMAT: Final = 2
 #: The types of the fields that the documents of all versions have.
 _FIELD_TYPES: Final[Mapping[str, type]] = {
@@ -86,6 +87,7 @@ class ResourceVersion:
                 **set_fields,
             },
             "$unset": dict.fromkeys(unset_fields, ""),
+            # How often the resource was stored. People who look into the database read it.
             "$inc": {"rev": 1},
             "$currentDate": {"modified": True},
         }
@@ -99,7 +101,7 @@ class ResourceVersion:
         Args:
             document: the document.
             where: the name of the store, for messages.
-            is_whole: whether all fields were requested.
+            is_whole: whether the document has all fields; False if only some were requested.
 
         Raises:
             DatasetFileCorruptError: a field is missing, of a wrong type or out of range, or differs

@@ -13,14 +13,19 @@ from data_stack.io.url import parse_option
 
 _DEFAULT_DATABASE: Final = "data_stack"
 
+#: https://www.mongodb.com/docs/manual/reference/connection-string/ without its choices: the
+#: authority holds user, password and hosts.
 _URI: Final = re.compile(
     r"(?P<scheme>mongodb(?:\+srv)?)://(?P<authority>[^/?]*)"
     r"(?:/(?P<database>[^?]*))?(?:\?(?P<query>.*))?"
 )
+#: A name or address, IPv6 in brackets, and perhaps a port.
 _HOST: Final = re.compile(r"(\[[^\[\]]+\]|[^:\[\]]+)(:[0-9]{1,5})?")
+#: The beginning of a name of collections. MongoDB keeps ``system.`` for itself.
 _BUCKET: Final = re.compile(
     r"(?!system\.)(?!.*\.\.)[A-Za-z0-9_][A-Za-z0-9_.-]{0,59}(?<!\.)", re.ASCII
 )
+#: https://www.mongodb.com/docs/manual/reference/limits/#naming-restrictions
 _DATABASE: Final = re.compile(r"[^/\\. \"$*<>:|?\0]{1,63}")
 
 #: The options by which a driver does not check the certificate of the server, in lower case.
@@ -30,7 +35,8 @@ _UNVERIFIED: Final = {
     "tlsinsecure",
     "ssl_cert_reqs",
 }
-#: The parameters of the connector that a URL can give. Its option ``readOnly`` is ``read_only``.
+#: The arguments of the connector that a URL can give, and their types. Case and underscores do not
+#: count: the option ``readOnly`` is ``read_only``.
 _URL_PARAMETERS: Final[Mapping[str, type]] = {
     "bucket": str,
     "read_only": bool,
@@ -75,6 +81,7 @@ class Settings:
         match = _match_uri(self.uri)
         if self.database is None:
             database = unquote(match["database"] or "") or _DEFAULT_DATABASE
+            # The only way to set an attribute of a frozen dataclass.
             object.__setattr__(self, "database", database)
         if not _DATABASE.fullmatch(str(self.database)):
             raise ConfigError(
@@ -89,7 +96,7 @@ class Settings:
         _check_range("timeout_seconds", self.timeout_seconds, 0.1, 86_400)
         _check_range("chunk_bytes", self.chunk_bytes, 1024, _MAX_DATA_BYTES)
         _check_range("inline_bytes", self.inline_bytes, 0, _MAX_DATA_BYTES)
-        if self.options_given() & _UNVERIFIED and not self.allow_invalid_certificates:
+        if self.option_names() & _UNVERIFIED and not self.allow_invalid_certificates:
             raise ConfigError(
                 "the connection string turns off the check of the server's certificate; "
                 "name the authority with tlsCAFile=…, or accept any server with "
@@ -103,8 +110,8 @@ class Settings:
         hosts = match["authority"].rpartition("@")[2]
         return f"{match['scheme']}://{hosts}/{self.database}?bucket={self.bucket}"
 
-    def options_given(self) -> set[str]:
-        """Return the options that the connection string sets, in lower case."""
+    def option_names(self) -> set[str]:
+        """Return the names of the options that the connection string sets, in lower case."""
         query = self.uri.partition("?")[2]
         return {name.lower() for name, _ in parse_qsl(query, keep_blank_values=True)}
 

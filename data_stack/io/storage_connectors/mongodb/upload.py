@@ -22,8 +22,8 @@ from data_stack.io.storage_connectors.mongodb.garbage import delete_file
 from data_stack.io.storage_connectors.owners import this_process
 from data_stack.util.executor import waiting
 
-#: An insert has this much. The next batch is filled while one is being sent, so a writer holds
-#: about twice as much.
+#: The bytes of a batch, which one request inserts. A batch is filled while another one is being
+#: sent, so a writer holds about twice as much.
 _BATCH_BYTES: Final = 4 << 20
 #: How often the record of the upload gets a heartbeat.
 _BEAT_SECONDS: Final = 5.0
@@ -35,8 +35,8 @@ _Batch: TypeAlias = "list[tuple[int, bytes]]"
 class Upload:
     """A file being written.
 
-    First :meth:`send`, then :meth:`complete`, then publish a version with it, then :meth:`forget`.
-    Or :meth:`abort`.
+    The caller calls :meth:`send` and :meth:`complete`, publishes a version with the file, and calls
+    :meth:`forget`. If one of these steps fails, it calls :meth:`abort`.
 
     Args:
         connection: the connection to the store.
@@ -74,11 +74,11 @@ class Upload:
             pass
 
     def complete(self) -> None:
-        """Store the document that makes the chunks a file of GridFS. All of it is durable then.
+        """Store the document that makes the chunks a file of GridFS. Then all of it is durable.
 
         Raises:
-            StorageError: the server lost chunks meanwhile. Or garbage collection took this process
-                for dead, and deletes them.
+            StorageError: the server lost chunks, or garbage collection deletes them because this
+                process seemed dead.
         """
         size = self.digest.size
         chunk_bytes = self._connection.settings.chunk_bytes
@@ -89,7 +89,7 @@ class Upload:
             "metadata": {"sha256": self.digest.sha256, "data_stack": 1},
         }
         with self._connection.operation("store", self._identifier):
-            # The date is of the server's clock: other tools find the latest version by it.
+            # The date is that of the server's clock: by it, other tools find the latest version.
             self._connection.writable("files").update_one(
                 {"_id": self.file_id},
                 {"$set": fields, "$currentDate": {"uploadDate": True}},
@@ -110,9 +110,9 @@ class Upload:
             )
 
     def is_marked_for_deletion(self) -> bool:
-        """Return whether the file is gone, or may go any time.
+        """Return whether garbage collection deletes the file, because this process seemed dead.
 
-        Garbage collection took this process for dead then.
+        The deletion may be finished, or still to come.
         """
         record = self._connection.writable("uploads").find_one(
             {"_id": self.file_id}, {"condemned": 1}
@@ -164,11 +164,12 @@ class Upload:
             chunks.insert_many(documents, ordered=False)
 
     def _beat(self) -> None:
-        """Create the record of the upload, or say that this process still lives."""
-        now = time.monotonic()
+        """Create the record of the upload, or renew its heartbeat if that is due."""
         is_first = self._last_beat_at is None
-        if self._last_beat_at is not None and now - self._last_beat_at < _BEAT_SECONDS:
-            return
+        if self._last_beat_at is not None:
+            silence_seconds = time.monotonic() - self._last_beat_at
+            if silence_seconds < _BEAT_SECONDS:
+                return
         fields = {"file_id": self.file_id, "identifier": self._identifier, "owner": this_process()}
         with self._connection.operation("store", self._identifier):
             # The first one is durable: a server that is killed must not keep chunks and lose the

@@ -19,7 +19,7 @@ from data_stack.io.storage_connectors.object_store.pointer import (
     block_bytes_for,
 )
 from data_stack.io.storage_connectors.object_store.remote_files import RemoteFiles
-from data_stack.io.storage_connectors.storable import binary_chunks, in_pieces
+from data_stack.io.storage_connectors.storable import binary_chunks, split_into_pieces
 from data_stack.util.executor import waiting
 
 #: Resources up to this size are stored in their pointer, in one request.
@@ -60,7 +60,7 @@ def upload(files: RemoteFiles, identifier: str, resource: Storable, size: int) -
             f"{files.place}; split it"
         )
     block_bytes = block_bytes_for(size)
-    parts = in_pieces(binary_chunks(resource), PART_BYTES)
+    parts = split_into_pieces(binary_chunks(resource), PART_BYTES)
     # Only the last part is shorter than the others, so a short first part is all.
     first_part = next(parts, b"")
     digest = Digest()
