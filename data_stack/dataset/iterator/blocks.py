@@ -32,22 +32,6 @@ _ARRAY_BYTES = 112
 #: Levels of containers in containers that are measured.
 _MAX_DEPTH = 8
 
-#: Samples of a block.
-_MAX_SAMPLES = 1 << 14
-
-#: Bytes of a block of a remote file.
-_BYTES_OF_REMOTE_BLOCK = 768 << 10
-
-#: Bytes of a remote file that are cached while it is read: a smaller file is fetched once, in any
-#: order.
-MAX_KEPT_REMOTE_BYTES = 16 << 20
-
-#: Bytes of the object around the numbers of an array.
-_ARRAY_BYTES = 112
-
-#: Levels of containers in containers that are measured.
-_MAX_DEPTH = 8
-
 #: Types of values that hold no others.
 _ATOMS = frozenset((str, bytes, int, float, bool, type(None)))
 

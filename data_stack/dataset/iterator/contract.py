@@ -368,7 +368,7 @@ class InformedDatasetIteratorIF(_InformedMethods[SampleT], DatasetIteratorIF[Sam
             columns = f", columns {', '.join(names)}" if names else ""
         except Exception:  # noqa: BLE001  # an iterator with a broken meta still has a repr
             return text
-        return text.replace(">", f"{dataset}{columns}>")
+        return f"{text.removesuffix('>')}{dataset}{columns}>"
 
 
 def sample_or_view(iterator: DatasetIteratorIF, index: Any) -> Any:

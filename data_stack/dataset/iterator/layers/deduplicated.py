@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import copy
 from typing import Any, Final, Union
 
 import numpy as np
@@ -49,7 +50,8 @@ class DeduplicatedDatasetIterator(DatasetIteratorView):
             digests = iterator_digests(dataset_iterator, by)
             first_positions, _ = equal_groups(digests)
         super().__init__(dataset_iterator, first_positions)
-        self._made_with = {"by": by}
+        # A copy: the caller may change a list of columns afterwards.
+        self._made_with = {"by": copy(by)}
 
 
 #: Types whose values Python compares as their digests do: numbers by value, texts and bytes by

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from copy import copy
 from typing import Any, NamedTuple, Union
 
 import numpy as np
@@ -71,7 +72,8 @@ class FilteredDatasetIterator(DatasetIteratorView):
         source = access_to(as_iterator(dataset_iterator))
         positions = _find_positions(source, _Filter(predicate, keys, batched))
         super().__init__(dataset_iterator, positions)
-        self._made_with = {"predicate": predicate, "column": column, "batched": batched}
+        # A copy: the caller may change a list of columns afterwards.
+        self._made_with = {"predicate": predicate, "column": copy(column), "batched": batched}
 
     def __getstate__(self) -> dict[str, Any]:
         state = super().__getstate__()

@@ -48,11 +48,18 @@ def equals_last(values: ColumnArray) -> npt.NDArray[np.bool_]:
     """Return which values equal the one before, shape ``(n - 1,)``."""
     if values.dtype == object and values.ndim == 1:
         pairs = zip(values[1:], values[:-1], strict=True)
-        return np.array([bool(value == last) for value, last in pairs], dtype=bool)
+        return np.array([_are_equal(value, last) for value, last in pairs], dtype=bool)
     equals: npt.NDArray[np.bool_] = np.asarray(values[1:] == values[:-1], dtype=bool)
     if values.ndim == 1:
         return equals
     return np.asarray(equals.reshape(len(equals), -1).all(axis=1))
+
+
+def _are_equal(value: Any, last: Any) -> bool:
+    if isinstance(value, np.ndarray) or isinstance(last, np.ndarray):
+        # They are compared item by item, and have one answer for each.
+        return np.array_equal(value, last)
+    return bool(value == last)
 
 
 def exceeds_gap(
