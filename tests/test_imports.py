@@ -48,6 +48,7 @@ LAYERS = [
 #: Modules whose imports may point upward: the methods of iterators import the layers that they make, inside of the method, and
 #: paths that programs of the original import are names of modules elsewhere.
 UPWARD = {
+    "data_stack.dataset.iterator.converted",
     "data_stack.dataset.iterator.described",
     "data_stack.dataset.iterator.fluent",
     "data_stack.dataset.factory",

@@ -1,4 +1,4 @@
-"""How samples are read below the public methods: by layers, which are stacked on others, and by loaders."""
+"""The access to samples below the public methods, which layers and loaders read through."""
 
 from __future__ import annotations
 
@@ -36,8 +36,9 @@ class DeclaredColumn(NamedTuple):
     """A column as a schema declares it.
 
     Attributes:
-        dtype: None: see the values.
-        shape: of a value; None: a dimension varies.
+        dtype: the name of the dtype of the values, such as ``"int32"``; None if only the values tell.
+        shape: the shape of a value, with None for a dimension that varies; None if only the values
+            tell.
         is_nullable: whether values may be missing.
         origin: what the column is in the library that it comes from, such as a type of Arrow's;
             None if unknown.
@@ -62,9 +63,9 @@ class DistinctValues(NamedTuple):
     """The distinct values of a column, in the order in which they appear.
 
     Attributes:
-        values: each value once, as a column of the samples at ``first``, shape ``(n_distinct, ...)``.
-        first: where each value appears first, ascending, shape ``(n_distinct,)``: an index into the positions that were
-            asked for.
+        values: each value once, in the form of a column, shape ``(n_distinct, ...)``.
+        first: where each value appears first, ascending, shape ``(n_distinct,)``. The numbers are
+            indices into the positions that were passed.
     """
 
     values: ColumnArray
@@ -75,9 +76,9 @@ class SampleAccess(ABC):
     """Reads samples at positions that are checked already, and describes them.
 
     An iterator makes an access to itself
-    (:meth:`~data_stack.dataset.iterator.AccessedDatasetIterator.make_access`), a layer holds the
-    access of the iterator that it is stacked on (:func:`access_to`), and a loader asks the access of
-    the top layer. Here is a whole layer, which a loader treats like those of data_stack::
+    (:meth:`~data_stack.dataset.iterator.AccessedDatasetIterator.make_access`). A layer holds the
+    access of the iterator that it is stacked on (:func:`access_to`). A loader reads through the
+    access of the top layer. Here is a whole layer, which a loader treats like those of data_stack::
 
         class Doubled(OneToOneAccess):
             def sample(self, position):
@@ -108,11 +109,10 @@ class SampleAccess(ABC):
         prefers_blocks: whether a random order takes many more requests to a remote store than an
             order by blocks.
         stacks_samples: whether a batch is the samples stacked, and costs as much as reading these
-            one by one. Then a combination of many parts reads the few samples of each part one by
-            one.
-        n_at_once: how many samples to read at once where each is used by itself, as by a map: a few
-            where samples are decoded one by one, so that only these are in memory; no limit where
-            one request for many costs less.
+            one by one. Then a combination of many parts reads few samples of a part one by one.
+        n_at_once: how many samples to read in one request where each is used by itself, as by a map.
+            It is small where samples are decoded one by one, so that few are in memory. It has no
+            limit where one request for many costs less.
     """
 
     n_samples: int
@@ -131,8 +131,8 @@ class SampleAccess(ABC):
     def make_sample_reader(self) -> Callable[[int], Any]:
         """Return a function that reads one sample, as :meth:`sample` does.
 
-        Who reads many samples one by one asks for it once. An access overrides this where its
-        function is faster than a method, or where it only forwards samples from below.
+        A caller that reads many samples one by one makes one reader. An access overrides this where
+        a function is faster than the method, or where it only forwards samples from below.
         """
         return self.sample
 
@@ -149,7 +149,10 @@ class SampleAccess(ABC):
         return [self.sample(position) for position in positions.tolist()]
 
     def batch(self, positions: IndexArrayOfInts) -> Batch:
-        """Read the samples at ``positions`` as stacked columns; see ``DatasetIteratorIF.read_batch``."""
+        """Read the samples at ``positions`` as stacked columns.
+
+        See ``DatasetIteratorIF.read_batch``.
+        """
         if len(positions) == 0:
             return self.empty_batch()
         return stack_samples(self.samples(positions))
@@ -169,9 +172,9 @@ class SampleAccess(ABC):
         return stack_columns(self.samples(positions), keys, self)
 
     def iterate_column(self, key: int | str, positions: IndexArrayOfInts) -> Iterator[Any] | None:
-        """Iterate over the values of a column, each decoded when it is asked for.
+        """Iterate over the values of a column, each decoded when the iterator yields it.
 
-        So a map has one of them in memory.
+        A map of the values then has one of them in memory at a time.
 
         Returns:
             The values; None where they are not decoded one by one.
@@ -200,7 +203,8 @@ class SampleAccess(ABC):
             positions: of the samples; None: of all.
 
         Returns:
-            None where this access cannot do it, or not exactly; the caller then compares the values of :meth:`columns`.
+            The distinct values. None where this access cannot find them exactly; the caller then
+            compares the values of :meth:`columns`.
 
         Raises:
             ConfigError: the samples have no such column.
@@ -221,8 +225,8 @@ class SampleAccess(ABC):
         Returns:
             Columns of shape ``(n, length, ...)``, which belong to the caller. None where nothing is
             faster than :meth:`batch` of all positions, or where columns are not always of one shape
-            and of one dtype other than object. Where the answer to no ``starts`` is not None, the
-            answer to all other ``starts`` is not None.
+            and of one dtype other than object. An access that returns columns for an empty array
+            of ``starts`` returns columns for all ``starts``.
 
         Raises:
             ConfigError: the samples have no such column.
@@ -257,25 +261,28 @@ class SampleAccess(ABC):
     def prefetch(  # noqa: B027  # most accesses have nothing to do
         self, positions: IndexArrayOfInts, keys: Sequence[int | str] | None = None
     ) -> None:
-        """Start to read in the background the blocks of samples that are needed soon, in this order.
+        """Start to read, in the background, the blocks of samples that are needed soon.
 
         Args:
-            positions: of the samples.
-            keys: of the columns that will be asked for; None for those of the last request.
+            positions: of the samples, in the order in which they are needed.
+            keys: of the columns that will be read; None for those of the last request.
         """
 
     def locate(self, position: int) -> str | None:
-        """Return where a sample is stored, for messages.
+        """Return where a sample is stored, for messages; None if unknown.
 
-        Such as ``"row 3 of row group 0 of a.parquet"``; None if unknown.
+        An example is ``"row 3 of row group 0 of a.parquet"``.
         """
         return None
 
     def unwrap(self) -> tuple[SampleAccess, Positions | None]:
         """Return the access whose samples these are, and their positions in it.
 
-        The positions are None for all samples in order. By default, it is this access. Layers that
-        only rearrange samples override this, so that a stack of them is one request.
+        By default, that is this access itself. Layers that only rearrange samples return an access
+        below, so that a stack of them is one request.
+
+        Returns:
+            An access, and the position in it of each sample here; None for all samples in order.
         """
         return self, None
 
@@ -321,8 +328,8 @@ class SourceAccess(SampleAccess):
 class OneToOneAccess(SampleAccess):
     """Access to samples that are each made of the one at the same position below.
 
-    It is a base class for maps and encoders, and forwards blocks, places and prefetching. A subclass
-    defines ``sample``.
+    It is a base class for maps and encoders. Blocks, places and prefetching are those below. A
+    subclass defines ``sample``.
 
     Args:
         below: the access to what the samples are made of.
@@ -365,6 +372,7 @@ class OneToOneAccess(SampleAccess):
     def prefetch(
         self, positions: IndexArrayOfInts, keys: Sequence[int | str] | None = None
     ) -> None:
+        # Without the keys: what a column is made of may be another column below.
         self.below.prefetch(positions)
 
     def locate(self, position: int) -> str | None:
@@ -374,11 +382,12 @@ class OneToOneAccess(SampleAccess):
 class CacheAccess(OneToOneAccess):
     """Access to the samples below, which are kept once they were read; a base class for caches.
 
-    Without samples, the columns are those below.
+    Where there are no samples, the columns are those below.
     """
 
     def empty_batch(self) -> Batch:
         if self.n_samples == 0:
+            # Not its empty_batch(): a class of a client has columns by its read_batch().
             return self.below.batch(np.empty(0, np.intp))
         return super().empty_batch()
 
@@ -404,32 +413,36 @@ READING_METHODS = ("__iter__", "__getitems__", "read_batch", "read_column")
 def public_methods(kind: type, called: str = "") -> frozenset[str] | None:
     """Find the public methods by which the samples of a class are read.
 
-    A class that redefines any reading method above ``make_access`` is read by its public methods. If
-    it redefines ``__getitem__`` or ``__len__``, its samples change: the other methods are then built
-    on these, unless the same class or one above redefines them as well.
+    A class may inherit ``make_access`` and redefine a public method. It is then read by its public
+    methods. If it redefines ``__getitem__`` or ``__len__``, it has other samples than the access:
+    the inherited versions of the other methods would return the samples of the access, and are built
+    on ``__getitem__`` and ``__len__`` instead.
 
     Args:
         kind: the class.
-        called: the method whose inherited version reads. A redefinition of it calls that version by
-            ``super()``, and must not be called again.
+        called: the public method whose inherited version is running; ``""`` if none is. A class that
+            redefines this method runs that version by ``super()``. Its own version must not be
+            called again, which would never end.
 
     Returns:
         The names of the methods; None where samples are read by the access that the class makes.
     """
     redefined: set[str] = set()
+    has_other_samples = False
+    # From the class itself to its most general base.
     for base in kind.__mro__:
-        defined = set(vars(base)).intersection(_SAMPLE_METHODS.union(READING_METHODS))
-        has_other_samples = not redefined.isdisjoint(_SAMPLE_METHODS)
         if "make_access" in vars(base):
             if has_other_samples:
                 return frozenset(redefined)
-            if not redefined:
-                return None
-            # Its samples are those of the access, which inherited methods read.
-            return None if called else frozenset(READING_METHODS)
-        # Methods of the bases of a class with other samples return the samples of the bases.
+            if redefined and not called:
+                # The samples are those of the access, so that methods it does not redefine read them.
+                return frozenset(READING_METHODS)
+            return None
+        defined = set(vars(base)).intersection(_SAMPLE_METHODS.union(READING_METHODS))
+        # Below this base, a class may have other samples. The base's methods return its own.
         if not has_other_samples and called not in defined:
             redefined |= defined
+        has_other_samples = not redefined.isdisjoint(_SAMPLE_METHODS)
     return frozenset(redefined)
 
 
@@ -523,8 +536,7 @@ def access_to(iterator: Any, called: str = "") -> SampleAccess:
     Args:
         iterator: a ``DatasetIteratorIF``; of anything else see
             :func:`~data_stack.dataset.iterator.adapted.as_iterator`.
-        called: the public method whose inherited version reads, which a redefinition may call by
-            ``super()``.
+        called: the public method whose inherited version is running, see :func:`public_methods`.
     """
     methods: frozenset[str] | None = iterator._public_methods[called]
     if methods is None:
@@ -556,14 +568,21 @@ def stack_columns(
     Args:
         samples: an iterable of samples.
         keys: the columns.
-        access: that the samples are of.
+        access: the access that reads the samples.
+
+    Returns:
+        For each key a column of shape ``(n_samples, ...)``.
+
+    Raises:
+        ConfigError: a sample has no such column.
     """
     values: list[list[Any]] = [[] for _ in keys]
     for sample in samples:
         for key, column in zip(keys, values, strict=True):
             column.append(value_of(sample, key))
-    has_samples = not values or bool(values[0])
-    if has_samples:
+    if not keys:
+        return []
+    if values[0]:
         return [stack_values(column) for column in values]
     if access.n_samples:
         first = access.sample(0)
@@ -574,7 +593,7 @@ def stack_columns(
     return [stack_values(column) for column in values]
 
 
-# ---------------------------------------------------------------------- who may write into what is read
+# ---------------------------------------------------------------------- batches to write into
 
 
 def detach(batch: Any) -> Any:
@@ -586,11 +605,11 @@ def detach(batch: Any) -> Any:
     if isinstance(batch, dict):
         return {key: detach(column) for key, column in batch.items()}
     if isinstance(batch, tuple):
-        # the columns of n-grams are batches
+        # The columns of some batches are batches: those of the windows of Petastorm.
         return tuple([detach(column) for column in batch])
     owner = batch
     if isinstance(batch.base, np.ndarray) and batch.base.nbytes == batch.nbytes:
-        # the whole of another array, in another shape
+        # The batch is the whole of another array, in another shape.
         owner = batch.base
     is_new = batch.flags.writeable and owner.flags.owndata
     new = batch if is_new else batch.copy()

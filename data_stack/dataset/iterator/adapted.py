@@ -9,12 +9,12 @@ from data_stack.dataset.iterator.contract import DatasetIterator, DatasetIterato
 from data_stack.exception import ConfigError
 from data_stack.util.functions import stopped_by
 
-#: Attributes of tables of pandas, Arrow and polars. Other sequences with ``columns`` lack them.
+#: What has ``columns`` and one of these attributes is a table of pandas, Arrow or polars.
 _ATTRIBUTES_OF_TABLES = ("iloc", "column_names", "lazy")
 
 
 class Indexable(Protocol):
-    """An object with ``len`` and ``[i]``: a list, an array, a map-style dataset of another library."""
+    """An object with ``len`` and ``[i]``: a list, an array, a dataset of another library."""
 
     def __len__(self) -> int: ...
 
@@ -43,11 +43,12 @@ def as_iterator(samples: Any) -> DatasetIteratorIF:
     Nothing is read.
 
     Raises:
-        ConfigError: it has no samples, or is a text, bytes, a dict, a table, or a list of iterators.
+        ConfigError: ``samples`` lacks ``len`` or ``[i]``, or is a text, bytes, a dict, a table, or a
+            list of iterators.
     """
     if isinstance(samples, DatasetIteratorIF):
         return samples
-    if _is_indexable(samples) and not _has_other_samples(samples):
+    if _is_indexable(samples) and not _has_other_items(samples):
         return AdaptedIterator(samples)
     got = type(samples).__name__
     if not _is_table(samples):
@@ -65,8 +66,8 @@ def _is_indexable(samples: Any) -> bool:
     return has_methods and not is_scalar
 
 
-def _has_other_samples(samples: Any) -> bool:
-    """Return whether ``[i]`` of an object is something else than its samples."""
+def _has_other_items(samples: Any) -> bool:
+    """Return whether ``[i]`` of an object is no sample: a letter, a column, an iterator."""
     if isinstance(samples, (str, bytes, bytearray, memoryview, Mapping)):
         return True
     is_list_of_iterators = (

@@ -19,21 +19,8 @@ _BYTES_OF_BLOCK = 4 << 20
 #: Samples of a block.
 _MAX_SAMPLES = 1 << 14
 
-#: Bytes of a block of a remote file.
-_BYTES_OF_REMOTE_BLOCK = 768 << 10
-
-#: Bytes of a remote file that are cached while it is read: a smaller file is fetched once, in any
-#: order.
-MAX_KEPT_REMOTE_BYTES = 16 << 20
-
-#: Bytes of the object around the numbers of an array.
-_ARRAY_BYTES = 112
-
-#: Levels of containers in containers that are measured.
-_MAX_DEPTH = 8
-
-#: Samples of a block.
-_MAX_SAMPLES = 1 << 14
+#: A block has up to this many times the samples of the block before: the first ones may be small.
+_MAX_GROWTH = 8
 
 #: Bytes of a block of a remote file.
 _BYTES_OF_REMOTE_BLOCK = 768 << 10
@@ -55,15 +42,16 @@ _ATOMS = frozenset((str, bytes, int, float, bool, type(None)))
 def in_blocks(
     n_samples: int, read: Callable[[npt.NDArray[np.intp]], _Block]
 ) -> Iterator[tuple[int, _Block]]:
-    """Read all samples in blocks: one, then as many as the samples so far were small.
+    """Read all samples in blocks of about 4 MiB, and of at most 16,384 samples.
+
+    The first block is one sample. The size of each block tells how many samples the next one has.
 
     Args:
-        n_samples: of all.
-        read: reads the samples at consecutive positions.
+        n_samples: how many samples there are.
+        read: reads the samples at consecutive positions, shape ``(n,)``.
 
     Yields:
-        The first position of each block, and what ``read`` returned for it: about 4 MiB, and at most
-        16,384 samples.
+        The first position of each block, and what ``read`` returned for it.
     """
     start = 0
     n_at_once = 1
@@ -73,28 +61,29 @@ def in_blocks(
         bytes_per_sample = max(1, estimate_bytes(block) // (stop - start))
         yield start, block
         n_that_fit = _BYTES_OF_BLOCK // bytes_per_sample
-        n_at_once = max(1, min(n_at_once * 8, n_that_fit, _MAX_SAMPLES))
+        n_at_once = max(1, min(n_at_once * _MAX_GROWTH, n_that_fit, _MAX_SAMPLES))
         start = stop
 
 
 def blocks_of_rows(n_samples: int, n_bytes: float) -> npt.NDArray[np.int64]:
     """Return the lengths of the blocks of samples that lie end to end in a remote store.
 
-    A window of a block-wise shuffle, 16 blocks, fits into the cache of a remote file, and the pieces
-    that two blocks share are few.
+    A block is so small that the 16 blocks of a window of a block-wise shuffle fit into the cache of
+    a remote file. It is so large that few pieces of that cache hold the end of one block and the
+    start of the next.
 
     Args:
-        n_samples: of all.
-        n_bytes: of each sample.
+        n_samples: how many samples there are.
+        n_bytes: the bytes of a sample, more than 0.
 
     Returns:
-        Shape ``(n_blocks,)``.
+        The number of samples in each block, shape ``(n_blocks,)``.
     """
     length = max(1, int(_BYTES_OF_REMOTE_BLOCK // n_bytes))
-    n_blocks = -(-n_samples // length)
-    lengths = np.full(n_blocks, length, dtype=np.int64)
-    if n_blocks:
-        lengths[-1] -= n_blocks * length - n_samples
+    n_full_blocks, n_left = divmod(n_samples, length)
+    lengths = np.full(n_full_blocks, length, dtype=np.int64)
+    if n_left:
+        lengths = np.append(lengths, n_left)
     return lengths
 
 
@@ -106,9 +95,12 @@ def estimate_bytes(value: Any, depth: int = 0, *, max_objects: int | None = None
 
     Args:
         value: any object.
-        depth: how many containers it is in; those deeper than 8 are not looked into.
-        max_objects: measure only so many elements of an array of objects, evenly spaced, as if the
-            others were like them; None: all.
+        depth: how many containers ``value`` is in. Containers deeper than 8 are not looked into.
+        max_objects: the number of elements of an array of objects that are measured, evenly spaced.
+            The others count as much as these on average. None: all are measured.
+
+    Returns:
+        A number of bytes.
     """
     is_array_of_objects = isinstance(value, np.ndarray) and value.dtype == object
     if max_objects is not None and is_array_of_objects and value.size > max_objects:
@@ -120,7 +112,7 @@ def estimate_bytes(value: Any, depth: int = 0, *, max_objects: int | None = None
     if depth >= _MAX_DEPTH:
         return own_bytes
     if _ATOMS.issuperset(map(type, items)):
-        # takes an eighth of the time below for texts
+        # For texts this takes an eighth of the time of the way below.
         return own_bytes + sum(map(sys.getsizeof, items))
     bytes_of_items = [estimate_bytes(item, depth + 1, max_objects=max_objects) for item in items]
     return own_bytes + sum(bytes_of_items)
@@ -146,7 +138,7 @@ def _look_into(value: Any) -> tuple[int, list[Any]]:
 
 
 def _find_n_bytes(value: Any) -> int | None:
-    """Return ``nbytes`` of arrays, numpy's scalars, tensors and memoryviews; None of other values."""
+    """Return ``nbytes`` of an array, a scalar of numpy's, a tensor or a memoryview, otherwise None."""
     try:
         n_bytes = getattr(value, "nbytes", None)
     except Exception:  # noqa: BLE001  # sparse tensors raise, and any other class may
@@ -155,7 +147,7 @@ def _find_n_bytes(value: Any) -> int | None:
 
 
 def is_plain_tensor(value: Any) -> bool:
-    """Return whether this is a tensor of torch's, and nothing but numbers in this machine's memory."""
+    """Return whether ``value`` is a tensor of torch's that is just numbers in main memory."""
     # There is a tensor only if torch was imported; importing it takes seconds.
     torch = sys.modules.get("torch")
     if torch is None or type(value) is not getattr(torch, "Tensor", None):

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-    # The one of typing_extensions has a default, without which each annotation would need a type.
+    # The TypeVar of typing_extensions has a default. Without it each annotation would need a type.
     from typing_extensions import TypeVar
 
     from data_stack.dataset.randomness import Draw
@@ -47,9 +47,9 @@ else:
     SampleT = TypeVar("SampleT", covariant=True)
 
 Sample = Any
-"""What ``iterator[i]`` returns: a tuple ``(sample, target, tag)``, a dict of fields, or a bare value."""
+"""What ``iterator[i]`` returns: a tuple such as ``(sample, target, tag)``, a dict, or a bare value."""
 
-#: Layers that a meta lists; of higher stacks, the topmost.
+#: The most layers that a meta lists. Of a higher stack it lists those at the top.
 _MAX_LAYERS_IN_META = 100
 
 
@@ -64,18 +64,19 @@ class DatasetIteratorIF(
 
     A subclass defines ``__len__``, ``__getitem__`` for ints from 0 to ``len - 1``, and
     ``underlying_iterators``. It need not call ``super().__init__()``: this class has no state.
-    Wrappers resolve negative, numpy and boolean indices before they call ``__getitem__``. To support
-    slices and index arrays itself, ``__getitem__`` ends in
+    Wrappers resolve negative, numpy and boolean indices before they call ``__getitem__``. A
+    ``__getitem__`` that shall take slices and index arrays ends in
     :func:`data_stack.dataset.iterator.sample_or_view`.
 
-    Where a subclass redefines ``__getitem__`` or ``__len__`` only, the other methods use these again,
-    not the parent's faster versions, which would return the parent's samples.
+    Where a subclass redefines only ``__getitem__`` or ``__len__``, the methods that it inherits call
+    these. Faster inherited versions would return the samples of the parent, and are not used.
     """
 
-    #: By the name of each reading method, see ``public_methods``.
+    #: The public methods by which samples are read, while the inherited version of one of them runs,
+    #: by the name of that one; by ``""`` for all other times. See ``access.public_methods``.
     _public_methods: ClassVar[Mapping[str, frozenset[str] | None]]
 
-    #: What a representation says besides the number of samples.
+    #: What ``repr()`` says besides the number of samples.
     _repr_details: str = ""
 
     #: The access that :meth:`AccessedDatasetIterator.make_access` made.
@@ -91,16 +92,16 @@ class DatasetIteratorIF(
 
     @abstractmethod
     def __len__(self) -> int:
-        """Number of samples, exact, known without reading them."""
+        """Return the exact number of samples, without reading them."""
 
     @abstractmethod
     def __getitem__(self, index: Any) -> Any:
-        """The sample at an int position.
+        """Return the sample at an int position.
 
         Iterators of data_stack also return a view for a slice or an index array.
 
         Raises:
-            DatasetOutOfBoundsError: the position lies outside; it is an IndexError.
+            DatasetOutOfBoundsError: the position lies outside. The error is an IndexError.
         """
 
     @property
@@ -136,9 +137,9 @@ class DatasetIteratorIF(
 
         Tuple (and list) samples become a tuple of arrays, dict samples a dict of arrays, bare
         samples one array. Values that have no common shape, strings, bytes and other objects become
-        an object array; a source with numpy's own arrays of strings returns these. Tensors arrive as
-        numpy arrays. For no indices the columns are empty, with the dtype and shape of sample 0; of
-        an empty iterator the batch is ``()``.
+        an object array; a source with numpy's own arrays of strings returns these. Tensors become
+        numpy arrays. Without indices, the columns are empty, with the dtype and shape of sample 0;
+        the batch of an empty iterator is ``()``.
 
         Raises:
             DatasetOutOfBoundsError: one of the positions lies outside.
@@ -154,8 +155,8 @@ class DatasetIteratorIF(
     def read_column(self, key: ColumnKey, indices: IndexArray | None = None) -> ColumnArray:
         """Read one column of the samples at ``indices`` (None: of all), shape ``(n, ...)``.
 
-        It is stacked as in :meth:`read_batch`. The array may share its memory with the iterator: do
-        not write into it.
+        The values are stacked as in :meth:`read_batch`. The array may share its memory with the
+        iterator: do not write into it.
 
         Raises:
             DatasetOutOfBoundsError: one of the positions lies outside.
@@ -188,7 +189,7 @@ class DatasetIteratorIF(
     # ------------------------------------------------------------------ what a layer is
 
     if TYPE_CHECKING:
-        # more exact than in FluentIterator, whose methods return iterators of several types by it
+        # FluentIterator returns Any here, as its methods have several types. Here one is known.
         def _stack_layer(
             self, layer: type[Any], *others: Any, **arguments: Any
         ) -> DatasetIteratorIF: ...
@@ -224,7 +225,8 @@ class DatasetIteratorIF(
     def _redraw(self, underlying: list[Any], arguments: Mapping[str, Any]) -> DatasetIteratorIF:
         """Make this layer for another epoch.
 
-        What the layer found when it was made may stay if ``underlying`` is what it was made on.
+        A layer that read samples when it was made need not read them again if ``underlying`` are
+        the iterators that it was made on.
         """
         return self._from_arguments(underlying, arguments)
 
@@ -232,7 +234,8 @@ class DatasetIteratorIF(
         """Return the meta of this layer's samples.
 
         Args:
-            meta: of the iterator that the layer is stacked on; of the first, if of several.
+            meta: the meta of the iterator that the layer is stacked on; of several iterators, that
+                of the first.
         """
         return meta
 
@@ -287,14 +290,16 @@ class AccessedDatasetIterator(DatasetIterator):
         return own_access(self).n_samples
 
     def __getitem__(self, index: Any) -> Any:
-        """A sample for an int; a view for a slice or an index array."""
+        """Return a sample for an int, a view for a slice or an index array."""
         if type(index) is int:
             access = self._sample_access or own_access(self)
             if 0 <= index < access.n_samples:
                 read_sample = self._read_sample or self._find_sample_reader(access)
                 try:
                     return read_sample(index)
-                except StopIteration as error:  # of a class of the program, such as a column's
+                except (
+                    StopIteration
+                ) as error:  # raised by the program, such as by a column of its own
                     raise stopped_by(type(self).__getitem__) from error
         return sample_or_view(self, index)
 
@@ -333,15 +338,15 @@ class _InformedMethods(
 
 
 class InformedDatasetIteratorIF(_InformedMethods[SampleT], DatasetIteratorIF[SampleT]):
-    """Samples that know which dataset they are of."""
+    """Samples with a meta, which says which dataset they are of."""
 
     @property
     def dataset_meta(self) -> DatasetMetaIF:
-        """Name, tag and identifier of the dataset, and where in a sample the target is."""
+        """The name, tag and identifier of the dataset, and where in a sample the target is."""
         raise NotImplementedError
 
     def _stack_layer(self, layer: type[Any], *others: Any, **arguments: Any) -> DatasetIteratorIF:
-        # Layers, recipes and metas use positions, not names.
+        # Layers, recipes and metas refer to columns by position, not by name.
         for name in layer._column_arguments.intersection(arguments):
             arguments[name] = column_key(self, arguments[name])
         stacked = super()._stack_layer(layer, *others, **arguments)
@@ -368,15 +373,21 @@ class InformedDatasetIteratorIF(_InformedMethods[SampleT], DatasetIteratorIF[Sam
             columns = f", columns {', '.join(names)}" if names else ""
         except Exception:  # noqa: BLE001  # an iterator with a broken meta still has a repr
             return text
-        return text.replace(">", f"{dataset}{columns}>")
+        return f"{text.removesuffix('>')}{dataset}{columns}>"
 
 
 def sample_or_view(iterator: DatasetIteratorIF, index: Any) -> Any:
     """Return ``iterator[index]`` for any index.
 
-    For ``__getitem__`` to call where ``index`` is not a plain position. An integer of any kind
-    (negative, numpy, 0-d array) becomes ``iterator[p]`` with an int ``0 <= p < len(iterator)``; a
-    slice, list, index array or mask becomes a view.
+    A ``__getitem__`` calls this function where ``index`` is not an int in ``[0, len(iterator))``. It
+    is called again, with such an int, for an integer of another kind (negative, numpy, 0-d array).
+
+    Args:
+        iterator: the iterator.
+        index: an integer, a slice, a list, an index array or a mask.
+
+    Returns:
+        A sample for an integer, otherwise a view.
 
     Raises:
         DatasetOutOfBoundsError: a position lies outside.

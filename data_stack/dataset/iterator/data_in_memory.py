@@ -1,12 +1,14 @@
 """Tells whether the arrays and lists that a stack reads were written to.
 
-A fingerprint takes the SHA-256 of all data, which takes longer than to copy them. Where a fingerprint
-may never be asked for, a quick digest is noted instead (16 GB/s for arrays); later it says whether
-the fingerprint of the source is still that of the copy.
+A copy in memory has the fingerprint of its source, as the source was when it was copied. To compute
+that fingerprint takes longer than the copy, and most copies never need one. So a copy only takes a
+quick digest of its source (16 GB/s for arrays). A fingerprint that is needed later is that of the
+source if its digest is still the same.
 """
 
 from __future__ import annotations
 
+import marshal
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -17,8 +19,16 @@ from data_stack.dataset.iterator.adapted import AdaptedIterator
 from data_stack.dataset.iterator.contract import DatasetIteratorIF
 from data_stack.dataset.iterator.stack import walk_stack
 
-#: Values that never change, and whose hash tells them apart.
-_FIXED: Final = frozenset((int, float, complex, bool, str, bytes, type(None)))
+#: Types of values that never change, and that hold no others.
+_ATOMS: Final = frozenset((int, float, complex, bool, str, bytes, type(None)))
+
+#: Types of values that Python's hash tells apart. It does not tell apart all numbers: -1 and -2 have
+#: one hash, and so have 0.0 and -0.0.
+_TEXTS: Final = frozenset((str, bytes))
+
+#: The format of marshal in which equal values have equal bytes. Later ones refer to objects that
+#: stand in several places.
+_MARSHAL_VERSION: Final = 2
 
 #: Lists in lists beyond this depth are known by their identity.
 _MAX_DEPTH: Final = 16
@@ -42,9 +52,14 @@ def digest_of_data_in_memory(iterator: DatasetIteratorIF) -> int:
         samples = layer.adapted_samples if isinstance(layer, AdaptedIterator) else layer
         if isinstance(samples, (list, tuple, np.ndarray)):
             digests.append(_digest(samples, 0))
-        elif not below and getattr(type(layer), "_layer_name", None) == "sequence":
+        elif not below and _is_sequence_layer(layer):
             digests.append(_digest(layer._arguments()["dataset_sequences"], 0))
     return hash(tuple(digests))
+
+
+def _is_sequence_layer(layer: Any) -> bool:
+    """Return whether this is a ``SequenceDatasetIterator``; this module imports no layer."""
+    return getattr(type(layer), "_layer_name", None) == "sequence"
 
 
 def _list_below(iterator: Any) -> list[Any]:
@@ -60,8 +75,8 @@ def _digest(value: Any, depth: int) -> int:
         value: any object.
         depth: how many containers it is in.
     """
-    if type(value) in _FIXED:
-        return hash((type(value), value))
+    if type(value) in _ATOMS:
+        return _digest_of_atoms(value)
     if isinstance(value, np.ndarray):
         return _digest_of_array(value, depth)
     if isinstance(value, np.generic):
@@ -84,12 +99,19 @@ def _digest(value: Any, depth: int) -> int:
 
 
 def _digest_of_list(values: list[Any] | tuple[Any, ...], depth: int) -> int:
+    # One digest of all atoms takes a fraction of the time of a digest of each.
     types = tuple(map(type, values))
-    if _FIXED.issuperset(types):
-        # one hash of all takes a fraction of the time
+    if _TEXTS.issuperset(types):
         return hash((type(values), types, tuple(values)))
+    if _ATOMS.issuperset(types):
+        return hash((type(values), _digest_of_atoms(tuple(values))))
     digests = [_digest(value, depth + 1) for value in values]
     return hash((type(values), tuple(digests)))
+
+
+def _digest_of_atoms(values: Any) -> int:
+    """Return a digest of an atom, or of a tuple of atoms, by their types and exact values."""
+    return xxh3_64_intdigest(marshal.dumps(values, _MARSHAL_VERSION))
 
 
 def _digest_of_array(array: np.ndarray[Any, Any], depth: int) -> int:

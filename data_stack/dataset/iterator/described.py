@@ -1,4 +1,4 @@
-"""Gives every iterator the methods that describe its samples, or convert them to others' types."""
+"""Gives every iterator the methods that describe its samples and its stack."""
 
 # mypy: no-warn-unused-ignores
 # ``self: Any`` stands for DatasetIteratorIF, whose module imports this one.
@@ -16,11 +16,11 @@ from data_stack.util.program_lines import warn_deprecated
 class Attribute:
     """An attribute of iterators that is computed when it is read.
 
-    A client's class or instance may define or set an attribute of its name, which it could not if
-    it were a property.
+    A client's class may define an attribute of the same name, and its instances may set one. A
+    property would refuse that.
 
     Args:
-        function: of the iterator.
+        function: computes the attribute of an iterator.
     """
 
     def __init__(self, function: Callable[[Any], Any]) -> None:
@@ -34,7 +34,7 @@ class Attribute:
 
 
 class DescribedIterator:
-    """Methods that describe an iterator, or convert its samples for other libraries."""
+    """Methods that describe an iterator."""
 
     # ------------------------------------------------------------------ its columns
 
@@ -47,7 +47,7 @@ class DescribedIterator:
         def column_names(self):
             """Return the names or keys of the columns. May read sample 0.
 
-            They are positions of tuples without names, and nothing of bare values.
+            The columns of tuples without names are their positions. Bare values have no columns.
             """
             from data_stack.dataset.iterator.layers.columns_layer import list_column_names
 
@@ -66,7 +66,16 @@ class DescribedIterator:
     def unique(self: Any, column: int | str | None = None) -> Any:
         """Return the distinct values of a column, in the order of their appearance.
 
-        Reads the column; None is the target's.
+        Reads the column.
+
+        Args:
+            column: the column; None for the target.
+
+        Returns:
+            A column of shape ``(n_distinct, ...)``.
+
+        Raises:
+            ConfigError: there is no such column, or a value is an object of unknown content.
         """
         from data_stack.dataset.iterator.layers.deduplicated import unique
 
@@ -241,50 +250,3 @@ class DescribedIterator:
         return DatasetIteratorReportGenerator.generate_report(
             self, report_format, measure_speed=measure_speed, statistics=statistics
         )
-
-    # ------------------------------------------------------------------ for other libraries
-
-    def to_pandas(self) -> Any:
-        """Return all samples as a ``pandas.DataFrame``, see :func:`data_stack.to_pandas`."""
-        from data_stack.exchange.tables.pandas import to_pandas
-
-        return to_pandas(self)
-
-    def to_polars(self) -> Any:
-        """Return all samples as a ``polars.DataFrame``, see :func:`data_stack.to_polars`."""
-        from data_stack.exchange.tables.polars import to_polars
-
-        return to_polars(self)
-
-    def to_arrow(self, *, lazy: bool = False, schema: Any = None) -> Any:
-        """Return all samples as a ``pyarrow.Table``, see :func:`data_stack.to_arrow`.
-
-        Args:
-            lazy: return a reader of batches instead.
-            schema: a ``pyarrow.Schema``; None: the types are inferred.
-        """
-        from data_stack.exchange.tables.arrow import to_arrow
-
-        return to_arrow(self, lazy=lazy, schema=schema)
-
-    def to_huggingface(self, *, streaming: bool = False, features: Any = None) -> Any:
-        """Return all samples as a ``datasets.Dataset``, see :func:`data_stack.to_huggingface`.
-
-        Args:
-            streaming: return a ``datasets.IterableDataset`` instead, which reads lazily.
-            features: ``datasets.Features``; None: they are inferred.
-        """
-        from data_stack.exchange.tables.huggingface import to_huggingface
-
-        return to_huggingface(self, streaming=streaming, features=features)
-
-    def to_tensorflow(self, *, batch_size: int | None = None, **options: Any) -> Any:
-        """Return the samples as a lazy ``tf.data.Dataset``, see :func:`data_stack.to_tensorflow`.
-
-        Args:
-            batch_size: number of samples in each element; None for single samples.
-            options: of :class:`~data_stack.loader.loader.Loader`, such as ``shuffle=True, seed=7``.
-        """
-        from data_stack.exchange.arrays import to_tensorflow
-
-        return to_tensorflow(self, batch_size=batch_size, **options)

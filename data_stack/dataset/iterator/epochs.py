@@ -15,14 +15,14 @@ from data_stack.exception import ConfigError
 def at_epoch(iterator: DatasetIteratorIF, epoch: int) -> DatasetIteratorIF:
     """Make the same stack with its random layers drawn for another epoch.
 
-    Layers below which nothing is random are shared with ``iterator``, not made again; if nothing at
+    Layers below which nothing is random are shared with ``iterator``, not made again. If nothing at
     all is random, ``iterator`` itself is returned. A layer that reads when it is made (filtered,
     sorted, balanced, in memory …) reads again if what lies below it changes. A dataset that a
     repository has loaded is not redrawn.
 
     Args:
         iterator: any stack.
-        epoch: at least 0; a stack is made for epoch 0 unless it says otherwise.
+        epoch: the number of the epoch, at least 0. Stacks are made for epoch 0.
 
     Raises:
         ConfigError: ``epoch`` is not such a number, or an iterator of a class that is not a layer
@@ -33,23 +33,32 @@ def at_epoch(iterator: DatasetIteratorIF, epoch: int) -> DatasetIteratorIF:
     redrawn_of: dict[int, Any] = {}
     for layer, below in walk_stack(iterator, _iterators_to_redraw):
         redrawn_below = [redrawn_of[id(other)] for other in below]
-        draw = _draw_of(layer)
-        if draw is not None and draw.epoch != wanted_epoch:
-            arguments = {**layer._arguments(), "epoch": wanted_epoch}
-        elif _are_the_same(redrawn_below, below):
-            redrawn_of[id(layer)] = layer
-            continue
-        elif _is_layer(layer):
-            arguments = layer._arguments()
-        else:
-            kind = f"{type(layer).__module__}.{type(layer).__qualname__}"
-            raise ConfigError(
-                f"{kind} cannot be made again for another epoch: put it below the layers that are "
-                f"random"
-            )
-        redrawn_of[id(layer)] = layer._redraw(redrawn_below, arguments)
+        redrawn_of[id(layer)] = _redraw(layer, below, redrawn_below, wanted_epoch)
     redrawn: DatasetIteratorIF = redrawn_of[id(iterator)]
     return redrawn
+
+
+def _redraw(layer: Any, below: list[Any], redrawn_below: list[Any], epoch: int) -> Any:
+    """Return a layer as it is at an epoch; the layer itself if nothing changes.
+
+    Args:
+        layer: the layer.
+        below: the iterators that it was made on.
+        redrawn_below: the same iterators at the epoch.
+        epoch: the number of the epoch.
+    """
+    draw = _draw_of(layer)
+    if draw is not None and draw.epoch != epoch:
+        return layer._redraw(redrawn_below, {**layer._arguments(), "epoch": epoch})
+    if _are_the_same(redrawn_below, below):
+        return layer
+    if not _is_layer(layer):
+        kind = f"{type(layer).__module__}.{type(layer).__qualname__}"
+        raise ConfigError(
+            f"{kind} cannot be made again for another epoch: put it below the layers that are "
+            f"random"
+        )
+    return layer._redraw(redrawn_below, layer._arguments())
 
 
 def has_random_layers(iterator: DatasetIteratorIF) -> bool:
@@ -59,10 +68,10 @@ def has_random_layers(iterator: DatasetIteratorIF) -> bool:
 
 
 def list_draws(iterator: DatasetIteratorIF) -> list[Any]:
-    """Return the layers of a stack that hold samples of random layers in memory.
+    """Return the layers of a stack that keep samples of random layers in memory.
 
-    Pickled, each leaves behind what it was read from, without which :func:`at_epoch` cannot draw it
-    again.
+    A pickle of such a layer does not hold the iterator that it was read from. Without that iterator,
+    :func:`at_epoch` cannot draw the layer again.
     """
     ids_of_random_layers: set[int] = set()
     draws: list[Any] = []
@@ -99,14 +108,15 @@ def _draw_of(iterator: Any) -> Draw | None:
     draw: Draw | None = iterator._draw
     if draw is None and "epoch" in iterator._arguments():
         raise ConfigError(
-            f"the layer {iterator._layer_name!r} has an argument 'epoch', but no draw, so each epoch "
-            f"would be the same: set self._draw = check_draw(name, seed, epoch) in its constructor"
+            f"the layer {iterator._layer_name!r} has an argument 'epoch', but no draw, so each "
+            f"epoch would be the same: set self._draw = check_draw(name, seed, epoch) in its "
+            f"constructor"
         )
     return draw
 
 
 def _is_layer(iterator: Any) -> bool:
-    """Return whether the class is a layer, which a subclass of a layer need not be."""
+    """Return whether the class itself is decorated as a layer; a subclass of a layer may not be."""
     return isinstance(iterator, DatasetIteratorIF) and "_layer_name" in vars(type(iterator))
 
 

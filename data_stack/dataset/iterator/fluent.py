@@ -1,4 +1,4 @@
-"""Gives every iterator the methods that stack a layer on it, such as ``iterator.take(100)``."""
+"""Gives every iterator the methods that stack layers: ``iterator.shuffle(seed=1).take(100)``."""
 
 # mypy: no-warn-return-any, no-warn-unused-ignores
 # A layer is made by name, and a type checker cannot see that it has this iterator's kind and
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, overload
 
 from data_stack.dataset.class_lists import Classes, ClassesOfZip
 from data_stack.dataset.iterator.access import ColumnKey
+from data_stack.dataset.iterator.converted import ConvertedIterator
 from data_stack.dataset.iterator.described import DescribedIterator
 from data_stack.dataset.iterator.names_of_others import METHOD_ARGUMENTS
 from data_stack.dataset.meta import DatasetMeta, DatasetMetaIF, column_key
@@ -38,19 +39,22 @@ _Same = TypeVar("_Same", covariant=True)
 _MAX_DRAWN_SEED = 10**6
 
 
-class FluentIterator(DescribedIterator, Generic[_Stack, _Same]):
-    """Methods that stack a layer on this iterator, or say something about it.
+class FluentIterator(DescribedIterator, ConvertedIterator, Generic[_Stack, _Same]):
+    """Methods that stack a layer on this iterator.
 
-    None of them reads a sample unless it says so. Each layer is an iterator again. Stacked on an
-    iterator with meta, it has meta too, changed where the layer changes what is true. A class that
-    has an attribute of one of these names keeps it; data_stack itself does not call these methods.
+    A method reads no sample unless its documentation says so. Each layer is an iterator again. A
+    layer on an iterator with meta has a meta too, without what is no longer true. A class that has
+    an attribute of one of these names keeps it; data_stack itself does not call these methods.
 
-    ``column`` and ``by`` name a column: a position in tuple samples, or its name where the dataset
-    declares ``columns``; a key of dict samples. ``by=None`` means the target, of the iterator's
-    meta if it has one, otherwise column 1.
+    ``column`` and ``by`` name a column: by a position in tuple samples, by its name where the
+    dataset declares ``columns``, or by a key of dict samples. ``by=None`` means the target. The
+    target is where the meta says; without a meta it is column 1.
 
-    Type parameters: an iterator of this kind, with meta or without; one of this kind with samples
-    of the same type.
+    All methods raise a ``ConfigError`` for an argument that is out of its range, and for a column
+    that does not exist.
+
+    The type parameter ``_Stack`` is an iterator with meta if this one has a meta. ``_Same`` is such
+    an iterator whose samples are also of the same type.
     """
 
     # ------------------------------------------------------------------ which samples, which order
@@ -71,7 +75,9 @@ class FluentIterator(DescribedIterator, Generic[_Stack, _Same]):
 
     @explains_arguments(METHOD_ARGUMENTS)
     def shuffle(self, seed: int | None = None, *, epoch: int = 0) -> _Same:
-        """Return all samples in a random order; a large iterator needs no array of positions.
+        """Return all samples in a random order.
+
+        The order is computed: a large iterator needs no array of positions.
 
         Args:
             seed: any integer, which decides the order together with ``epoch``. None draws a seed,
@@ -220,12 +226,18 @@ class FluentIterator(DescribedIterator, Generic[_Stack, _Same]):
     ) -> _Same:
         """Return the samples for which ``predicate`` is true, found now.
 
+        Reads all samples, or only the columns that are named.
+
         Args:
-            predicate: of a sample; with ``column``, of that column's value (of several columns: of
-                their values, one argument each); ``batched``, of whole columns, returning an array
-                of bools.
-            column: what to read; None for whole samples.
+            predicate: takes a sample; with ``column``, the value of that column; with several
+                columns, their values as one argument each. If ``batched``, it takes whole columns,
+                and returns an array of bools, shape ``(n,)``.
+            column: the columns to read; None for whole samples.
             batched: whether the predicate takes many samples at once.
+
+        Raises:
+            ConfigError: a column does not exist, or a batched predicate did not return one bool for
+                each sample.
         """
         from data_stack.dataset.iterator.layers.filtered import FilteredDatasetIterator
 
@@ -237,15 +249,28 @@ class FluentIterator(DescribedIterator, Generic[_Stack, _Same]):
         """Return the samples in the order of a column's values; reads that column now.
 
         Samples of equal values stay in their order.
+
+        Args:
+            by: the column.
+            descending: whether the largest value comes first.
+
+        Raises:
+            ConfigError: a value is None, or two values cannot be compared.
         """
         from data_stack.dataset.iterator.layers.ordered import SortedDatasetIterator
 
         return self._stack_layer(SortedDatasetIterator, by=by, descending=descending)
 
     def deduplicate(self, by: ColumnKey | Sequence[ColumnKey] | None = None) -> _Same:
-        """Return the first of all samples that are equal, in whole or in the columns ``by``.
+        """Return the samples without those that equal an earlier one.
 
-        Reads these columns, or all, now.
+        Reads the columns that are compared now.
+
+        Args:
+            by: the columns to compare; None for whole samples.
+
+        Raises:
+            ConfigError: a sample holds an object of unknown content.
         """
         from data_stack.dataset.iterator.layers.deduplicated import DeduplicatedDatasetIterator
 
@@ -262,7 +287,24 @@ class FluentIterator(DescribedIterator, Generic[_Stack, _Same]):
         group_by: ColumnKey | None = None,
         offsets: Mapping[int, Sequence[ColumnKey] | None] | None = None,
     ) -> _Stack:
-        """Return runs of ``length`` consecutive samples, see ``WindowedDatasetIterator``."""
+        """Return runs of ``length`` consecutive samples; see ``WindowedDatasetIterator``.
+
+        Reads the columns ``order_by`` and ``group_by`` now.
+
+        Args:
+            length: samples in a window.
+            stride: samples from the start of a window to the start of the next.
+            order_by: the column in whose order samples are consecutive; None for their order here.
+            max_gap: the largest difference of ``order_by`` between two samples of a window.
+            overlap: whether windows may share samples.
+            group_by: a column whose values are equal in all samples of a window.
+            offsets: for each offset the columns to read, None for whole samples; a window is then a
+                dict with a sample for each offset.
+
+        Raises:
+            ConfigError: a value of ``order_by`` is missing, or two of them cannot be compared or
+                subtracted.
+        """
         from data_stack.dataset.iterator.layers.windowed import WindowedDatasetIterator
 
         return self._stack_layer(
@@ -320,7 +362,16 @@ class FluentIterator(DescribedIterator, Generic[_Stack, _Same]):
         contiguous: bool = False,
         uneven: Literal["keep", "pad", "drop"] = "keep",
     ) -> _Same:
-        """Return the part of one of ``world`` ranks, see ``ShardedDatasetIterator``."""
+        """Return the samples of one of several ranks; see ``ShardedDatasetIterator``.
+
+        Args:
+            rank: from 0 to ``world - 1``.
+            world: the number of ranks.
+            contiguous: whether a rank has a run of neighbours, not every ``world``-th sample.
+            uneven: what becomes of the samples that remain when ``world`` does not divide the number
+                of samples: ``"keep"`` gives some ranks one more, ``"pad"`` repeats samples from the
+                start, ``"drop"`` leaves samples out.
+        """
         from data_stack.dataset.iterator.layers.sharded import ShardedDatasetIterator
 
         return self._stack_layer(
@@ -352,20 +403,19 @@ class FluentIterator(DescribedIterator, Generic[_Stack, _Same]):
         unless ``columns`` declares these. See ``MappedDatasetIterator``.
 
         Args:
-            function: of a sample, which it takes apart itself, or of a value of ``column``;
-                ``batched``: of a batch (columns, as ``read_batch`` returns them), or of the column,
-                returning as many.
+            function: takes a sample, or a value of ``column``. If ``batched``, it takes a batch
+                (columns, as ``read_batch`` returns them), or the column, and returns as many rows.
             column: the only one to change; None for whole samples.
-            columns: names of the columns of the tuples that ``function`` makes of whole samples.
+            columns: the names of the columns of the tuples that ``function`` makes of whole samples.
             batched: whether ``function`` takes many samples at once.
-            seed: of a function that draws random numbers: it gets a ``numpy.random.Generator`` as
-                second argument (with ``batched``, a list of one for each sample) that seed, epoch
-                and the sample's position alone decide.
+            seed: an integer for a function that draws random numbers. Its second argument is then a
+                ``numpy.random.Generator`` (if ``batched``, a list of one for each sample), which
+                seed, epoch and the sample's position alone decide.
             epoch: see :meth:`at_epoch`.
         """
         from data_stack.dataset.iterator.layers.mapped import MappedDatasetIterator
 
-        # One text stays a text, which the layer refuses.
+        # The layer refuses a single text; tuple() would make names of its letters.
         names: Any = columns
         if columns is not None and not isinstance(columns, str):
             names = tuple(columns)
@@ -385,16 +435,26 @@ class FluentIterator(DescribedIterator, Generic[_Stack, _Same]):
     def select(self, *columns: ColumnKey) -> _Stack:
         """Return samples of only these columns, in this order.
 
-        The others are not read where that is possible. Raises at once if a column does not exist.
-        If neither names nor a schema are known, sample 0 is read for that, and for the meta if
-        there is one.
+        The other columns are not read where that is possible. Without names and a schema, sample 0
+        is read now, to know the columns.
+
+        Raises:
+            ConfigError: there is no such column, or one is named twice.
         """
         from data_stack.dataset.iterator.layers.fields import FieldsDatasetIterator
 
         return self._stack_layer(FieldsDatasetIterator, columns=list(columns))
 
     def rename(self, names: Mapping[str, str]) -> _Stack:
-        """Return dict samples with new names for some of their keys: ``{"old": "new"}``."""
+        """Return dict samples with new names for some of their keys.
+
+        Args:
+            names: the new names by the old ones: ``{"old": "new"}``.
+
+        Raises:
+            ConfigError: two columns would have one name. When samples are read: they are not dicts,
+                or have no such key.
+        """
         from data_stack.dataset.iterator.layers.renamed import RenamedDatasetIterator
 
         return self._stack_layer(RenamedDatasetIterator, names=names)
@@ -404,6 +464,10 @@ class FluentIterator(DescribedIterator, Generic[_Stack, _Same]):
 
         Args:
             names: one for each position; without any, the names that the columns have.
+
+        Raises:
+            ConfigError: the columns have no names, or two names are the same. When samples are
+                read: they are not tuples of as many columns.
         """
         from data_stack.dataset.iterator.layers.dicts import DictsDatasetIterator
 
@@ -413,7 +477,8 @@ class FluentIterator(DescribedIterator, Generic[_Stack, _Same]):
         """Return samples as tuples.
 
         Args:
-            columns: of the tuples; of dict samples without any, all keys in their order.
+            columns: the columns of the tuples. Without any, dict samples become tuples of all their
+                values.
         """
         from data_stack.dataset.iterator.layers.tuples import TuplesDatasetIterator
 
@@ -428,6 +493,10 @@ class FluentIterator(DescribedIterator, Generic[_Stack, _Same]):
             others: the other iterators.
             classes: as for :meth:`combine`; ``"first"`` keeps all labels, and the ``class_names``
                 of this iterator, whose target is that of the stack.
+
+        Raises:
+            ConfigError: the lengths or the lists of classes differ. When samples are read: two
+                iterators have a column of the same key, or only some return dicts.
         """
         from data_stack.dataset.iterator.layers.zipped import ZippedDatasetIterator
 
@@ -443,10 +512,10 @@ class FluentIterator(DescribedIterator, Generic[_Stack, _Same]):
         """Return samples with columns replaced by what encoders make of them.
 
         Args:
-            encoders: for each column its encoder; a bare one is for the sample proper, of the meta
-                if there is one, otherwise column 0.
-            fit_on: the iterator, as a rule the training split, that encoders which are not fitted
-                yet are fitted on now.
+            encoders: for each column its encoder. A single encoder is for the sample proper, which
+                is where the meta says; without a meta it is column 0.
+            fit_on: the iterator, as a rule the training split, on which encoders that are not fitted
+                yet are fitted now.
 
         Raises:
             ModelNotTrainedError: an encoder is not fitted, and there is no ``fit_on``.
@@ -519,9 +588,9 @@ class FluentIterator(DescribedIterator, Generic[_Stack, _Same]):
             storage: of a stored cache: a path, a URL or a connector.
             identifier: the folder in ``storage`` in which the cache has a folder named by its
                 fingerprint; None for ``caches``.
-            version: of what is stored: yours to change when the samples change and the fingerprint
-                cannot know. It is needed where an iterator of your own class, a lambda or a
-                callable object takes part.
+            version: a name for what is stored. Change it when the samples change and the
+                fingerprint cannot know that. It is needed where an iterator of your own class, a
+                lambda or a callable object takes part.
 
         Raises:
             ConfigError: arguments exclude each other, or a ``version`` is needed.
@@ -549,8 +618,11 @@ class FluentIterator(DescribedIterator, Generic[_Stack, _Same]):
     def batch(self, batch_size: int, *, drop_last: bool = False) -> _Stack:
         """Return an iterator whose samples are batches.
 
-        A batch is the columns of ``batch_size`` consecutive samples; the last one may be shorter,
-        unless ``drop_last`` leaves it out.
+        A batch is the columns of ``batch_size`` consecutive samples.
+
+        Args:
+            batch_size: samples in a batch, at least 1.
+            drop_last: whether a last batch that is shorter is left out.
         """
         from data_stack.dataset.iterator.layers.batched import BatchedDatasetIterator
 
@@ -653,13 +725,20 @@ class FluentIterator(DescribedIterator, Generic[_Stack, _Same]):
         """
         from data_stack.dataset.splits.parts import folds
 
-        made: Any = folds(self, n_folds, seed=seed, stratify=stratify, group_by=group_by)
-        return made
+        parts: Any = folds(self, n_folds, seed=seed, stratify=stratify, group_by=group_by)
+        return parts
 
     def at_epoch(self: Any, epoch: int) -> _Same:
         """Return the same stack with its random layers drawn for another epoch.
 
-        These are shuffles, mixes, resampled, random maps and so on.
+        Random layers are shuffled, mixed, resampled and balanced samples, and maps with a seed.
+
+        Args:
+            epoch: the number of the epoch, at least 0. A stack is made for epoch 0.
+
+        Raises:
+            ConfigError: an iterator of a class that is not a layer of data_stack is stacked on
+                something random.
         """
         from data_stack.dataset.iterator.epochs import at_epoch
 
@@ -668,13 +747,19 @@ class FluentIterator(DescribedIterator, Generic[_Stack, _Same]):
     # ------------------------------------------------------------------ inside
 
     def _stack_layer(self, layer: type[Any], *others: Any, **arguments: Any) -> Any:
-        """Stack a layer on this iterator (and ``others``)."""
+        """Stack a layer on this iterator.
+
+        Args:
+            layer: the class of the layer.
+            others: further iterators that it is stacked on.
+            arguments: the other arguments of the constructor of ``layer``.
+        """
         return layer._from_arguments([self, *others], arguments)
 
     def _with_common_classes(self, others: Sequence[Any], classes: ClassesOfZip) -> list[Any]:
         """Return this iterator and ``others``, with labels that mean the same classes."""
-        # The layer compares the classes itself.
         if classes == "same":
+            # The layer compares the classes itself.
             return [self, *others]
         from data_stack.dataset.iterator.layers.common_classes import with_common_classes
 
@@ -693,7 +778,7 @@ class FluentIterator(DescribedIterator, Generic[_Stack, _Same]):
         return InformedDatasetIterator._from_arguments([self], {"dataset_meta": meta})
 
     def _class_column(self, by: ColumnKey | None) -> ColumnKey:
-        """Return ``by``, or where the target is."""
+        """Return the column ``by``; for None the column of the target."""
         if by is not None:
             return column_key(self, by)  # type: ignore[no-any-return]  # of one key one
         meta = getattr(self, "dataset_meta", None)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic
 
 if TYPE_CHECKING:
-    # The one of typing_extensions has a default, so that an annotation may say just Fold.
+    # The TypeVar of typing_extensions has a default, so that an annotation may be just Fold.
     from typing_extensions import TypeVar
 
     IteratorT = TypeVar("IteratorT", covariant=True, default=Any)

@@ -16,14 +16,14 @@ LAYERS: dict[str, type[Any]] = {}
 
 
 def layer(name: str, *, columns: Collection[str] = ()) -> Callable[[_Layer], _Layer]:
-    """Decorate a class of iterators to register it as a layer.
+    """Return a decorator that registers a class of iterators as a layer.
 
     A subclass is a layer only if it is decorated, too.
 
     Args:
-        name: of the layer in recipes.
-        columns: the constructor's arguments that name columns, or lists of columns; the class gets
-            positions in place of the names that a meta declares.
+        name: the name of the layer in recipes.
+        columns: the arguments of the constructor that name a column, or a list of columns. On an
+            iterator with meta, the constructor is passed positions where the user passed names.
     """
 
     def register(layer_class: _Layer) -> _Layer:
@@ -38,15 +38,19 @@ def layer(name: str, *, columns: Collection[str] = ()) -> Callable[[_Layer], _La
 class LayerDatasetIterator(AccessedDatasetIterator):
     """A layer on one iterator.
 
-    A random layer also sets ``_draw``, by :func:`~data_stack.dataset.randomness.check_draw`, so that
-    :func:`~data_stack.dataset.iterator.epochs.at_epoch` makes it again for each epoch.
+    A random layer also sets ``_draw``, which :func:`~data_stack.dataset.randomness.check_draw`
+    makes. :func:`~data_stack.dataset.iterator.epochs.at_epoch` then makes the layer again for another
+    epoch.
 
     Args:
-        dataset_iterator: what lies below; it is not closed.
+        dataset_iterator: the iterator below; it is not closed.
         made_with: the other arguments of the layer, for recipes.
+
+    Raises:
+        ConfigError: ``dataset_iterator`` is nothing that has samples.
     """
 
-    #: What lies below, as it was given: an iterator, or a list or the like.
+    #: The iterator below, as it was given; a list or the like is not wrapped.
     _dataset_iterator: DatasetIteratorIF
 
     def __init__(self, dataset_iterator: DatasetIteratorIF, **made_with: Any) -> None:
@@ -56,5 +60,5 @@ class LayerDatasetIterator(AccessedDatasetIterator):
         self._made_with = made_with
 
     def _below(self) -> SampleAccess:
-        """Return the access to what lies below."""
+        """Return the access to the samples below."""
         return access_to(as_iterator(self._dataset_iterator))

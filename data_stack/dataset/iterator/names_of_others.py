@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 _CLASSES = "`dataset_meta.class_names`"
-_LEFT = '`select("image", "label")`, of the columns that stay'
+_KEPT_COLUMNS = '`select("image", "label")`, of the columns that stay'
+_WORKERS = "`data_stack.Loader(dataset, 64, workers=4)`, whose workers run the functions"
 _BATCHES_FOR_OTHERS = "`data_stack.Loader(dataset, 64).torch()`, `to_tensorflow()`, `to_pandas()`"
 
 METHODS: Mapping[str, str] = {
@@ -18,14 +19,16 @@ METHODS: Mapping[str, str] = {
     "columns": "`column_names`",
     "concatenate": "`combine(other)`",
     "describe": "`report(statistics=True)`",
-    "drop": _LEFT,
+    "drop": _KEPT_COLUMNS,
     "enumerate": "`enumerate(dataset)`, or `zip([*range(len(dataset))])`",
     "iloc": "`dataset[3]`, `dataset[[5, 3]]`, `dataset[:10]`",
     "info": '`dataset_meta`, `report()`, `data_stack.describe("name")`',
     "num_rows": "`len(dataset)`",
     "prefetch": "`data_stack.Loader(dataset, 64)`, which reads ahead",
-    "remove_columns": _LEFT,
-    "push_to_hub": '`to_huggingface().push_to_hub("owner/name")`, or `data-stack publish NAME FOLDER`',
+    "remove_columns": _KEPT_COLUMNS,
+    "push_to_hub": (
+        '`to_huggingface().push_to_hub("owner/name")`, or `data-stack publish NAME FOLDER`'
+    ),
     "save_to_disk": '`data_stack.formats.convert(dataset, "folder")`',
     "select_columns": '`select("image", "label")`',
     "set_format": _BATCHES_FOR_OTHERS,
@@ -41,7 +44,10 @@ METHODS: Mapping[str, str] = {
     "with_format": _BATCHES_FOR_OTHERS,
     "with_transform": "`map(function)`",
 }
-"""Methods and attributes of datasets, and what they are called here. The pages of migration in ``docs`` have more."""
+"""Methods and attributes of datasets, and what they are called here.
+
+The pages of migration in ``docs`` have more.
+"""
 
 FUNCTIONS: Mapping[str, str] = {
     "ConcatDataset": "`a.combine(b)`",
@@ -75,11 +81,11 @@ METHOD_ARGUMENTS: Mapping[str, str] = {
     "input_columns": "`column=`",
     "keep_in_memory": "`.in_memory()`",
     "load_from_cache_file": "`.cache()`",
-    "n_jobs": "`data_stack.Loader(dataset, 64, workers=4)`, whose workers run the functions",
-    "num_parallel_calls": "`data_stack.Loader(dataset, 64, workers=4)`, whose workers run the functions",
-    "num_proc": "`data_stack.Loader(dataset, 64, workers=4)`, whose workers run the functions",
+    "n_jobs": _WORKERS,
+    "num_parallel_calls": _WORKERS,
+    "num_proc": _WORKERS,
     "random_state": "`seed=`",
-    "remove_columns": _LEFT,
+    "remove_columns": _KEPT_COLUMNS,
     "reshuffle_each_iteration": "nothing: a Loader draws a new order for each epoch",
     "with_indices": "`zip([*range(len(dataset))]).map(function)`",
 }
@@ -104,7 +110,15 @@ LOADER_ARGUMENTS: Mapping[str, str] = {
 
 
 def explain(name: str, names: Mapping[str, str]) -> str:
-    """Return ``"; here it is …"``, or an empty string for a name that no library has."""
+    """Return what a name of another library is called here, as the end of a message.
+
+    Args:
+        name: the name that was used.
+        names: one of the tables above.
+
+    Returns:
+        ``"; here it is …"``, or an empty string for a name that is not in the table.
+    """
     if name not in names:
         return ""
     return f"; here it is {names[name]}"

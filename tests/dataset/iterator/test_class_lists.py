@@ -125,6 +125,18 @@ def test_targets_that_are_names_keep_them() -> None:
     assert joined.dataset_meta.class_names == ("ant", "cat", "dog")
 
 
+def test_names_after_a_missing_label_are_names() -> None:
+    def of_labels(*labels: str | None) -> Any:
+        names = tuple(sorted({label for label in labels if label is not None}))
+        columns = {"label": np.array(labels, dtype=object)}
+        return data_stack.from_numpy(columns, target="label", class_names=names)
+
+    joined = of_labels("cat", "ant").combine(of_labels(None, "dog", "cat"), classes="by name")
+
+    assert joined.read_column("label").tolist() == ["cat", "ant", None, "dog", "cat"]
+    assert joined.dataset_meta.class_names == ("ant", "cat", "dog")
+
+
 def test_a_stack_by_name_has_a_recipe() -> None:
     joined = TRAIN.combine(TEST, classes="by name")
 

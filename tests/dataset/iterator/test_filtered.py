@@ -59,6 +59,18 @@ def test_a_pickle_carries_the_positions_and_reads_nothing() -> None:
     assert copy._arguments() == {"predicate": is_odd, "column": None, "batched": False}
 
 
+def test_a_recipe_keeps_the_columns_as_they_were_given() -> None:
+    columns: list[int | str] = [0]
+    source = SequenceDatasetIterator([[1, 2, 2], [3, 4, 5]])
+    filtered = source.filter(is_odd, column=columns)
+    deduplicated = source.deduplicate(columns)
+    fingerprints = [filtered.fingerprint(), deduplicated.fingerprint()]
+
+    columns.append(1)
+
+    assert [filtered.fingerprint(), deduplicated.fingerprint()] == fingerprints
+
+
 def test_the_first_of_equal_samples_stays() -> None:
     samples = [(1, "a"), (2, "a"), (1, "a"), (1, "b"), (2, "a"), (1, "a")]
 

@@ -167,6 +167,17 @@ def test_a_subclass_that_changes_the_length_has_no_samples_beyond() -> None:
         shortened.read_batch([2])
 
 
+def test_a_representation_names_the_dataset_once() -> None:
+    class WithDetails(ClientIterator):
+        _repr_details = " -> 3 columns"
+
+    informed = InformedDatasetIterator(WithDetails(), DatasetMeta(identifier="mine"))
+
+    text = repr(informed)
+
+    assert text == "<InformedDatasetIterator: 10 samples -> 3 columns of 'mine'>"
+
+
 def test_only_the_three_members_of_the_original_are_abstract() -> None:
     assert DatasetIteratorIF.__abstractmethods__ == {
         "__len__",

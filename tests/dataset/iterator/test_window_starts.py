@@ -57,6 +57,16 @@ def test_equal_values_left_over_are_skipped() -> None:
     assert starts_of(5, 2, 1, order_by=values, overlap=False) == [0, 3]
 
 
+def test_values_may_be_arrays_of_several_lengths() -> None:
+    arrays = np.empty(4, dtype=object)
+    for row, items in enumerate([[1, 2], [1, 2], [1, 2, 3], [4]]):
+        arrays[row] = np.array(items)
+
+    starts = starts_of(4, 1, 1, order_by=KeyedColumn("x", arrays), overlap=False)
+
+    assert starts == [0, 2, 3]
+
+
 def test_samples_that_are_in_order_keep_no_order() -> None:
     found = find_window_starts(4, 2, 1, order_by=column(1, 2, 2, 3))
 

@@ -1,4 +1,4 @@
-"""Calls of functions that map many samples at once, and checks of what they return."""
+"""Calls of functions that map many samples at once."""
 
 from __future__ import annotations
 
@@ -25,10 +25,13 @@ def call_batched(
     """Return what ``function`` returns for a batch.
 
     Args:
-        function: of the batch; with a seed, also of a list of random generators, one for each row.
+        function: takes the batch; with a seed, also a list of random generators, one for each row.
         batch: columns, or one column.
-        mixed_seed: what the generators are derived from; None for a function without.
-        positions: of the rows.
+        mixed_seed: what the random generators are derived from; None for a function without one.
+        positions: the position of the sample of each row, shape ``(n_rows,)``.
+
+    Raises:
+        EarlyEndError: the function raised StopIteration.
     """
     try:
         if mixed_seed is None:
@@ -42,45 +45,49 @@ def call_batched(
 def check_mapped_column(
     values: Any, n_rows: int, function: Callable[..., Any], place: str = ""
 ) -> ColumnArray:
-    """Return a column that a batched function returned, stacked as its values one by one would be.
+    """Return what a batched function returned for a column, as an array.
+
+    Its dtype and shape are those of the values, stacked one by one.
 
     Args:
         values: an array, a tensor or a list.
         n_rows: the number of values expected.
-        function: the function, for the error.
-        place: what the error says of the column.
+        function: the function, which the error names.
+        place: which column it is, for the error, such as ``" in column 0"``.
 
     Raises:
         ConfigError: ``values`` are something else, or not ``n_rows``.
     """
     column = _as_column(values)
-    is_column = column is not None and column.ndim > 0
-    if column is not None and is_column and len(column) == n_rows:
+    if column is None or column.ndim == 0:
+        what = f"a {type(values).__name__}"
+    elif len(column) == n_rows:
         return column
-    what = f"{len(column)} values" if column is not None and is_column else _describe_type(values)
+    else:
+        what = f"{len(column)} values"
     raise ConfigError(
         f"a batched map returned {what}{place}; expected an array, tensor or list of {n_rows} "
         f"values (a list is one column, several columns are a tuple): its function is {function!r}"
     )
 
 
-def _describe_type(values: Any) -> str:
-    return f"a {type(values).__name__}"
-
-
 def _as_column(values: Any) -> ColumnArray | None:
     """Return an array, tensor or list as a column; None for anything else."""
     if not hasattr(values, "__array__"):
         is_list = isinstance(values, Sequence) and not isinstance(values, (str, bytes))
-        return stack_values(list(values)) if is_list else None
+        if not is_list:
+            return None
+        return stack_values(list(values))
     try:
         array = as_array(values)
     except TypeError:
-        # a tensor of a dtype that numpy lacks
+        # It is a tensor of a dtype that numpy lacks.
         array = stack_values(list(values))
     # Text and bytes are Python objects in samples; objects may be numbers.
     needs_stacking = array.ndim == 1 and array.dtype.kind in "OSU"
-    return stack_values(array.tolist()) if needs_stacking else array
+    if needs_stacking:
+        return stack_values(array.tolist())
+    return array
 
 
 def iterate_in_growing_reads(
@@ -88,7 +95,13 @@ def iterate_in_growing_reads(
 ) -> Iterator[Sample]:
     """Iterate over samples that are read in batches.
 
-    The first batch is one sample, so that it comes soon; each following batch has twice the size.
+    The first batch is one sample, so that it is yielded soon. Each following batch has twice the
+    samples, up to 256.
+
+    Args:
+        read: reads the samples at positions of shape ``(n,)``.
+        start: the position of the first sample.
+        stop: the position after the last sample.
     """
     n_samples = 1
     while start < stop:

@@ -30,7 +30,7 @@ class CachedDatasetIterator(LayerDatasetIterator):
 
     Once the kept samples take more than ``max_bytes``, the least recently used ones are dropped. A
     sample larger than that is not kept. With a limit, views of larger arrays are copied, so that
-    these can be freed. A batch reads all missing samples in one request. A column comes from kept
+    these can be freed. A batch reads all missing samples in one request. A column is made of kept
     samples if all are kept; otherwise the iterator below reads it, and nothing is kept.
 
     Samples, batches and columns may be written to: they are copies, at any depth, by the rule of
@@ -38,20 +38,20 @@ class CachedDatasetIterator(LayerDatasetIterator):
     read-only. Put random layers above the cache: of those below it, it keeps the first draw. A stack
     ``at_epoch(e)`` begins with an empty cache.
 
-    Any number of threads may read at once; what several of them want at the same time may be read by
-    each. Each process has a cache of its own: what is pickled is the configuration, and a forked
-    process starts with what was kept until then.
+    Any number of threads may read at once. A sample that several threads read at the same time may
+    be read below by each of them. Each process has a cache of its own: a pickle has no samples, and
+    a forked process starts with those that were kept until then.
 
     Args:
-        dataset_iterator: what is read; it is not closed.
-        max_bytes: the most memory that kept samples take, as estimated from their arrays, tensors,
-            strings and containers; None for no limit.
+        dataset_iterator: the samples; it is not closed.
+        max_bytes: the most memory that kept samples take, in bytes, as estimated from their arrays,
+            tensors, strings and containers; None for no limit.
 
     Raises:
         ConfigError: ``max_bytes`` is negative or no integer.
     """
 
-    #: The most memory that kept samples take; None for no limit.
+    #: The most bytes that kept samples take; None for no limit.
     _max_bytes: int | None
 
     def __init__(self, dataset_iterator: DatasetIteratorIF, max_bytes: int | None = None) -> None:
@@ -59,7 +59,7 @@ class CachedDatasetIterator(LayerDatasetIterator):
         if max_bytes is not None:
             self._max_bytes = check_integer("max_bytes of a cache", max_bytes, at_least=0)
         super().__init__(dataset_iterator, max_bytes=self._max_bytes)
-        # made now: this is where samples are kept
+        # The access is made now, as it holds the samples: a forked process shall have them.
         own_access(self)
 
     def make_access(self) -> SampleAccess:
@@ -87,13 +87,14 @@ class CachedSamplesAccess(KeptSamplesAccess, CacheAccess):
     The length is taken when the access is made.
 
     Args:
-        below: what is read.
-        max_bytes: the most that is kept; None for no limit.
+        below: the samples.
+        max_bytes: the most bytes that kept samples take; None for no limit.
     """
 
+    # An attribute here, where the base class has a property.
     n_samples = 0
 
-    #: The most that is kept; None for no limit.
+    #: The most bytes that kept samples take; None for no limit.
     _max_bytes: int | None
 
     #: The kept samples by position.
@@ -151,13 +152,14 @@ class CachedSamplesAccess(KeptSamplesAccess, CacheAccess):
         columns = self.below.columns(keys, positions)
         if positions is None:
             return [lend_column(column[: self.n_samples]) for column in columns]
-        # numbers at positions are in a new array, objects may be those that are kept below
+        # Numbers at positions are in a new array. Objects may be those that a layer below keeps.
         return [copy_objects(column) for column in columns]
 
     def _keeps_all(self, positions: IndexArrayOfInts | None) -> bool:
         """Return whether there are samples at ``positions`` (None: all), and all are kept."""
-        min_n_kept = self.n_samples if positions is None else 1
-        if len(self._cache) < min_n_kept:
+        if len(self._cache) == 0:
+            return False
+        if positions is None and len(self._cache) < self.n_samples:
             return False
         wanted: Sequence[int] = range(self.n_samples)
         if positions is not None:
@@ -174,7 +176,7 @@ class CachedSamplesAccess(KeptSamplesAccess, CacheAccess):
         dtypes = self._fixed_dtypes
         if dtypes is None:
             return columns
-        # a position that counts from the end is none of the keys
+        # A position that counts from the end is none of the keys of the dtypes.
         return [
             _convert(column, dtypes.get(key, column.dtype))
             for key, column in zip(keys, columns, strict=True)
@@ -182,9 +184,10 @@ class CachedSamplesAccess(KeptSamplesAccess, CacheAccess):
 
     @functools.cached_property
     def _fixed_dtypes(self) -> dict[Any, np.dtype[Any]] | None:
-        """The dtypes of the columns below where these are fixed; None where a batch decides.
+        """The dtypes of the columns below, where these are fixed; the key of bare values is None.
 
-        A number that is kept by itself has lost its byte order, and text its width.
+        A number that is kept by itself has lost its byte order, and text its width. None in place of
+        the dict where the dtype of a column depends on the samples in a batch.
         """
         if not self.below.fixed_columns:
             return None

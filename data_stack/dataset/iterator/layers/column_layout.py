@@ -1,4 +1,4 @@
-"""Which columns a layer makes of those below: a layout, and the access that follows it."""
+"""Samples whose columns are some of those below, in another order or under other names."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class ColumnLayout:
 
     Attributes:
         form_below: the form of the samples below.
-        keys_below: the columns below, in the order of the columns here.
+        keys_below: for each column of the layer the column below.
         form: the form of the samples of the layer.
     """
 
@@ -48,7 +48,7 @@ class ColumnLayout:
 
     @cached_property
     def leaves_out_columns(self) -> bool:
-        """Whether some columns below are none of the layer."""
+        """Whether the layer lacks some columns of the samples below."""
         return len(self.keys_below) < self.n_columns_below
 
     def find_below(self, keys: Sequence[ColumnKey]) -> list[ColumnKey]:
@@ -65,11 +65,14 @@ class ColumnLayout:
 
 
 LayoutMaker = Callable[[SampleForm], ColumnLayout]
-"""Decides what to make of samples of a form."""
+"""Makes the layout for the form of the samples below."""
 
 
 def find_form(samples: SampleAccess) -> SampleForm:
-    """Return the form of samples by a schema, sample 0, or an empty batch, which may have none."""
+    """Return the form of samples: by a schema, by sample 0, or by the empty batch.
+
+    Of an empty iterator whose columns are unknown, it is the form of an empty tuple.
+    """
     declared = samples.declare_columns()
     if declared is not None:
         return SampleForm("dict", tuple(declared))
@@ -82,21 +85,21 @@ class ColumnLayoutAccess(OneToOneAccess):
     """Access to some columns of the same samples, under other names.
 
     Args:
-        below: the samples, which all have the columns of the first.
-        make_layout: decides which columns there are, and where they come from.
+        below: the samples, which all have the same columns.
+        make_layout: makes the layout for the form of the samples below.
     """
 
     #: Reads a sample below.
     _read_below: Callable[[int], Any]
 
-    #: Decides what to make of the samples below.
+    #: Makes the layout for the form of the samples below.
     _make_layout: LayoutMaker
 
-    #: Where the columns come from; None until they were asked for.
+    #: Where the columns come from; None until it is found out.
     _layout: ColumnLayout | None
 
-    #: Whether an access below may read some values of a sample alone. Asking accesses that always
-    #: read whole samples would take a quarter of the time of a sample.
+    #: Whether an access below may read only some values of a sample. To ask an access that always
+    #: reads whole samples would take a quarter of the time of a sample.
     _may_read_parts: bool
 
     def __init__(self, below: SampleAccess, make_layout: LayoutMaker) -> None:
@@ -212,7 +215,7 @@ class ColumnLayoutAccess(OneToOneAccess):
     # ------------------------------------------------------------------ the layout
 
     def _find_layout(self) -> ColumnLayout | None:
-        """Return where the columns come from; None without samples whose columns are known."""
+        """Return where the columns come from; None if there are no samples and no known columns."""
         if self._layout is not None:
             return self._layout
         form = find_form(self.below)
@@ -225,17 +228,17 @@ class ColumnLayoutAccess(OneToOneAccess):
         return self._layout
 
     def _rearrange(self, sample: Any) -> Any:
-        """Return a sample, or a batch, below as one of this layer."""
+        """Return a sample (or a batch) of this layer, made of one below."""
         layout: Any = self._layout or self._find_layout()
         try:
             if len(sample) == layout.n_columns_below:
                 values = [sample[key] for key in layout.keys_below]
-                # as form.make() does, without a call for each sample
+                # The same as form.make(), without a call for each sample.
                 if layout.makes_dicts:
                     return dict(zip(layout.form.keys, values, strict=True))
                 return tuple(values)
         except (LookupError, TypeError):
-            # it has other columns than sample 0
+            # It has other columns than sample 0.
             pass
         raise ConfigError(
             f"samples differ in their columns: {layout.form_below.describe()}, "

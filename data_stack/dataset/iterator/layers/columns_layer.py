@@ -24,17 +24,21 @@ from data_stack.values.stacking import SampleForm
 class ColumnsLayer(LayerDatasetIterator):
     """Other columns of the same samples, in a layout that a subclass decides.
 
-    The columns below are known by names, a schema or sample 0. They are looked up when a column is
-    named by a string, or for a meta.
+    Which columns there are below is known by names, by a schema or by sample 0. It is found out when
+    the layer is made, if a column is named by a string or if there is a meta; otherwise when samples
+    are read.
 
     Args:
-        dataset_iterator: what lies below; it is not closed.
-        make_layout: decides what to make of the columns below.
-        checked_columns: columns that must exist below, if there are strings among them.
+        dataset_iterator: the iterator below; it is not closed.
+        make_layout: makes the layout for the form of the samples below.
+        checked_columns: columns that must exist below, which is checked now if one is a string.
         made_with: the other arguments of the layer, for recipes.
+
+    Raises:
+        ConfigError: one of ``checked_columns`` does not exist.
     """
 
-    #: Decides what to make of the columns below.
+    #: Makes the layout for the form of the samples below.
     _make_layout: LayoutMaker
 
     def __init__(
@@ -47,7 +51,7 @@ class ColumnsLayer(LayerDatasetIterator):
         super().__init__(dataset_iterator, **made_with)
         self._make_layout = make_layout
         if any(isinstance(column, str) for column in checked_columns):
-            # a column that does not exist is an error now
+            # It raises an error for a column that does not exist.
             self._find_layout()
 
     def make_access(self) -> SampleAccess:
@@ -73,46 +77,58 @@ def derive_meta(meta: DatasetMeta, layout: ColumnLayout, names_below: Sequence[s
     """Return the meta of the columns of a layout.
 
     Args:
-        meta: of the columns below.
+        meta: the meta of the samples below.
         layout: where the columns come from.
         names_below: the names of the columns of tuples below; empty if they have none.
     """
     derived = meta
-    key_of: dict[ColumnKey, ColumnKey] = dict(zip(layout.keys_below, layout.form.keys, strict=True))
-    positions = IteratorMeta(
-        _follow_role("sample", meta.sample_pos, layout, key_of),
-        _follow_role("target", meta.target_pos, layout, key_of),
-        _follow_role("tag", meta.tag_pos, layout, key_of),
-    )
     if _is_left_out(meta.sample_pos, layout):
         derived = replace(derived, feature_names=None)
     if _is_left_out(meta.target_pos, layout):
         derived = replace(derived, target_kind=None, class_names=None)
-    if layout.form_below.kind != "tuple":
-        names_below = layout.form_below.keys
-    names: list[Any] = []
-    if names_below:
-        for key in layout.keys_below:
-            names.append(names_below[layout.form_below.keys.index(key)])
-    kinds = _follow_kinds(derived.column_kinds or (), layout, names)
-    names_here = None
+
+    names = _list_names_below(layout, names_below)
+    declared_names = None
     are_names = bool(names) and all(isinstance(name, str) for name in names)
     if are_names and layout.form.kind == "tuple":
-        names_here = tuple(names)
+        declared_names = tuple(names)
+
+    key_of: dict[ColumnKey, ColumnKey] = dict(zip(layout.keys_below, layout.form.keys, strict=True))
+    positions = IteratorMeta(
+        _find_role("sample", meta.sample_pos, layout, key_of),
+        _find_role("target", meta.target_pos, layout, key_of),
+        _find_role("tag", meta.tag_pos, layout, key_of),
+    )
     return replace(
         derived,
         iterator_meta=positions,
-        column_names=names_here,
-        column_kinds=kinds or None,
+        column_names=declared_names,
+        column_kinds=_rename_kinds(derived.column_kinds or (), layout, names) or None,
     )
 
 
+def _list_names_below(layout: ColumnLayout, names_below: Sequence[str]) -> list[Any]:
+    """Return for each column of the layer its name or key below; an empty list without names.
+
+    Args:
+        layout: where the columns come from.
+        names_below: the names of the columns of tuples below; empty if they have none.
+    """
+    all_names: Sequence[Any] = names_below
+    if layout.form_below.kind != "tuple":
+        all_names = layout.form_below.keys
+    if not all_names:
+        return []
+    return [all_names[layout.form_below.keys.index(key)] for key in layout.keys_below]
+
+
 def _is_left_out(position: ColumnKey, layout: ColumnLayout) -> bool:
+    """Return whether the samples below have a column, and those of the layer do not."""
     key = layout.form_below.normal(position)
     return key in layout.form_below.keys and key not in layout.keys_below
 
 
-def _follow_role(
+def _find_role(
     role: str, position: ColumnKey, layout: ColumnLayout, key_of: Mapping[ColumnKey, ColumnKey]
 ) -> ColumnKey:
     """Return where the sample, the target or the tag is.
@@ -127,20 +143,20 @@ def _follow_role(
     if key in key_of:
         return key_of[key]
     if _is_left_out(position, layout) and not isinstance(position, str):
-        # its position would name another column here; the word of the role names none
+        # Its position would name another column here. The word of the role names none.
         return role
     return position
 
 
-def _follow_kinds(
+def _rename_kinds(
     kinds_below: Iterable[tuple[Any, Any]], layout: ColumnLayout, names: list[Any]
 ) -> tuple[tuple[Any, Any], ...]:
-    """Return the kinds of columns under the names that these have in the layer.
+    """Return the kinds of columns by the names that the columns have in the layer.
 
     Args:
-        kinds_below: names of columns and their kinds.
+        kinds_below: names of columns below, each with the kind of the column.
         layout: where the columns come from.
-        names: of the columns of the layer, as they are below; empty if they have none.
+        names: for each column of the layer its name below; empty if they have none.
     """
     keys_of_kinds: Sequence[Any] = names or layout.keys_below
     keys_here: Sequence[Any] = layout.form.keys
@@ -150,7 +166,7 @@ def _follow_kinds(
     return tuple([(key_of[key], kind) for key, kind in kinds_below if key in key_of])
 
 
-# ---------------------------------------------------------------------- what users pass
+# ---------------------------------------------------------------------- columns and names
 
 
 def list_column_names(iterator: DatasetIteratorIF) -> list[ColumnKey]:
@@ -164,7 +180,16 @@ def list_column_names(iterator: DatasetIteratorIF) -> list[ColumnKey]:
 def choose_columns(
     columns: tuple[ColumnKey, ...], form: SampleForm, *, as_tuples: bool
 ) -> ColumnLayout:
-    """Return the layout of some columns, in their order; of all for no ``columns``."""
+    """Return the layout of some columns, in the order given.
+
+    Args:
+        columns: the columns; empty for all columns.
+        form: the form of the samples below.
+        as_tuples: whether dict samples become tuples.
+
+    Raises:
+        ConfigError: there is no such column.
+    """
     keys = form.find_all(columns) if columns else form.keys
     if form.kind == "dict" and not as_tuples:
         return ColumnLayout(form, keys, SampleForm("dict", keys))
@@ -172,10 +197,14 @@ def choose_columns(
 
 
 def check_columns(iterator: Any, columns: Sequence[ColumnKey]) -> tuple[ColumnKey, ...]:
-    """Return columns with positions for the names that a meta has.
+    """Return columns, with positions in place of the names that a meta declares.
+
+    Args:
+        iterator: the iterator that has the columns.
+        columns: a list of positions, names and keys.
 
     Raises:
-        ConfigError: ``columns`` are no list of positions and keys, or name a column twice.
+        ConfigError: ``columns`` is no such list, or names a column twice.
     """
     if isinstance(columns, (str, bytes)) or hasattr(columns, "__index__"):
         raise ConfigError(

@@ -37,12 +37,12 @@ from data_stack.values.stacking import (
 )
 
 _Slots = npt.NDArray[np.intp]
-"""The places of samples in a batch."""
+"""The rows of samples in a batch, shape ``(n,)``."""
 
 #: Facts of a meta that iterators may state differently.
 _SHARED_FACTS = ("target_kind", "class_names", "feature_names", "column_names", "column_kinds")
 
-#: A request to a part takes as long as this number of samples that are read one by one.
+#: One request to a part takes as long as it takes to read this number of samples one by one.
 _FEW_SAMPLES = 6
 
 #: Entries in the table of parts, for each part: with 16, a search follows for one position in 32.
@@ -56,9 +56,9 @@ _MAX_PARTS = 1 << 20
 class CombinedDatasetIterator(AccessedDatasetIterator):
     """The samples of the first iterator, then those of the second, and so on.
 
-    Lengths are taken once, here: iterators that grow afterwards are not seen to grow. A combination
-    of combinations reads from its innermost parts directly; ``underlying_iterators`` still names the
-    iterators given.
+    The length of each iterator is taken when this is made: samples that an iterator gets later are
+    not read. A combination of combinations reads from its innermost parts directly;
+    ``underlying_iterators`` still has the iterators given.
 
     Args:
         iterators: any number of iterators, also none, also the same one repeatedly; they are not
@@ -84,7 +84,8 @@ class CombinedDatasetIterator(AccessedDatasetIterator):
         n_samples = sum(self._lengths)
         if n_samples > sys.maxsize:
             raise ConfigError(
-                f"{len(self._lengths)} iterators have {n_samples} samples, more than Python can count"
+                f"{len(self._lengths)} iterators have {n_samples} samples, more than Python can "
+                f"count"
             )
 
     @classmethod
@@ -102,13 +103,13 @@ class CombinedDatasetIterator(AccessedDatasetIterator):
 
 
 def share_meta(meta: DatasetMeta, iterators: Sequence[Any]) -> DatasetMeta:
-    """Return ``meta`` without the facts that the metas of others contradict.
+    """Return ``meta`` without the facts that the metas of other iterators contradict.
 
     Args:
-        meta: of the first of the iterators.
+        meta: the meta of the first iterator.
         iterators: the iterators, with meta or without.
     """
-    # copies, which have what a client's own meta lacks
+    # A client's own meta may lack attributes. Copies have all.
     others = [
         MetaFactory.copy_dataset_meta(iterator.dataset_meta)
         for iterator in iterators
@@ -127,7 +128,7 @@ class Request(NamedTuple):
     Attributes:
         source: the source.
         positions: of the samples in the source.
-        slots: the places of these samples in the batch.
+        slots: the rows of these samples in the batch.
     """
 
     source: SampleAccess
@@ -136,20 +137,25 @@ class Request(NamedTuple):
 
 
 class CombinedAccess(SampleAccess):
-    """Access to the samples of several, one after the other; of combinations, to those of their parts.
+    """Access to the samples of several accesses, one access after the other.
+
+    Several samples are read in one of two ways. As a rule there is one request to each source, and
+    what the requests return is put into the order that was asked for. Where the samples are
+    scattered over many small sources, they are read one by one, see :meth:`_are_scattered`.
 
     Args:
-        given: what is combined.
-        lengths: how many samples of each count: it may have grown since they were counted.
+        given: the accesses. In place of a combination, its parts are read.
+        lengths: how many samples of each are read. An iterator may have more, if it has grown since
+            it was combined.
 
     Attributes:
-        parts: what is read.
+        parts: the accesses that are read.
     """
 
-    #: How many samples of each part count.
+    #: How many samples of each part are read.
     _lengths: list[int]
 
-    #: Where the samples of the parts are.
+    #: Which position of which part a position is.
     _concatenation: Concatenation
 
     def __init__(self, given: Sequence[SampleAccess], lengths: Sequence[int]) -> None:
@@ -176,7 +182,7 @@ class CombinedAccess(SampleAccess):
 
     @cached_property
     def _sources(self) -> _Sources:
-        """The sources of the parts. A combination that is only a part of another never needs them."""
+        """The sources of the parts, found when several samples are read for the first time."""
         return _Sources.of(self.parts)
 
     # ------------------------------------------------------------------ one sample
@@ -189,17 +195,19 @@ class CombinedAccess(SampleAccess):
 
     @cached_property
     def _read_sample(self) -> Callable[[int], Any]:
-        """Reads one sample, whose part it finds by a table.
+        """A function that reads one sample, and finds the part that has it by a table.
 
-        A search among 1,000 parts would take as long as reading the sample.
+        A search among 1,000 parts would take as long as reading the sample. The table has the part
+        of every 2**shift-th position. The positions up to the next entry mostly lie in the same
+        part; only where another part has begun in between, the part is searched for.
         """
         if self.n_samples == 0:
             return _refuse_position
         starts = self._concatenation.starts
         readers = []
+        # There is one start more than parts: the end of the last part.
         for part, length, start in zip(self.parts, self._lengths, starts, strict=False):
             readers.append((part.make_sample_reader(), start, start + length))
-        # Entry i is the part of position i * 2**shift, where the positions that follow mostly lie.
         n_entries = min(_TABLE_ENTRIES_A_PART * len(self.parts), _MAX_PARTS)
         shift = max(0, (self.n_samples // n_entries).bit_length() - 1)
         first_positions = np.arange(0, self.n_samples, 1 << shift, dtype=np.intp)
@@ -209,6 +217,7 @@ class CombinedAccess(SampleAccess):
         def read_sample(position: int) -> Any:
             read, start, end = table[position >> shift]
             if position >= end:
+                # Another part has begun since the entry of the table.
                 part = bisect_right(starts, position) - 1
                 read, start, _ = readers[part]
             return read(position - start)
@@ -217,6 +226,7 @@ class CombinedAccess(SampleAccess):
 
     def iterate(self, start: int, stop: int) -> Iterator[Sample]:
         starts = self._concatenation.starts
+        # There is one start more than parts: the end of the last part.
         for part, length, first in zip(self.parts, self._lengths, starts, strict=False):
             if first < stop and first + length > start:
                 yield from part.iterate(max(0, start - first), min(length, stop - first))
@@ -266,7 +276,7 @@ class CombinedAccess(SampleAccess):
         if positions is None:
             return self._whole_columns(keys)
         if len(positions) == 0:
-            # those of one sample have the dtype and shape
+            # The columns of one sample have the dtype and shape.
             first = self.columns(keys, np.zeros(1, dtype=np.intp))
             return [column[:0] for column in first]
         selection = self._concatenation.select(positions)
@@ -284,7 +294,7 @@ class CombinedAccess(SampleAccess):
     def _empty_columns(self, keys: Sequence[ColumnKey]) -> list[ColumnArray]:
         batch: Any = self.empty_batch()
         if len(batch) == 0:
-            # the columns are unknown
+            # Nothing tells which columns there are.
             return [np.empty(0) for _ in keys]
         return [value_of(batch, key) for key in keys]
 
@@ -300,23 +310,24 @@ class CombinedAccess(SampleAccess):
         values_of_requests: list[Iterator[Any]] = []
         request_of_slot = np.empty(len(positions), dtype=np.intp)
         for number, request in enumerate(requests):
-            # in the order of the slots, in which they are asked for
+            # The values of a request are yielded in the order of its slots.
             in_order = request.positions[np.argsort(request.slots)]
             values = request.source.iterate_column(key, in_order)
             if values is None:
                 return None
             values_of_requests.append(values)
             request_of_slot[request.slots] = number
-        return (next(values_of_requests[number]) for number in request_of_slot.tolist())
+        return _take_in_turn(values_of_requests, request_of_slot.tolist())
 
     # ------------------------------------------------------------------ runs
 
     def runs(
         self, starts: IndexArrayOfInts, length: int, keys: Sequence[ColumnKey] | None = None
     ) -> Batch | None:
-        """Read runs: those within a part are runs of it, those across parts are batches.
+        """Read runs: from the part where a run lies within one part, otherwise from a batch.
 
-        None for no runs: to know more, all parts would be opened.
+        For no ``starts`` the answer is None, as it would take a request to each of all parts to know
+        whether they have runs.
         """
         selection = self._concatenation.select(starts)
         part_ends = np.asarray(self._concatenation.starts, dtype=np.intp).take(selection.parts + 1)
@@ -342,7 +353,7 @@ class CombinedAccess(SampleAccess):
     def _read_as_batch(
         self, starts: IndexArrayOfInts, length: int, keys: Sequence[ColumnKey] | None
     ) -> Batch:
-        """Read runs as one batch, in the shape of runs."""
+        """Read the samples of runs as one batch, and return it in the shape of runs."""
         positions = starts[:, np.newaxis] + np.arange(length, dtype=np.intp)
         if keys is None:
             batch = self.batch(positions.reshape(-1))
@@ -387,32 +398,27 @@ class CombinedAccess(SampleAccess):
     # ------------------------------------------------------------------ requests
 
     def _requests(self, positions: IndexArrayOfInts) -> list[Request]:
-        """Return what to read from where, each source once; nothing for no positions."""
+        """Return one request to each source that has samples at ``positions``."""
         if len(positions) == 0:
             return []
         return self._group_by_source(self._concatenation.select(positions))
 
     def _group_by_source(self, selection: Selection) -> list[Request]:
-        """Return what to read from where, each source once, for at least one sample."""
-        positions_of: dict[SampleAccess, list[IndexArrayOfInts]] = {}
-        slots_of: dict[SampleAccess, list[_Slots]] = {}
+        """Return one request to each source that has some of the selected samples."""
+        # Several views of one source, such as folds, are read together.
+        requests_of: dict[SampleAccess, list[Request]] = {}
         for part, slots in _group_by_part(selection.parts):
             source, positions_of_part = self._sources.unwrapped[part]
             positions: IndexArrayOfInts = selection.positions[slots]
             if positions_of_part is not None:
                 positions = take(positions_of_part, positions)
-            # several views of one source, such as folds, are read together
-            positions_of.setdefault(source, []).append(positions)
-            slots_of.setdefault(source, []).append(slots)
-        return [
-            Request(source, _concatenate(positions), _concatenate(slots_of[source]))
-            for source, positions in positions_of.items()
-        ]
+            requests_of.setdefault(source, []).append(Request(source, positions, slots))
+        return [_join_requests(requests) for requests in requests_of.values()]
 
     def _are_scattered(self, selection: Selection) -> bool:
         """Return whether reading samples one by one takes less time than a request to each source.
 
-        At 1,000 parts, 256 random samples lie in 226 of them.
+        256 random samples of 1,000 parts lie in 226 of these parts.
         """
         n_samples = len(selection.parts)
         sources = self._sources
@@ -427,17 +433,35 @@ def _refuse_position(position: int) -> Any:
     raise IndexError(position)
 
 
+def _take_in_turn(iterators: Sequence[Iterator[Any]], turns: Sequence[int]) -> Iterator[Any]:
+    """Yield the next value of the iterator whose number stands in ``turns``, for each of them."""
+    for number in turns:
+        yield next(iterators[number])
+
+
+def _join_requests(requests: Sequence[Request]) -> Request:
+    """Make one request of several to the same source."""
+    if len(requests) == 1:
+        return requests[0]
+    return Request(
+        requests[0].source,
+        np.concatenate([request.positions for request in requests]),
+        np.concatenate([request.slots for request in requests]),
+    )
+
+
 @dataclass(frozen=True)
 class _Sources:
-    """What is behind the parts of a combination.
+    """The sources from which the parts of a combination are read.
 
     Attributes:
-        unwrapped: the source of each part, and the positions in it.
-        number_of_part: the number of the source of each part; views of one source share it.
+        unwrapped: for each part its source and its positions in the source, see
+            :meth:`SampleAccess.unwrap`.
+        number_of_part: for each part the number of its source, shape ``(n_parts,)``. Views of one
+            source have the same number.
         n_sources: how many sources there are.
         stack_samples: whether batches of all sources are their samples stacked.
-        arrays: for each column the arrays of the parts, if all parts are arrays of one dtype, which
-            is not object, and one shape; [] otherwise.
+        arrays: see :func:`_find_arrays`.
     """
 
     unwrapped: list[tuple[SampleAccess, Positions | None]]
@@ -448,11 +472,11 @@ class _Sources:
 
     @classmethod
     def of(cls, parts: Sequence[SampleAccess]) -> _Sources:
-        """Find what is behind ``parts``."""
+        """Find the sources of ``parts``."""
         unwrapped = [part.unwrap() for part in parts]
         number_of: dict[SampleAccess, int] = {}
         numbers = [number_of.setdefault(source, len(number_of)) for source, _ in unwrapped]
-        arrays = _arrays_of(parts)
+        arrays = _find_arrays(parts)
         stack_samples = bool(parts) and all(source.stacks_samples for source in number_of)
         return cls(
             unwrapped=unwrapped,
@@ -463,8 +487,12 @@ class _Sources:
         )
 
 
-def _arrays_of(parts: Sequence[SampleAccess]) -> list[list[ColumnArray]]:
-    """Return what ``_Sources.arrays`` says."""
+def _find_arrays(parts: Sequence[SampleAccess]) -> list[list[ColumnArray]]:
+    """Return for each column the arrays of the parts.
+
+    The list is empty unless all parts are arrays, and those of a column have one dtype other than
+    object and one shape of a value.
+    """
     sources: list[SequenceAccess] = []
     for part in parts:
         if not isinstance(part, SequenceAccess) or not part.fixed_columns:
@@ -485,15 +513,18 @@ def _arrays_of(parts: Sequence[SampleAccess]) -> list[list[ColumnArray]]:
 
 
 def _group_by_part(parts: npt.NDArray[np.intp]) -> Iterator[tuple[int, _Slots]]:
-    """Yield each part with the places at which it stands in ``parts``."""
+    """Yield each part that stands in ``parts``, and the indices at which it does, ascending."""
     if len(parts) == 0:
         return
     by_part = np.argsort(parts, kind="stable")
     sorted_parts = parts[by_part]
-    changes = (np.flatnonzero(sorted_parts[1:] != sorted_parts[:-1]) + 1).tolist()
-    firsts = [0, *changes]
-    ends = [*changes, len(parts)]
-    for part, first, end in zip(sorted_parts.take(firsts).tolist(), firsts, ends, strict=True):
+    # The indices of one part follow each other in by_part, from where the part changes.
+    is_first = np.ones(len(parts), dtype=bool)
+    is_first[1:] = sorted_parts[1:] != sorted_parts[:-1]
+    firsts = np.flatnonzero(is_first)
+    ends = np.append(firsts[1:], len(parts))
+    parts_in_order = sorted_parts[firsts].tolist()
+    for part, first, end in zip(parts_in_order, firsts.tolist(), ends.tolist(), strict=True):
         yield part, by_part[first:end]
 
 
@@ -515,11 +546,6 @@ def _gather(columns: Sequence[list[ColumnArray]], selection: Selection) -> list[
 def _join_in_slots(batches: Sequence[Batch], slots: Sequence[_Slots]) -> Batch:
     """Make one batch of several, whose samples belong into ``slots``."""
     return join_batches(batches, functools.partial(assemble, slots=slots))
-
-
-def _concatenate(arrays: list[Any]) -> Any:
-    """Return arrays one after the other; concatenating one takes a microsecond for nothing."""
-    return arrays[0] if len(arrays) == 1 else np.concatenate(arrays)
 
 
 def _array_types(batch: Batch) -> tuple[Any, ...]:

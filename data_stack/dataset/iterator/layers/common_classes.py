@@ -91,9 +91,13 @@ def _has_numbers(iterator: Any, target_pos: Any) -> bool:
     if len(iterator) == 0:
         return True
     first_labels = iterator.read_column(target_pos, [0])
+    if first_labels[0] is None:
+        # A missing label tells nothing; the first label that is there does.
+        present = (label for label in iterator.read_column(target_pos) if label is not None)
+        return isinstance(next(present, 0), (int, np.integer))
     if first_labels.dtype.kind in "iu":
         return True
-    return isinstance(first_labels[0], (int, np.integer, type(None)))
+    return isinstance(first_labels[0], (int, np.integer))
 
 
 def _without_classes(iterator: Any) -> Any:

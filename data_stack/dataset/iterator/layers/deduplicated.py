@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import copy
 from typing import Any, Final, Union
 
 import numpy as np
@@ -27,17 +28,16 @@ class DeduplicatedDatasetIterator(DatasetIteratorView):
     """The samples of ``dataset_iterator``, in order, without those that equal an earlier one.
 
     Samples of equal content are equal, see :func:`data_stack.values.digests.sample_digest`: numbers
-    are compared by value, not by dtype, arrays by shape and values; NaN equals NaN. Everything, or
-    the columns ``by``, is read once when this is made, in blocks of a few MiB. One column is read
-    twice, if it begins with texts or whole numbers and other values follow.
+    are compared by value, not by dtype, arrays by shape and values; NaN equals NaN. All columns, or
+    the columns ``by``, are read once when this is made, in blocks of a few MiB. (A single column
+    that begins with texts or whole numbers, and goes on with other values, is read twice.)
 
-    Meanwhile 16 bytes are held for each sample, and as many again to find the equal ones. Then 4
-    bytes are kept for each one that stays. A pickle carries the positions, so another process does
-    not read again.
+    While samples are compared, 32 bytes are held for each of them. Then 4 bytes are kept for each
+    sample that stays. A pickle carries the positions, so another process does not read again.
 
     Args:
         dataset_iterator: the iterator looked through; it is not closed.
-        by: the column, or a list of the columns, that count; None for whole samples.
+        by: the column to compare, or a list of columns; None for whole samples.
 
     Raises:
         ConfigError: a column does not exist, or a sample holds an object of unknown content.
@@ -49,11 +49,12 @@ class DeduplicatedDatasetIterator(DatasetIteratorView):
             digests = iterator_digests(dataset_iterator, by)
             first_positions, _ = equal_groups(digests)
         super().__init__(dataset_iterator, first_positions)
-        self._made_with = {"by": by}
+        # A copy: the caller may change a list of columns afterwards.
+        self._made_with = {"by": copy(by)}
 
 
-#: Types whose values Python compares as their digests do: numbers by value, texts and bytes by
-#: content. NaN is not such a value.
+#: Types whose values are equal for Python exactly if their digests are equal. NaN, a float, equals
+#: itself by its digest only.
 _ATOMS: Final = frozenset((str, bytes, int, bool, type(None)))
 #: Distinct values that are held to find equal ones; of more, digests take less memory.
 _MAX_ATOMS: Final = 1 << 20
@@ -62,13 +63,13 @@ _MAX_ATOMS: Final = 1 << 20
 def _find_first_of_atoms(
     dataset_iterator: DatasetIteratorIF, columns: _Columns
 ) -> npt.NDArray[np.intp] | None:
-    """Return the positions of the first of each of the distinct values of one column, ascending.
+    """Find where each distinct value of one column appears first, without digests.
 
     It takes a quarter of the time of digests (200,000 texts of 40 kinds).
 
     Returns:
-        None for several columns, for other values than texts, bytes and whole numbers, and for more
-        than :data:`_MAX_ATOMS` distinct ones.
+        Positions, ascending, shape ``(n_distinct,)``. None for several columns, for other values
+        than texts, bytes and whole numbers, and for more than :data:`_MAX_ATOMS` distinct values.
     """
     keys = [] if columns is None else keys_of(columns)
     if len(keys) != 1:
@@ -91,7 +92,7 @@ def _find_first_of_atoms(
             return None
         new_values = set(values).difference(first_position_of)
         if new_values:
-            # from the end, so that the first position of equal values stays
+            # From the end, so that of equal values the first position stays.
             positions = range(start + len(values) - 1, start - 1, -1)
             position_of = dict(zip(reversed(values), positions, strict=True))
             first_position_of.update({value: position_of[value] for value in new_values})
@@ -151,9 +152,9 @@ def equal_groups(
         digests: shape ``(n, 16)``.
 
     Returns:
-        The position of the first of each distinct digest, ascending, shape ``(n_distinct,)``; and
-        for each digest its number among these, shape ``(n,)``. So ``digests[first][numbers]`` is
-        ``digests``.
+        ``first``: the position at which each distinct digest appears first, ascending, shape
+        ``(n_distinct,)``. ``numbers``: for each digest the index of its equal among these, shape
+        ``(n,)``. So ``digests[first][numbers]`` equals ``digests``.
     """
     classes = class_numbers(digests.view(f"V{DIGEST_BYTES}").reshape(len(digests)), "")
     return classes.first, classes.numbers.astype(np.intp)

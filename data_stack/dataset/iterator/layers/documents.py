@@ -1,4 +1,4 @@
-"""Documents of tokens: the samples of an iterator, or the values of one of its columns."""
+"""Documents of tokens, which are the samples of an iterator, or the values of a column."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ class Documents:
     """Documents of tokens.
 
     Attributes:
-        samples: that the documents are read from.
-        column: of the tokens; None where the samples are the documents.
+        samples: the access that reads the documents.
+        column: the column of the tokens; None where the samples are the documents.
     """
 
     samples: SampleAccess
@@ -55,7 +55,8 @@ class Documents:
             document = value if type(value) is np.ndarray else exact_array(value)
             if document is None or not _has_tokens(document):
                 if len(positions) > 1:
-                    # Read one by one: a column may have floats only because of another document.
+                    # A column may have floats only because of another document. That one is found
+                    # when the documents are read one by one, and has the error.
                     self._read_one_by_one(positions)
                 raise self._make_error(position, value, document)
             documents.append(document)
@@ -76,7 +77,7 @@ class Documents:
         )
 
     def describe(self, position: int) -> str:
-        """Return what a document is called in messages, with its place if that is known."""
+        """Return the name of a document in messages, with its place if that is known."""
         place = self.samples.locate(position)
         if place is None:
             return f"document {position}"
@@ -97,8 +98,8 @@ def find_column(
 
     Args:
         iterator: the samples, with their meta if they have one.
-        samples: the access to them.
-        column: as the caller named it; None to find it by sample 0.
+        samples: the access to the samples.
+        column: the column that the caller named; None to find it by sample 0.
 
     Raises:
         ConfigError: there is no such column, or several may be meant.
@@ -113,13 +114,13 @@ def find_column(
     if len(form.keys) == 1:
         only_key: ColumnKey = form.keys[0]
         return only_key
-    sample_proper = getattr(getattr(iterator, "dataset_meta", None), "sample_pos", 0)
-    found: ColumnKey = form.normal(sample_proper)
-    if found not in form.keys:
+    meta = getattr(iterator, "dataset_meta", None)
+    sample_proper: ColumnKey = form.normal(getattr(meta, "sample_pos", 0))
+    if sample_proper not in form.keys:
         raise ConfigError(
             f'name the column of the tokens, pack(length, column="tokens"): {form.describe()}'
         )
-    return found
+    return sample_proper
 
 
 def measure_documents(documents: Documents, end_token: int | None) -> tuple[Bounds, np.dtype[Any]]:
@@ -127,15 +128,15 @@ def measure_documents(documents: Documents, end_token: int | None) -> tuple[Boun
 
     Args:
         documents: the documents.
-        end_token: that follows each document, if it has tokens; None for none.
+        end_token: the token that follows each document that is not empty; None for none.
 
     Returns:
-        Where each document starts and ends if all are concatenated, with their end tokens; and the
+        Where each document starts and ends if all are concatenated with their end tokens; and the
         dtype of tokens.
 
     Raises:
-        ConfigError: one is not a one-dimensional array of integers or is too long, documents have no
-            common integer dtype, or this does not hold ``end_token``.
+        ConfigError: a document is not a one-dimensional array of integers or is too long, documents
+            have no common integer dtype, or ``end_token`` does not fit into it.
     """
     n_documents = documents.samples.n_samples
     lengths = np.zeros(n_documents, dtype=np.int64)
@@ -146,8 +147,8 @@ def measure_documents(documents: Documents, end_token: int | None) -> tuple[Boun
     dtype = _common_dtype(dtypes)
     if int(lengths.max(initial=0)) >= MAX_TOKENS:
         raise ConfigError(
-            f"{documents.describe(int(lengths.argmax()))} has {lengths.max()} tokens, more than int32 "
-            f"counts; divide it"
+            f"{documents.describe(int(lengths.argmax()))} has {lengths.max()} tokens, more than "
+            f"int32 counts; divide it"
         )
     if end_token is not None:
         limits = np.iinfo(dtype)

@@ -17,7 +17,7 @@ from data_stack.dataset.iterator.layers.encoder_fitting import (
     fit_encoders,
     name_error,
 )
-from data_stack.dataset.iterator.layers.mapped_meta import follow_columns
+from data_stack.dataset.iterator.layers.mapped_meta import normalize_columns
 from data_stack.dataset.iterator.layers.transformed import TransformedColumnsAccess
 from data_stack.dataset.meta import DatasetMeta, column_keys
 from data_stack.dataset.positions import IndexArrayOfInts
@@ -74,7 +74,7 @@ class EncodedDatasetIterator(LayerDatasetIterator):
         return dict(self._encoders)
 
     def _derive_meta(self, meta: DatasetMeta) -> DatasetMeta:
-        encoders, sample_pos, target_pos = follow_columns(
+        encoders, sample_pos, target_pos = normalize_columns(
             self._dataset_iterator, meta, self._encoders
         )
         if sample_pos in encoders:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from copy import copy
 from typing import Any, NamedTuple, Union
 
 import numpy as np
@@ -37,21 +38,22 @@ class FilteredDatasetIterator(DatasetIteratorView):
         dataset_iterator: the iterator looked through; it is not closed.
         predicate: returns whether a sample stays: a bool, or anything that ``bool()`` takes.
 
-            * With one ``column``, it is given that column's value. Numbers arrive as Python's, so
-              that ``lambda label: label in {1, 2}`` works; numpy times as ``datetime64``; values
-              with a shape as arrays (not to be written to); everything else as it is in the sample.
-            * With a list of columns, it is given their values, one argument each.
-            * ``batched``, it takes many samples at once: the batch as ``read_batch`` returns it; with
-              ``column`` that column, or those columns one argument each. It returns a bool for each
-              sample: an array, tensor or list, shape ``(n,)``. It is called once for each block, so
-              one sample's answer must not depend on the others.
+            * With one ``column``, it takes the value of that column. Numbers are Python's, so that
+              ``lambda label: label in {1, 2}`` works; numpy times are ``datetime64``; values with a
+              shape are arrays (not to be written to); all others are as they are in the sample.
+            * With a list of columns, it takes their values, one argument each.
+            * If ``batched``, it takes many samples at once: the batch as ``read_batch`` returns it,
+              or the columns that are named, one argument each. It returns a bool for each sample:
+              an array, tensor or list, shape ``(n,)``. It is called once for each block, so the
+              answer for a sample must not depend on the others.
         column: what to read; None for whole samples.
         batched: whether the predicate takes many samples at once.
 
     Raises:
         ConfigError: a column does not exist, or a batched predicate did not return one bool per
-            sample. Errors of the predicate are not changed, except for StopIteration, which becomes
-            an EarlyEndError; from Python 3.11 on they have a note of the position.
+            sample.
+        Exception: what the predicate raises, with a note of the position from Python 3.11 on. Its
+            StopIteration becomes an EarlyEndError.
     """
 
     def __init__(
@@ -71,13 +73,15 @@ class FilteredDatasetIterator(DatasetIteratorView):
         source = access_to(as_iterator(dataset_iterator))
         positions = _find_positions(source, _Filter(predicate, keys, batched))
         super().__init__(dataset_iterator, positions)
-        self._made_with = {"predicate": predicate, "column": column, "batched": batched}
+        # A copy: the caller may change a list of columns afterwards.
+        self._made_with = {"predicate": predicate, "column": copy(column), "batched": batched}
 
     def __getstate__(self) -> dict[str, Any]:
         state = super().__getstate__()
         predicate = self._made_with["predicate"]
-        # "<lambda>" and "f.<locals>.g" cannot be pickled
-        if "<" in getattr(predicate, "__qualname__", ""):
+        # pickle finds a function by its name, which does not work for "<lambda>" and "f.<locals>.g".
+        cannot_be_pickled = "<" in getattr(predicate, "__qualname__", "")
+        if cannot_be_pickled:
             name = f"{predicate.__module__}.{predicate.__qualname__}"
             stand_in = f"{name}, which stayed in another process; define it at the top of a module"
             state["_made_with"] = {**self._made_with, "predicate": stand_in}
@@ -85,11 +89,11 @@ class FilteredDatasetIterator(DatasetIteratorView):
 
 
 class _Filter(NamedTuple):
-    """What to ask of samples.
+    """A predicate, and what it takes.
 
     Attributes:
         predicate: returns whether a sample stays.
-        keys: the columns that it is given, one argument each; None for whole samples.
+        keys: the columns whose values it takes, one argument each; None for whole samples.
         is_batched: whether it takes many samples at once.
     """
 
@@ -130,7 +134,7 @@ def _find_positions(source: SampleAccess, sample_filter: _Filter) -> IndexArrayO
 def _read_arguments(
     source: SampleAccess, sample_filter: _Filter, positions: IndexArrayOfInts
 ) -> list[Any]:
-    """Return what the predicate is given of a block of samples: many values for each argument."""
+    """Return for each argument of the predicate its values for a block of samples."""
     if sample_filter.keys is not None:
         columns: list[Any] = source.columns(sample_filter.keys, positions)
         if sample_filter.is_batched:
@@ -147,10 +151,13 @@ def _find_staying(
     """Return for each sample of a block whether it stays.
 
     Args:
-        sample_filter: what to ask.
-        arguments: what the predicate is given, see :func:`_read_arguments`.
+        sample_filter: the predicate, and what it takes.
+        arguments: the values of its arguments, see :func:`_read_arguments`.
         start: the position of the first sample of the block.
-        n_samples: of the block.
+        n_samples: the number of samples in the block.
+
+    Returns:
+        A bool for each sample, shape ``(n_samples,)``.
     """
     predicate = sample_filter.predicate
     stays: list[bool] = []
@@ -168,7 +175,7 @@ def _find_staying(
     except Exception as problem:
         error = _explain(problem, sample_filter, arguments)
         if hasattr(error, "add_note"):
-            # from Python 3.11 on
+            # Python 3.10 has no notes.
             error.add_note(f"while the predicate looked at position {start + len(stays)}")
         if error is problem:
             raise
@@ -179,7 +186,7 @@ def _find_staying(
 def _explain(problem: Exception, sample_filter: _Filter, arguments: list[Any]) -> Exception:
     """Return the error to raise for what a predicate raised."""
     if isinstance(problem, StopIteration):
-        # it would end a loop of the caller
+        # It would end a loop of the caller.
         return stopped_by(sample_filter.predicate)
     gets_samples = sample_filter.keys is None and not sample_filter.is_batched
     if isinstance(problem, TypeError) and gets_samples:

@@ -24,11 +24,11 @@ _TIMES = (date, timedelta, *_TIMES_OF_NUMPY)
 
 
 def check_gap(max_gap: Any, what: str = "max_gap") -> Any:
-    """Return ``max_gap`` as a number, or as a span of numpy's, of at least 0.
+    """Return ``max_gap`` as a number, or as a ``timedelta64`` of numpy's.
 
     Args:
-        max_gap: the largest difference that is no gap.
-        what: what it is called in an error.
+        max_gap: the largest difference that is no gap, at least 0.
+        what: the name of the argument in an error.
 
     Raises:
         ConfigError: it is not such a number or span.
@@ -48,11 +48,18 @@ def equals_last(values: ColumnArray) -> npt.NDArray[np.bool_]:
     """Return which values equal the one before, shape ``(n - 1,)``."""
     if values.dtype == object and values.ndim == 1:
         pairs = zip(values[1:], values[:-1], strict=True)
-        return np.array([bool(value == last) for value, last in pairs], dtype=bool)
+        return np.array([_are_equal(value, last) for value, last in pairs], dtype=bool)
     equals: npt.NDArray[np.bool_] = np.asarray(values[1:] == values[:-1], dtype=bool)
     if values.ndim == 1:
         return equals
     return np.asarray(equals.reshape(len(equals), -1).all(axis=1))
+
+
+def _are_equal(value: Any, last: Any) -> bool:
+    if isinstance(value, np.ndarray) or isinstance(last, np.ndarray):
+        # They are compared item by item, and have one answer for each.
+        return np.array_equal(value, last)
+    return bool(value == last)
 
 
 def exceeds_gap(
@@ -69,8 +76,8 @@ def exceeds_gap(
         max_gap: as :func:`check_gap` returned it.
         same_group: which values are of the group of the one before, shape ``(n - 1,)``. Between two
             groups the answer means nothing.
-        key: of the column, for errors.
-        order: the positions of the values, for errors.
+        key: the column that errors name.
+        order: the position in the iterator of each value, which errors name.
 
     Raises:
         ConfigError: values cannot be subtracted, or differences cannot be compared to ``max_gap``.
@@ -78,12 +85,13 @@ def exceeds_gap(
     is_span = isinstance(max_gap, np.timedelta64)
     if not is_span and max_gap != 0 and _have_units(values):
         raise ConfigError(
-            f"differences of the times in column {key!r} cannot be compared to {max_gap!r}, a number "
-            f"without a unit: pass datetime.timedelta(seconds={max_gap!r}), or np.timedelta64(…, 's')"
+            f"differences of the times in column {key!r} cannot be compared to {max_gap!r}, a "
+            f"number without a unit: pass datetime.timedelta(seconds={max_gap!r}), or "
+            f"np.timedelta64(…, 's')"
         )
     if values.ndim > 1 or values.dtype.kind in "OSUV":
         if is_span and any(isinstance(value, _TIMES_OF_NUMPY) for value in values):
-            # as integers, for the times may be of several units
+            # The times may be of several units. As integers they are of one.
             values = np.fromiter(comparable(values.tolist()), object, len(values))
             _, max_gap = ticks_of(max_gap)
         return _objects_exceed(values, max_gap, same_group, key, order)
@@ -93,7 +101,8 @@ def exceeds_gap(
         with np.errstate(invalid="ignore", over="ignore"):  # between infinities
             differences = np.diff(values.astype(np.float64))
     else:
-        # differences of sorted values never overflow as unsigned integers
+        # The difference of an int64 and a larger one may not fit into an int64. It fits into an
+        # uint64, and the subtraction of the same bits as uint64 has the right result.
         integer_type = np.uint64 if values.dtype.kind == "u" else np.int64
         differences = np.diff(values.astype(integer_type).view(np.uint64))
     return np.asarray(differences > max_gap, dtype=bool)
@@ -136,7 +145,8 @@ def _objects_exceed(
         value = values[number]
         following = values[number + 1]
         try:
-            exceeds[number] = not following - value <= max_gap
+            is_within_gap = following - value <= max_gap
+            exceeds[number] = not is_within_gap
         except (TypeError, ValueError) as error:
             raise ConfigError(
                 f"column {key!r}: cannot compare {following!r:.60} - {value!r:.60}, at positions "

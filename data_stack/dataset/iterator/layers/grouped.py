@@ -22,36 +22,50 @@ from data_stack.values.stacking import list_columns, list_samples, map_columns, 
 Starts = Union[range, IndexArrayOfInts]
 """The places at which groups start."""
 
-#: Values beside which numpy stacks nothing: a column with one of them stays a column of objects.
+#: Types of values that keep a column a column of objects.
 _UNSTACKED_TYPES = (str, bytes, type(None), Mapping)
 
 _take_first = itemgetter(0)
 
 
 class GroupedDatasetIterator(LayerDatasetIterator):
-    """Base class of windows and batches: a sample is ``read_batch`` of some samples below.
+    """The base class of windows and batches.
 
-    A subclass makes a :class:`GroupedAccess`.
+    A sample is what ``read_batch`` returns for some samples below. A subclass makes a
+    :class:`GroupedAccess`.
     """
 
     def _derive_meta(self, meta: DatasetMeta) -> DatasetMeta:
-        # a target is an array of targets now
+        # A target is an array of targets now.
         return replace(meta, target_kind=None)
 
 
 class GroupedAccess(SampleAccess):
     """Access to groups of samples that follow each other, each a batch of the samples below.
 
-    Groups are found in *places*: the samples below in the order in which they follow each other.
+    A *place* is the number of a sample in the order in which samples follow each other. A group has
+    the samples at consecutive places.
 
     Args:
-        below: what is grouped.
+        below: the samples that are grouped.
         starts: the places at which groups start.
         length: number of samples in a group.
         order: the positions below of all places; None if places are positions.
-        end: the place at which the last groups end, which may be shorter; None if all are of one
-            length.
+        end: the place after the last sample. Groups that would reach beyond it are shorter. None if
+            all groups have ``length`` samples.
     """
+
+    #: The places at which groups start.
+    _starts: Starts
+
+    #: The number of samples in a group.
+    _length: int
+
+    #: The positions below of all places; None if places are positions.
+    _order: IndexArrayOfInts | None
+
+    #: The place at which the last groups end; None if all have one length.
+    _end: int | None
 
     def __init__(
         self,
@@ -75,9 +89,9 @@ class GroupedAccess(SampleAccess):
         return take(self._starts, positions).astype(np.intp, copy=False)
 
     def runs_at(self, positions: IndexArrayOfInts) -> tuple[IndexArrayOfInts, int] | None:
-        """Return the places at which groups start, and their length.
+        """Return the places at which groups start, shape ``(n,)``, and the length of the groups.
 
-        None where they differ in length.
+        None where the groups differ in length.
         """
         starts = self.starts_at(positions)
         if self._end is None:
@@ -135,7 +149,7 @@ class GroupedAccess(SampleAccess):
 
     @cached_property
     def _groups_are_bare(self) -> bool:
-        """Whether a group is one array; found out once, by one sample."""
+        """Whether a group is one array, as samples are bare values; found by one sample."""
         first_place = self.starts_at(np.zeros(1, dtype=np.intp))
         return isinstance(self.below.batch(self.positions_of(first_place)), np.ndarray)
 
@@ -145,13 +159,13 @@ class GroupedAccess(SampleAccess):
         """Read several groups, or columns of them, in one request.
 
         Returns:
-            A batch, or a tuple of the columns. None where the groups, read one by one, may look
-            different.
+            A batch, or a tuple of the columns. None where stacking groups that are read one by one
+            may have another result.
         """
-        where = self.runs_at(positions)
-        if where is None:
+        starts_and_length = self.runs_at(positions)
+        if starts_and_length is None:
             return None
-        starts, length = where
+        starts, length = starts_and_length
         if self._order is None:
             runs = self.below.runs(starts, length, keys)
             if runs is not None:
@@ -207,18 +221,22 @@ class GroupedAccess(SampleAccess):
 def find_distinct(
     places: IndexArrayOfInts,
 ) -> tuple[IndexArrayOfInts, npt.NDArray[np.intp] | None]:
-    """Return what to read for ``places``, of any shape, without repeats where they overlap much.
+    """Return which places to read for ``places``, each once if they repeat much.
 
-    Groups that overlap, such as one window after the other, share samples, and a sample may be a
-    picture to decode. Whether they overlap is seen from how close together the places are: groups
-    picked at random hardly overlap.
+    Groups that overlap, such as windows one after the other, have samples in common, and a sample
+    may be a picture to decode. Groups at random positions hardly overlap, and finding the distinct
+    places would take time for nothing.
+
+    Args:
+        places: of any shape, at least one.
 
     Returns:
-        The places to read, and for each of ``places`` its number among those; None for that if all
-        are there in order.
+        The places to read, shape ``(n,)``; and for each of ``places``, flattened, its index among
+        them. None in place of the indices if the places to read are ``places``, flattened.
     """
     flat = places.reshape(-1)
     n_spanned = int(flat.max()) - int(flat.min()) + 1
+    # Unless each place repeats twice on average, few places can be saved.
     if 2 * n_spanned > flat.size:
         return flat, None
     wanted, inverse = np.unique(flat, return_inverse=True)
@@ -226,11 +244,13 @@ def find_distinct(
 
 
 def repeat_values(column: ColumnArray, inverse: npt.NDArray[np.intp] | None) -> ColumnArray:
-    """Return the values of several groups, those that some of them share for each by itself.
+    """Return the values of several groups, made of the values that were read.
+
+    Each group gets a copy of its own of an object that several groups have in common.
 
     Args:
-        column: the distinct values.
-        inverse: as :func:`find_distinct` returned it.
+        column: the values that were read.
+        inverse: the indices that :func:`find_distinct` returned.
     """
     return column if inverse is None else copy_objects(column[inverse])
 
@@ -238,8 +258,8 @@ def repeat_values(column: ColumnArray, inverse: npt.NDArray[np.intp] | None) -> 
 def _group_values(column: ColumnArray, shape: tuple[int, ...]) -> ColumnArray | None:
     """Return a column of shape ``(n * k, ...)`` as groups of shape ``(n, k, ...)``.
 
-    None where the ``n`` groups, stacked, may be something else. Objects are such a case: the values
-    of one group may make an array by themselves, as arrays of equal shape do.
+    None where stacking the ``n`` groups one by one may have another result. That may be so with
+    objects: the arrays of one group may have one shape, and make a larger array.
     """
     if column.dtype != object or column.ndim > 1:
         return column.reshape(shape + column.shape[1:])

@@ -39,19 +39,20 @@ class InMemoryDatasetIterator(AccessedDatasetIterator):
     :func:`~data_stack.values.copies.copy_value`. Objects of other classes are not copied; a whole
     column of numbers is not copied either, but read-only.
 
-    Its fingerprint is that of the iterator read from, as it was then. Where that has changed since
-    (an array was written to, a file replaced), the samples themselves are its identity.
+    Its fingerprint is that of the source, ``dataset_iterator``, as the source was when it was read.
+    If the source has changed since (an array was written to, a file replaced), the fingerprint is
+    made of the samples themselves.
 
-    The iterator read from stays referenced, because ``underlying_iterators`` names it; with
-    ``keep_source=False`` it is let go and ``underlying_iterators`` is empty. A pickle holds the
-    samples only, so that it reaches workers even where the source has open files: there
+    ``underlying_iterators`` has the source, which therefore stays in memory. With
+    ``keep_source=False`` it does not, and ``underlying_iterators`` is empty. A pickle holds the
+    samples only, so that it reaches workers even where the source has open files: in its copy
     ``underlying_iterators`` is empty too.
 
     Args:
-        dataset_iterator: what is read; any iterable of samples.
-        progress: a progress bar on stderr: True, False, or None for one if stderr is a terminal or
-            this a notebook.
-        keep_source: whether ``underlying_iterators`` names ``dataset_iterator``.
+        dataset_iterator: the source; any iterable of samples.
+        progress: whether to show a progress bar on stderr; None: if stderr is a terminal, or in a
+            notebook.
+        keep_source: whether ``underlying_iterators`` has ``dataset_iterator``.
 
     Raises:
         EarlyEndError: ``dataset_iterator`` yields fewer samples than its length says.
@@ -60,17 +61,16 @@ class InMemoryDatasetIterator(AccessedDatasetIterator):
     #: The samples as columns; None where they are kept in ``_samples``.
     _columns: KeptColumns | None
 
-    #: The samples; missing where they are kept in ``_columns``.
+    #: The samples; not set where they are kept in ``_columns``.
     _samples: list[Sample]
 
-    #: In a pickle, and what comes from one: the fingerprint of the source, which was left behind.
+    #: The fingerprint of the source that a pickle did not hold; None where no pickle was made.
     _known_fingerprint: str | None = None
 
-    #: The fingerprint, once it was asked for: the samples in memory never change.
+    #: The fingerprint, once it was computed: the samples in memory never change.
     _kept_fingerprint: str | None = None
 
-    #: What was read from memory, see
-    #: :func:`~data_stack.dataset.iterator.data_in_memory.digest_of_data_in_memory`.
+    #: The :func:`~data_stack.dataset.iterator.data_in_memory.digest_of_data_in_memory` of the source.
     _digest_of_sources = 0
 
     def __init__(
@@ -83,7 +83,7 @@ class InMemoryDatasetIterator(AccessedDatasetIterator):
         self._stacked_on: list[Any] = []
         if keep_source:
             self._stacked_on = [dataset_iterator]
-        # Before it is read: what changes meanwhile is a change, too.
+        # Before the source is read, so that a change while it is read counts, too.
         self._take_digest_of_sources()
         self._columns = None
         if isinstance(dataset_iterator, DatasetIteratorIF):
@@ -99,20 +99,18 @@ class InMemoryDatasetIterator(AccessedDatasetIterator):
 
     @property
     def _kept_samples(self) -> list[Sample] | None:
-        """The samples themselves, which must not be changed; None where they are columns."""
+        """The samples themselves, which must not be changed; None where columns are kept."""
         return None if self._columns is not None else self._samples
 
     # ------------------------------------------------------------------ the source
 
     def has_changed_sources(self) -> bool:
-        """Return whether arrays or lists that were read are others now.
+        """Return whether arrays or lists of the source have other values than when they were read.
 
-        The source's fingerprint is then not that of the samples.
+        The fingerprint of the source is then not that of the samples.
         """
-        for source in self._iterators_below():
-            if digest_of_data_in_memory(source) != self._digest_of_sources:
-                return True
-        return False
+        sources = self._iterators_below()
+        return bool(sources) and digest_of_data_in_memory(sources[0]) != self._digest_of_sources
 
     def attach_source(self, source: Sequence[Any]) -> None:
         """Put back the ``underlying_iterators`` that a pickle of this iterator left behind."""
@@ -128,12 +126,11 @@ class InMemoryDatasetIterator(AccessedDatasetIterator):
         return [source for source in self._stacked_on if isinstance(source, DatasetIteratorIF)]
 
     def __getstate__(self) -> dict[str, Any]:
-        # the source is not pickled; its fingerprint is
+        # The source is not pickled; its fingerprint is, if it has one.
         source_fingerprint = self._known_fingerprint
         if source_fingerprint is None and self._iterators_below():
-            # it can be pickled without
             with suppress(DataStackError):
-                # not self.fingerprint(): a client's class may have another method of that name
+                # Not self.fingerprint(): a client's class may have another method of that name.
                 source_fingerprint = FluentIterator.fingerprint(self)
         state = dict(super().__getstate__())
         state["_stacked_on"] = []

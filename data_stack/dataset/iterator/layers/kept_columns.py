@@ -26,7 +26,7 @@ from data_stack.values.stacking import (
     value_of,
 )
 
-#: Types of single values that a column of numbers can make again.
+#: Types of numbers that are made again of a value of a column.
 _NUMBER_TYPES = (bool, int, float)
 
 
@@ -35,9 +35,10 @@ class KeptColumns:
     """Samples as columns.
 
     Attributes:
-        first_sample: sample 0, whose values have the types of all; without samples, the columns.
-        batch: the columns.
-        declared: the columns by a schema; None if the arrays say all.
+        first_sample: sample 0, whose values have the types of the values of all samples. If there
+            are no samples, the empty columns.
+        batch: the columns, in the form of a batch.
+        declared: the columns by a schema; None if the arrays tell as much.
     """
 
     first_sample: Any
@@ -52,12 +53,12 @@ def read_columns(
 
     Args:
         source: the samples.
-        progress: whether there is a progress bar.
-        description: of the progress bar.
+        progress: whether to show a progress bar; None: if stderr is a terminal, or in a notebook.
+        description: the text of the progress bar.
 
     Returns:
-        The columns; None where samples may differ in dtype or shape, or where a column does not tell
-        what the values of its samples were.
+        The columns. None where samples may differ in dtype or shape, and where the values of samples
+        cannot be made again of columns.
     """
     if source.n_samples == 0:
         no_samples: Any = source.batch(np.empty(0, dtype=np.intp))
@@ -73,7 +74,7 @@ def read_columns(
         return None
     empty_batch = source.empty_batch()
     if any(column.dtype == object for column in list_columns(empty_batch)):
-        # a value of such a column may be an array, which is not one of the column
+        # Whether a value of such a column is an array differs from sample to sample.
         return None
 
     def make_column(column: ColumnArray) -> ColumnArray:
@@ -88,10 +89,10 @@ def read_columns(
 
 
 class KeptColumnsAccess(SampleAccess):
-    """Access to samples that are kept as columns, as copies.
+    """Access to copies of samples that are kept as columns.
 
     Args:
-        kept: the columns, which are made read-only.
+        kept: the columns, whose arrays are made read-only.
     """
 
     fixed_columns = True
@@ -99,7 +100,7 @@ class KeptColumnsAccess(SampleAccess):
     #: The columns.
     _batch: Any
 
-    #: The columns by a schema; None if the arrays say all.
+    #: The columns by a schema; None if the arrays tell as much.
     _declared: Mapping[str, DeclaredColumn] | None
 
     #: For each column a function that reads one value.
@@ -146,7 +147,7 @@ class KeptColumnsAccess(SampleAccess):
         self, keys: Sequence[ColumnKey], positions: IndexArrayOfInts | None = None
     ) -> list[ColumnArray]:
         if isinstance(self._batch, np.ndarray):
-            # bare values have no columns of ours
+            # The samples are bare values, which may have parts, but no columns.
             return super().columns(keys, positions)
         columns = [value_of(self._batch, key) for key in keys]
         if positions is None:
@@ -160,7 +161,7 @@ class KeptColumnsAccess(SampleAccess):
             return None
         if keys is not None:
             if isinstance(self._batch, np.ndarray):
-                # bare values have no columns
+                # The samples are bare values, which have no columns.
                 return None
             columns = [value_of(self._batch, key) for key in keys]
             return tuple([take_runs(column, starts, length) for column in columns])
@@ -198,7 +199,7 @@ def _make_value_reader(column: ColumnArray, first_value: Any) -> Callable[[int],
 
     Args:
         column: the values.
-        first_value: of sample 0; the values that are read are of its type.
+        first_value: the value of sample 0. The values that are read have its type.
     """
     number_type = type(first_value)
     if number_type in _NUMBER_TYPES:
@@ -208,7 +209,7 @@ def _make_value_reader(column: ColumnArray, first_value: Any) -> Callable[[int],
             return lambda position: copy_array(column[position, ...])
         return lambda position: column[position, ...].copy()
     if isinstance(first_value, np.void):
-        # a record is a view of the column
+        # A record is a view of the column.
         return lambda position: copy_value(column[position])
     return column.__getitem__
 

@@ -17,7 +17,7 @@ from data_stack.values.stacking import Batch, ColumnArray, stack_samples
 
 
 class KeptSamplesAccess(SampleAccess):
-    """Access to samples that are kept as objects, of which it returns copies.
+    """Access to copies of samples that are kept as objects.
 
     A subclass defines ``kept``.
     """
@@ -49,7 +49,7 @@ class KeptSamplesAccess(SampleAccess):
 
 
 class SampleListAccess(KeptSamplesAccess):
-    """Access to a list of samples, as copies.
+    """Access to copies of the samples of a list.
 
     Args:
         samples: the list.

@@ -94,7 +94,7 @@ class MappedDatasetIterator(LayerDatasetIterator):
     #: The names of the columns that the function returns; None if they are unknown.
     _names: tuple[str, ...] | None
 
-    #: What the random generators are derived from; None for a function without.
+    #: What the random generators are derived from; None for a function without one.
     _mixed_seed: int | None
 
     def __init__(

@@ -15,7 +15,11 @@ from data_stack.dataset.iterator.layers.batched_function import (
     check_mapped_column,
     iterate_in_growing_reads,
 )
-from data_stack.dataset.iterator.layers.transformed import TransformedColumnsAccess, stack_objects
+from data_stack.dataset.iterator.layers.transformed import (
+    ColumnTransforms,
+    TransformedColumnsAccess,
+    stack_objects,
+)
 from data_stack.dataset.positions import IndexArrayOfInts
 from data_stack.dataset.randomness import derive_generator
 from data_stack.util.functions import stopped_by
@@ -29,18 +33,18 @@ _KINDS_OF_NUMBERS = "biufc"
 class _ValueFunction:
     """The function of a value, with its random generators.
 
-    It is no part of the access: the access would refer to itself, and keep the samples below in
-    memory until garbage is collected.
+    It is not a method of the access. An access that held a method of its own would refer to itself,
+    and keep the samples below in memory until garbage is collected.
 
     Args:
-        function: of a value; where there is a seed, also of a random generator.
-        mixed_seed: of the draws; None for a function without.
+        function: takes a value; with a seed, also a random generator.
+        mixed_seed: what the random generators are derived from; None for a function without one.
     """
 
-    #: What each value is mapped with.
+    #: The function that maps a value.
     _function: Callable[..., Any]
 
-    #: What the random generators are derived from; None for a function without.
+    #: What the random generators are derived from; None for a function without one.
     _mixed_seed: int | None
 
     def __init__(self, function: Callable[..., Any], mixed_seed: int | None) -> None:
@@ -57,6 +61,7 @@ class _ValueFunction:
         return objects(list(map(self.map_value, values, positions.tolist())))
 
     def map_value(self, value: Any, position: int) -> Any:
+        """Return the mapped value of the sample at ``position``."""
         try:
             if self._mixed_seed is None:
                 return self._function(value)
@@ -70,9 +75,9 @@ class ValueMapAccess(TransformedColumnsAccess):
 
     Args:
         below: the samples.
-        key: of the column.
-        function: of a value; where there is a seed, also of a random generator.
-        mixed_seed: of the draws; None for a function without.
+        key: the column.
+        function: takes a value; with a seed, also a random generator.
+        mixed_seed: what the random generators are derived from; None for a function without one.
     """
 
     #: The mapped column, as it was given.
@@ -116,7 +121,7 @@ class ValueMapAccess(TransformedColumnsAccess):
         mapped_values = self.iterate_column(self._key, positions)
         if mapped_values is None:
             return super().batch(positions)
-        # each value is decoded and mapped by itself, so that few are in memory
+        # Each value is decoded and mapped by itself, so that few are in memory.
         mapped_column = stack_one_by_one(mapped_values, len(positions))
         form = self._find_layout_at(positions).form
         other_keys = [key for key in form.keys if key != self._key]
@@ -127,17 +132,19 @@ class ValueMapAccess(TransformedColumnsAccess):
         batch: Batch = form.make([columns[key] for key in form.keys])
         return batch
 
-    def _find_layout_at(self, positions: IndexArrayOfInts) -> Any:
+    def _find_layout_at(self, positions: IndexArrayOfInts) -> ColumnTransforms:
+        """Return where the mapped column is, without decoding a sample if that is possible."""
         if self._layout is not None:
             return self._layout
         declared = self.below.declare_columns()
         if declared:
-            return self._find_layout(dict.fromkeys(declared))
+            sample_without_values = dict.fromkeys(declared)
+            return self._find_layout(sample_without_values)
         return self._find_layout(self.below.batch(positions[:1]))
 
     def iterate_column(self, key: ColumnKey, positions: IndexArrayOfInts) -> Iterator[Any] | None:
         if not isinstance(self._key, str) and self._key < 0:
-            # only a sample tells where a position that counts from the end is
+            # Only a sample tells which column a position that counts from the end is.
             return None
         values = self.below.iterate_column(key, positions)
         if values is None or key != self._key:
@@ -158,9 +165,9 @@ class ColumnMapAccess(TransformedColumnsAccess):
 
     Args:
         below: the samples.
-        key: of the column.
-        function: of a column; where there is a seed, also of a random generator for each row.
-        mixed_seed: of the draws; None for a function without.
+        key: the column.
+        function: takes a column; with a seed, also a list of random generators, one for each row.
+        mixed_seed: what the random generators are derived from; None for a function without one.
     """
 
     def __init__(
@@ -186,7 +193,7 @@ def _map_column(
     """Return what a batched function makes of a column."""
     n_rows = len(column)
     if n_rows == 0:
-        # the function is never called with an empty column
+        # The function is never called with an empty column.
         return np.empty(0, dtype=object)
     if positions is None:
         positions = np.arange(n_rows, dtype=np.intp)
@@ -195,7 +202,7 @@ def _map_column(
 
 
 def _as_argument(value: Any) -> Any:
-    """Return a value of a sample as a function gets it.
+    """Return a value of a sample in the form in which a function takes it.
 
     Numbers become Python's; lists and tensors of numbers become arrays.
     """
@@ -214,8 +221,11 @@ def stack_one_by_one(values: Iterator[Any], n_rows: int) -> ColumnArray:
     memory. Other values are collected first.
 
     Args:
-        values: at least one.
-        n_rows: their number.
+        values: at least one value.
+        n_rows: the number of values.
+
+    Returns:
+        A column of shape ``(n_rows, ...)``.
     """
     column: ColumnArray = np.empty(0)
     for row, value in enumerate(values):
@@ -223,18 +233,22 @@ def stack_one_by_one(values: Iterator[Any], n_rows: int) -> ColumnArray:
         if row == 0 and isinstance(stacked, np.ndarray):
             column = np.empty((n_rows, *stacked.shape), stacked.dtype)
         if not _is_row_of(stacked, column):
-            collected = [*column[:row], value, *values]
+            collected = list(column[:row])
+            collected.append(value)
+            collected.extend(values)
             return stack_objects(objects(collected))
         column[row] = stacked
     return column
 
 
 def _stack_single_value(value: Any) -> Any:
-    """Return a value as it is in a column of its own."""
-    is_stacked = (
-        type(value) is np.ndarray and value.dtype.isnative and value.dtype.kind in _KINDS_OF_NUMBERS
-    )
-    return value if is_stacked else stack_objects(objects([value]))[0]
+    """Return a value in the form that it has in a column of only this value."""
+    if type(value) is np.ndarray:
+        is_array_of_numbers = value.dtype.isnative and value.dtype.kind in _KINDS_OF_NUMBERS
+        if is_array_of_numbers:
+            return value
+    [stacked] = stack_objects(objects([value]))
+    return stacked
 
 
 def _is_row_of(value: Any, column: ColumnArray) -> bool:

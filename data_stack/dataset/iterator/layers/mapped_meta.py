@@ -9,20 +9,22 @@ from typing import Any
 from data_stack.dataset.iterator.access import ColumnKey
 from data_stack.dataset.iterator.adapted import as_iterator
 from data_stack.dataset.iterator.contract import DatasetIteratorIF
-from data_stack.dataset.iterator.layers.transformed import follow_keys
+from data_stack.dataset.iterator.layers.transformed import normalize_keys
 from data_stack.dataset.meta import DatasetMeta, DatasetMetaIF, IteratorMeta
 from data_stack.values.stacking import SampleForm
 
 
-def follow_columns(
+def normalize_columns(
     iterator: DatasetIteratorIF, meta: DatasetMetaIF, by_column: Mapping[ColumnKey, Any]
 ) -> tuple[Mapping[ColumnKey, Any], ColumnKey, ColumnKey]:
-    """Return columns as they are written in a sample: positions from 0 on, or keys.
+    """Return columns as a sample has them: positions from 0 on, or keys.
+
+    Reads sample 0 if a position counts from the end.
 
     Args:
         iterator: the samples.
         meta: says where the sample proper and the target are.
-        by_column: values by column.
+        by_column: any values by column.
 
     Returns:
         ``by_column``, the position of the sample proper, that of the target.
@@ -33,9 +35,9 @@ def follow_columns(
     count_from_end = any(isinstance(key, int) and key < 0 for key in keys)
     if not count_from_end or len(iterator) == 0:
         return by_column, sample_pos, target_pos
-    # only a sample tells where the end is
+    # Only a sample tells where the end is.
     form = SampleForm.of(as_iterator(iterator)[0])
-    return follow_keys(form, by_column), form.normal(sample_pos), form.normal(target_pos)
+    return normalize_keys(form, by_column), form.normal(sample_pos), form.normal(target_pos)
 
 
 def derive_meta_of_mapped_column(
@@ -48,7 +50,7 @@ def derive_meta_of_mapped_column(
         meta: of the samples that are mapped.
         column: the mapped one.
     """
-    mapped_columns, sample_pos, target_pos = follow_columns(iterator, meta, {column: None})
+    mapped_columns, sample_pos, target_pos = normalize_columns(iterator, meta, {column: None})
     if sample_pos in mapped_columns:
         meta = replace(meta, feature_names=None)
     if target_pos in mapped_columns:
@@ -86,7 +88,7 @@ def derive_meta_of_mapped_samples(meta: DatasetMeta, names: tuple[str, ...] | No
         follow_role("tag", meta.tag_pos, names_before, names),
     )
     if positions.target_pos == "target":
-        # no column is the target
+        # No column is the target.
         derived = replace(derived, target_kind=None, class_names=None)
     return replace(derived, iterator_meta=positions)
 
@@ -106,13 +108,14 @@ def follow_role(
         A position; where no column has the role, the word of the role, which names no column.
     """
     if isinstance(position, str):
-        # samples were dicts
+        # Samples were dicts.
         return names.index(position) if position in names else role
     n_columns_before = len(names_before) or len(names)
     if -n_columns_before <= position < 0:
         position += n_columns_before
     if position < len(names_before) and names_before[position] in names:
         return names.index(names_before[position])
-    # Without a name, the column stays where it is, unless another column is there now.
-    is_free = 0 <= position < len(names) and names[position] not in names_before
-    return position if is_free else role
+    # The column has another name now, or had none. It is taken to be where it was, unless the column
+    # that is there now was another one before.
+    is_new_name = 0 <= position < len(names) and names[position] not in names_before
+    return position if is_new_name else role

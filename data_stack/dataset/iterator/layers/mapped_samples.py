@@ -35,17 +35,17 @@ class SampleMapAccess(OneToOneAccess):
 
     Args:
         below: the samples.
-        function: of a sample; with a seed, also of a random generator.
-        mixed_seed: of the draws; None for a function without.
+        function: takes a sample; with a seed, also a random generator.
+        mixed_seed: what the random generators are derived from; None for a function without one.
     """
 
     #: Reads a sample below.
     _read_below: Callable[[int], Any]
 
-    #: What each sample is mapped with.
+    #: The function that maps a sample.
     _function: Callable[..., Any]
 
-    #: What the random generators are derived from; None for a function without.
+    #: What the random generators are derived from; None for a function without one.
     _mixed_seed: int | None
 
     def __init__(
@@ -97,7 +97,7 @@ class SampleMapAccess(OneToOneAccess):
     def _empty_columns(self, keys: Sequence[ColumnKey]) -> list[ColumnArray]:
         if self.n_samples == 0:
             return [np.empty(0) for _ in keys]
-        # only a mapped sample has the shapes and dtypes
+        # Only a mapped sample tells the shapes and dtypes.
         first_position = np.zeros(1, dtype=np.intp)
         return [column[:0] for column in self.columns(keys, first_position)]
 
@@ -126,8 +126,8 @@ class BatchMapAccess(SampleMapAccess):
 
     Args:
         below: the samples.
-        function: of a batch; with a seed, also of a list of random generators, one for each row.
-        mixed_seed: of the draws; None for a function without.
+        function: takes a batch; with a seed, also a list of random generators, one for each row.
+        mixed_seed: what the random generators are derived from; None for a function without one.
     """
 
     stacks_samples = False

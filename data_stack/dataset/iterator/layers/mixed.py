@@ -25,6 +25,7 @@ from data_stack.dataset.positions import IndexArrayOfInts
 from data_stack.dataset.randomness import check_draw, check_n_drawn
 from data_stack.exception import ConfigError
 
+#: The smallest share of a part is 1 divided by this number, so that blocks stay small.
 _MAX_BLOCK_SIZE = 1 << 20
 
 #: Positions that are computed at once, which bounds the memory that this takes.
@@ -35,29 +36,29 @@ _POSITIONS_AT_ONCE = 1 << 20
 class MixedDatasetIterator(ViewOfSeveral):
     """Samples of several iterators in stated proportions, at every length.
 
-    The samples come in blocks of ``block_size``, which is 1 divided by the smallest proportion,
-    rounded up: 10 for 7 : 2 : 1. At the end of every block, each iterator has come as often as its
-    proportion of all samples so far says, up to one sample (exactly, where that is a whole number),
-    so errors do not add up. Inside a block the order is drawn; there it is off by less than the
-    block.
+    The samples come in blocks of ``block_size`` samples, which is 1 divided by the smallest
+    proportion, rounded up: 10 for 7 : 2 : 1. At the end of every block, the number of samples of
+    each iterator so far is its proportion of all samples so far, up to one sample (exactly, where
+    that is a whole number). So errors do not add up. The order inside of a block is drawn.
 
-    Each iterator's samples come in a drawn order, each of them once, then in another order, and so
-    on. Seed, epoch and position alone decide which sample is where. 4 bytes a sample are kept (8 for
-    more than 2**31 samples). ``indices`` are positions in the iterators one after the other.
+    The samples of each iterator come in a drawn order, each of them once, then in another drawn
+    order, and so on. Seed, epoch and position alone decide which sample is where. 4 bytes a sample
+    are kept (8 for more than 2**31 samples). ``indices`` are positions in the iterators one after
+    the other.
 
     Args:
         iterators: at least one; they are not closed. Nothing is read.
         proportions: a number for each iterator, finite and not negative, at least one of them
-            positive; they need not sum to 1. An iterator with the proportion 0 does not come. Floats
-            mean the decimal number that Python shows: 0.1 is a tenth.
+            positive. They need not sum to 1. No sample is taken of an iterator with the proportion
+            0. Floats mean the decimal number that Python shows: 0.1 is a tenth.
         seed: any integer.
-        n_samples: how many; None for all that come before one of the iterators would start again.
+        n_samples: how many; None for as many as there are before an iterator would start again.
         epoch: number of the order, from 0; see ``at_epoch``.
 
     Raises:
-        ConfigError: there are not iterators, or not as many proportions; a proportion is not
-            allowed, or less than a 2**20-th of their sum; an iterator with a positive proportion is
-            empty; ``n_samples`` is negative.
+        ConfigError: there are no iterators, or not one proportion for each; a proportion is not
+            allowed, or is less than a 2**20-th of their sum; an iterator with a positive proportion
+            is empty; ``n_samples`` is negative.
     """
 
     #: See ``block_size``.
@@ -118,8 +119,8 @@ def _check_proportions(given: Any, n_parts: int) -> list[int | float]:
     are_allowed = all(0 <= number < math.inf for number in numbers) and any(numbers)
     if len(numbers) != n_parts or not are_allowed:
         raise ConfigError(
-            f"proportions must be {n_parts} finite numbers, none negative and one of them positive, "
-            f"got {numbers}"
+            f"proportions must be {n_parts} finite numbers, none negative and one of them "
+            f"positive, got {numbers}"
         )
     return numbers
 
@@ -128,7 +129,7 @@ def _as_number(value: Any) -> int | float:
     try:
         return operator.index(value)
     except TypeError:
-        # tensors and arrays of floats have an __index__, but it refuses
+        # It is no integer. Tensors and arrays of floats have an __index__ that refuses.
         pass
     if isinstance(value, np.floating):
         return float(str(value))  # the decimal number that numpy shows
@@ -158,12 +159,12 @@ def _find_shares(proportions: Sequence[int | float]) -> list[Fraction]:
 
 @dataclass(frozen=True)
 class Mix:
-    """Which part has its turn at each step.
+    """Which part has its turn at each step, where a step is a position of the mix.
 
     Attributes:
-        shares: of each part, of sum 1.
-        block_size: steps after which each part has had its share of turns; at least 1 divided by the
-            smallest positive share.
+        shares: the share of each part in all turns; their sum is 1.
+        block_size: the number of steps in a block. After each block, each part has had its share of
+            all turns. At least 1 divided by the smallest positive share.
         key: 64 bits that decide the order in each block.
     """
 
@@ -183,23 +184,30 @@ class Mix:
         Returns:
             The part of each step, and as its position how many turns this part had before.
         """
+        # One block more, for the turns within the last block are a difference, too.
         n_turns = self._count_turns(first_block, n_blocks + 1)
-        n_turns_in_block = n_turns[1:] - n_turns[:-1]
+        n_turns_before_block = n_turns[:-1]
+        n_turns_in_block = n_turns[1:] - n_turns_before_block
+
+        # Each row is a block. It has each part as often as the part has a turn: first part by part,
+        # then in the drawn order.
         shape = (n_blocks, self.block_size)
         parts_of_blocks = np.tile(np.arange(len(self.shares)), n_blocks)
-        # the parts of each block, in their order, and then in the drawn order
         sorted_parts = np.repeat(parts_of_blocks, n_turns_in_block.reshape(-1)).reshape(shape)
         parts = np.take_along_axis(sorted_parts, self._draw_orders(first_block, n_blocks), axis=1)
-        # Sorted by part, the turns of each part are in the order of the steps. So the turns before
-        # a step are those before the block, and those of the part that are sorted before it.
-        by_part = np.argsort(parts, axis=1, kind="stable")
+
+        # Count the turns of each part. The steps of a part, sorted by part, stand side by side and in
+        # their order. The place of a step there, less that of the first step of the part, is the
+        # number of turns that the part had before in this block.
+        steps_by_part = np.argsort(parts, axis=1, kind="stable")
         first_of_part = np.cumsum(n_turns_in_block, axis=1) - n_turns_in_block
-        n_before_sorted = np.arange(self.block_size) - np.take_along_axis(
-            first_of_part - n_turns[:-1], sorted_parts, axis=1
+        offset_of_part = n_turns_before_block - first_of_part
+        offsets = np.take_along_axis(offset_of_part, sorted_parts, axis=1)
+        n_turns_before = np.empty(shape, dtype=np.int64)
+        np.put_along_axis(
+            n_turns_before, steps_by_part, np.arange(self.block_size) + offsets, axis=1
         )
-        n_before = np.empty(shape, dtype=np.int64)
-        np.put_along_axis(n_before, by_part, n_before_sorted, axis=1)
-        return Selection(parts.reshape(-1), n_before.reshape(-1))
+        return Selection(parts.reshape(-1), n_turns_before.reshape(-1))
 
     def _draw_orders(self, first_block: int, n_blocks: int) -> npt.NDArray[np.intp]:
         """Return a permutation of the steps of each block, shape ``(n_blocks, block_size)``."""
@@ -212,12 +220,17 @@ class Mix:
     def _count_turns(self, first_block: int, n_blocks: int) -> npt.NDArray[np.int64]:
         """Return how many turns each part had before each block, shape ``(n_blocks, n_parts)``.
 
-        Of the first t steps, t a multiple of the block size, the first k parts together have had
-        their share of t, rounded. So in the block from t to t' a part has the difference of four
-        roundings, which is never negative: of at least 1 = share * block size they take less than 2,
-        and where share * block size is 1, its two bounds move by the same number.
+        Let S(k) be the sum of the shares of the first k parts. Before step t, which begins a block,
+        these parts together have had t * S(k) turns, rounded. So the turns of part k before step t
+        are the difference of two bounds: t * S(k + 1) and t * S(k), both rounded.
+
+        In a block a part never has less than 0 turns. Without rounding it has share * block size
+        turns, which is at least 1. Four roundings change that by less than 2. Where share * block
+        size is 1, the bounds differ by a whole number before they are rounded, and the part has one
+        turn in each block. A part with the share 0 has equal bounds.
         """
-        # In units of 2**-64, rounded; 64 bits do not hold those of a sum of 1.
+        # Sums are in units of 2**-64, rounded. A sum of 1 has 2**64 units, which 64 bits do not
+        # hold: its bound is the number of steps.
         sums: list[int] = []
         for sum_of_shares in accumulate(self.shares, initial=Fraction(0)):
             sums.append(math.floor(sum_of_shares * 2**64 + Fraction(1, 2)))
@@ -237,11 +250,11 @@ def _find_positions(mix: Mix, lengths: Sequence[int], n_wanted: int | None) -> I
     Args:
         mix: which part has its turn.
         lengths: how many samples each part has; positive where its share is.
-        n_wanted: number of positions; None for those before a part would start again.
+        n_wanted: the number of positions; None for those before a part would start again.
     """
     concatenation = Concatenation(lengths)
     n_positions = _estimate_length(mix, lengths) if n_wanted is None else n_wanted
-    n_blocks = -(-n_positions // mix.block_size)
+    n_blocks = math.ceil(Fraction(n_positions, mix.block_size))
     dtype = np.int32 if concatenation.n_samples <= 2**31 else np.int64
     positions = np.empty(n_blocks * mix.block_size, dtype=dtype)
     n_blocks_at_once = max(1, _POSITIONS_AT_ONCE // mix.block_size)
@@ -256,7 +269,7 @@ def _find_positions(mix: Mix, lengths: Sequence[int], n_wanted: int | None) -> I
 
 
 def _estimate_length(mix: Mix, lengths: Sequence[int]) -> int:
-    """Return a number of steps before which some part starts again: a block or two too many."""
+    """Return a number of steps before which a part starts again; it is up to two blocks too large."""
     n_steps_of_parts = [
         math.ceil(length / share)
         for length, share in zip(lengths, mix.shares, strict=True)
@@ -266,7 +279,7 @@ def _estimate_length(mix: Mix, lengths: Sequence[int]) -> int:
 
 
 def _find_restart(turns: Selection, lengths: Sequence[int]) -> int:
-    """Return the first of some steps at which a part starts again; their number if none does."""
+    """Return the index of the first turn at which a part starts again; their number if none does."""
     starts_again = turns.positions >= np.asarray(lengths)[turns.parts]
     if not starts_again.any():
         return len(turns.parts)
@@ -274,7 +287,16 @@ def _find_restart(turns: Selection, lengths: Sequence[int]) -> int:
 
 
 def _draw_samples(turns: Selection, lengths: Sequence[int], key: int) -> Selection:
-    """Return which sample of its part stands at each step: in each pass another drawn order."""
+    """Return which sample each turn is: in each pass through a part, another drawn order.
+
+    Args:
+        turns: the part of each step, and how many turns the part had before.
+        lengths: how many samples each part has.
+        key: 64 bits that decide the orders.
+
+    Returns:
+        The part of each step, and the position of the sample in the part.
+    """
     part_keys = hash_array(key, 1 + np.arange(len(lengths)))
     positions = np.empty(len(turns.parts), dtype=np.intp)
     for part in np.unique(turns.parts).tolist():

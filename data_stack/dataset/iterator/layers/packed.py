@@ -30,6 +30,7 @@ from data_stack.dataset.randomness import check_draw
 from data_stack.exception import ConfigError
 from data_stack.values.stacking import SampleForm, list_samples
 
+#: The form of a sequence.
 _FORM = SampleForm("dict", ("tokens", "segment_ids", "positions"))
 
 #: Tokens that are read at once while sequences are iterated over.
@@ -41,7 +42,7 @@ class PackedDatasetIterator(LayerDatasetIterator):
     """Sample ``i`` is sequence ``i`` of ``length`` tokens of all documents, one after the other.
 
     All documents are concatenated, and cut every ``length`` tokens. A sample is a dict of three
-    arrays of shape ``(length,)``; a batch has them of shape ``(n, length)``:
+    arrays of shape ``(length,)``. In a batch of n sequences they have the shape ``(n, length)``:
 
     * ``tokens``, of the integer dtype of the documents;
     * ``segment_ids``, int32: 1 for the tokens of the first document in the sequence, 2 for those of
@@ -53,25 +54,25 @@ class PackedDatasetIterator(LayerDatasetIterator):
     ``dataset_iterator``, or the value of one column of it: a one-dimensional array, tensor or list
     of integers. Empty documents are skipped.
 
-    All documents are read once when this is made, in blocks of a few MiB, to know their lengths: 8
+    All documents are read once when this is made, in blocks of a few MiB, to know their lengths. 8
     bytes a document are kept (and 8 more for a drawn order). A pickle carries these, and
     :func:`~data_stack.dataset.iterator.epochs.at_epoch` keeps them, so neither another process nor
-    another epoch reads again. After that, a sequence reads the documents that it touches and a batch
-    reads each document once, whole: divide documents that are many times longer than ``length``
-    before, or take ``windows``.
+    another epoch reads again. Later, a sequence reads the documents that it has tokens of, and a
+    batch reads each document once. A document is always read whole: divide documents that are many
+    times longer than ``length`` first, or use ``windows``.
 
     Args:
         dataset_iterator: the documents; it is not closed.
         length: tokens in a sequence, at least 1.
-        column: of the tokens. None: the samples themselves if they are not tuples or dicts,
-            otherwise their only column, or the sample proper (of the meta if there is one, otherwise
-            column 0 of tuples).
-        seed: any integer, for documents in an order that it and ``epoch`` decide, the same on every
-            machine. None: documents in the iterator's order.
-        epoch: number of the order, from 0; see ``at_epoch``. Without a seed it has no meaning.
-        end_token: a token to put after each document, as the last one of it; None for none.
-        drop_last: whether the last tokens are left out if they do not fill a sequence. Otherwise the
-            last sequence is padded with 0.
+        column: the column of the tokens. None: the samples themselves if they are neither tuples
+            nor dicts; otherwise their only column, or the sample proper, which is where the meta
+            says, and column 0 of tuples without a meta.
+        seed: any integer, which decides an order of the documents together with ``epoch``, the same
+            on every machine. None: documents in the iterator's order.
+        epoch: the number of the order, from 0; see ``at_epoch``. Without a seed it has no meaning.
+        end_token: a token to put after each document, as its last token; None for none.
+        drop_last: whether the last tokens are left out if they do not fill a sequence. Otherwise
+            the last sequence is padded with 0.
 
     Raises:
         ConfigError: an argument is out of its range, ``column`` does not exist or must be named, a
@@ -151,13 +152,13 @@ class PackedDatasetIterator(LayerDatasetIterator):
 
 @dataclass(frozen=True)
 class Pieces:
-    """The parts of documents that sequences consist of, end to end; none is empty.
+    """The pieces of documents that sequences consist of, end to end. No piece is empty.
 
     Attributes:
         rows: the number of the sequence of each piece, ascending, shape ``(n_pieces,)``.
-        documents: the document of each piece.
-        offsets: where each piece starts in its document.
-        sizes: how many tokens each piece has.
+        documents: the number of the document of each piece, shape ``(n_pieces,)``.
+        offsets: where each piece starts in its document, shape ``(n_pieces,)``.
+        sizes: how many tokens each piece has, shape ``(n_pieces,)``.
     """
 
     rows: npt.NDArray[np.intp]
@@ -167,14 +168,15 @@ class Pieces:
 
 
 def find_pieces(bounds: Bounds, starts: Bounds, stops: Bounds) -> Pieces:
-    """Find the parts of documents that sequences consist of.
+    """Find the pieces of documents that sequences consist of.
 
     Args:
         bounds: where documents start and end in all tokens, shape ``(n_documents + 1,)``.
         starts: the first token of each sequence, shape ``(n_sequences,)``.
-        stops: the token after the last one of each.
+        stops: the token after the last one of each sequence, shape ``(n_sequences,)``.
     """
-    # Each sequence touches all documents from that of its first token to that of its last one.
+    # A sequence has tokens of all documents from that of its first token to that of its last one,
+    # except for empty documents in between.
     first_documents = _find_documents(bounds, starts)
     n_documents_of_row = _find_documents(bounds, stops - 1) - first_documents + 1
     rows = np.repeat(np.arange(len(starts)), n_documents_of_row)
@@ -193,7 +195,7 @@ def find_pieces(bounds: Bounds, starts: Bounds, stops: Bounds) -> Pieces:
 
 
 def _find_documents(bounds: Bounds, tokens: Bounds) -> npt.NDArray[np.intp]:
-    """Return the document that has each token."""
+    """Return for each token the number of the document that has it."""
     return bounds.searchsorted(tokens, "right") - 1
 
 
@@ -217,8 +219,26 @@ class _PackedAccess(SampleAccess):
 
     fixed_columns = True
 
-    #: The token after each document, or none, as an array.
+    #: The documents.
+    _documents: Documents
+
+    #: Where documents start and end if they are concatenated in the order below.
+    _bounds_below: Bounds
+
+    #: The dtype of tokens.
+    _dtype: np.dtype[Any]
+
+    #: The number of tokens in a sequence.
+    _length: int
+
+    #: The positions below of the documents; None for the order below.
+    _order: KeyedPermutation | None
+
+    #: The tokens that are put after each document, shape ``(0,)`` or ``(1,)``.
     _end: Tokens
+
+    #: The number of tokens of all documents, with their end tokens.
+    _n_tokens: int
 
     def __init__(
         self,
@@ -296,28 +316,36 @@ class _PackedAccess(SampleAccess):
 
     def _read_tokens(self, pieces: Pieces) -> Tokens:
         """Read the tokens of the pieces, end to end; each document once, all in one request."""
-        wanted, inverse = np.unique(pieces.documents, return_inverse=True)
-        positions = self._positions_of(wanted)
-        documents = self._documents.read(positions) if len(positions) else []
-        lengths = (self._bounds[wanted + 1] - self._bounds[wanted]).tolist()
-        for position, document, length in zip(positions.tolist(), documents, lengths, strict=True):
-            self._check_length(position, len(document), length - len(self._end))
-        stops = pieces.offsets + pieces.sizes
+        distinct_documents, numbers = np.unique(pieces.documents, return_inverse=True)
+        bounds = self._bounds
+        # These lengths count the end token, which is not in the documents that are read.
+        lengths = (bounds[distinct_documents + 1] - bounds[distinct_documents]).tolist()
+        documents = self._read_documents(self._positions_of(distinct_documents), lengths)
+
+        starts = pieces.offsets.tolist()
+        stops = (pieces.offsets + pieces.sizes).tolist()
         tokens = [self._end[:0]]  # so that there is an array where there is no piece
-        for number, start, stop in zip(
-            inverse.tolist(), pieces.offsets.tolist(), stops.tolist(), strict=True
-        ):
+        for number, start, stop in zip(numbers.tolist(), starts, stops, strict=True):
             tokens.append(documents[number][start:stop])
             if stop == lengths[number]:
                 tokens.append(self._end)
         return np.concatenate(tokens, dtype=self._dtype)
 
+    def _read_documents(self, positions: IndexArrayOfInts, lengths: list[int]) -> list[Tokens]:
+        """Read the documents at positions below, and check their lengths with the end token."""
+        if len(positions) == 0:
+            return []
+        documents = self._documents.read(positions)
+        for position, document, length in zip(positions.tolist(), documents, lengths, strict=True):
+            self._check_length(position, len(document), length - len(self._end))
+        return documents
+
     def _check_length(self, position: int, length: int, length_before: int) -> None:
         if length != length_before:
             raise ConfigError(
-                f"{self._documents.describe(position)} had {length_before} tokens when it was packed, "
-                f"and {length} now: pack what is the same at each reading, and pack again what has "
-                f"changed"
+                f"{self._documents.describe(position)} had {length_before} tokens when it was "
+                f"packed, and {length} now: pack what is the same at each reading, and pack again "
+                f"what has changed"
             )
 
     def _split_into_rows(self, flat: ColumnArray, lengths: Bounds) -> ColumnArray:
@@ -340,19 +368,19 @@ class _PackedAccess(SampleAccess):
         if blocks_of_documents is None:
             return None
         block_ends = self._bounds[np.cumsum(blocks_of_documents)]
-        n_started: npt.NDArray[np.int64] = np.minimum(
-            -(-block_ends // self._length), self.n_samples
-        )
-        return np.diff(n_started, prepend=0)
+        # Before token t, t / length sequences have started, rounded up.
+        n_started = (block_ends + self._length - 1) // self._length
+        # A last sequence that is not full may be left out.
+        n_kept: npt.NDArray[np.int64] = np.minimum(n_started, self.n_samples)
+        return np.diff(n_kept, prepend=0)
 
     def prefetch(
         self, positions: IndexArrayOfInts, keys: Sequence[int | str] | None = None
     ) -> None:
         first_documents = _find_documents(self._bounds, positions.astype(np.int64) * self._length)
         column = self._documents.column
-        self._documents.samples.prefetch(
-            self._positions_of(first_documents), None if column is None else [column]
-        )
+        keys_below = None if column is None else [column]
+        self._documents.samples.prefetch(self._positions_of(first_documents), keys_below)
 
     def locate(self, position: int) -> str | None:
         first_token = np.array([position * self._length], dtype=np.int64)

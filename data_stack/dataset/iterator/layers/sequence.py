@@ -33,10 +33,10 @@ class SequenceDatasetIterator(AccessedDatasetIterator):
             anything with ``len`` and ``[int]``. They are not copied.
 
     Raises:
-        ConfigError: no list of sequences, or of different lengths.
+        ConfigError: ``dataset_sequences`` is no list of sequences, or these have different lengths.
     """
 
-    #: For each column what ``[i]`` is the i-th value of.
+    #: The columns: objects whose ``[i]`` is the i-th value.
     _columns: tuple[Any, ...]
 
     def __init__(self, dataset_sequences: Sequence[Any]) -> None:
@@ -65,12 +65,14 @@ class SequenceDatasetIterator(AccessedDatasetIterator):
 
 
 def _list_sequences(sequences: Any) -> list[Any]:
-    """Return sequences as a list, as ``zip()`` and its like can be read once only.
+    """Return an iterable of sequences as a list; an empty list for anything else.
 
-    The list is empty for anything else than an iterable of sequences.
+    Iterables such as ``zip()`` can be read only once.
     """
-    is_one_value = isinstance(sequences, (str, Mapping)) or not hasattr(sequences, "__iter__")
-    return [] if is_one_value else list(sequences)
+    is_iterable = hasattr(sequences, "__iter__")
+    if not is_iterable or isinstance(sequences, (str, Mapping)):
+        return []
+    return list(sequences)
 
 
 def _index_by_position(sequence: Any) -> Any:
@@ -92,7 +94,7 @@ class SequenceAccess(SampleAccess):
     """Access to columns that are sequences; arrays and tensors are indexed once for a batch.
 
     Args:
-        columns: of one length, at least one.
+        columns: at least one, all of one length.
 
     Attributes:
         arrays: the columns.
@@ -105,7 +107,7 @@ class SequenceAccess(SampleAccess):
         self.arrays = columns
         self.n_samples = len(columns[0])
         self._form = SampleForm.tuples(len(columns))
-        # of a list of numbers, say, the batches with a float have another dtype than those without
+        # A list of numbers, for one, makes batches of floats and batches of ints.
         self.fixed_columns = all(type(column) is np.ndarray for column in columns)
         self.stacks_samples = self.fixed_columns and all(map(keeps_dtype, columns))
 
@@ -115,7 +117,7 @@ class SequenceAccess(SampleAccess):
     def make_sample_reader(self) -> Callable[[int], Any]:
         if len(self.arrays) != 2:
             return self.sample
-        # a closure over both columns takes half the time of a method
+        # A closure over both columns takes half the time of the method.
         first, second = self.arrays
         return lambda position: (first[position], second[position])
 
@@ -149,7 +151,7 @@ class SequenceAccess(SampleAccess):
     def _arrays_of(self, keys: Sequence[ColumnKey]) -> list[Any]:
         arrays: list[Any] = []
         for key in keys:
-            # Most keys are plain positions. Finding those too would double the time of a small batch.
+            # Most keys are plain positions. To find these too would double the time of a small batch.
             if type(key) is int and 0 <= key < len(self.arrays):
                 arrays.append(self.arrays[key])
             else:
@@ -161,28 +163,39 @@ class SequenceAccess(SampleAccess):
 
 
 def _read(column: Any, positions: IndexArrayOfInts | None) -> ColumnArray:
-    """Read values of a column, at ``positions`` or all of them."""
+    """Read the values of a column at ``positions``; None: all of them."""
     if type(column) is np.ndarray:
-        return column if positions is None else column.take(positions, axis=0)
+        return _take(column, positions)
     if isinstance(column, np.ndarray) or _is_tensor(column):
         array = _as_array(column)
-        if array is None:
-            return _stack_one_by_one(column, positions)
-        return array if positions is None else array.take(positions, axis=0)
+        if array is not None:
+            return _take(array, positions)
+        return _stack_one_by_one(column, positions)
     if positions is None:
         positions = np.arange(len(column), dtype=np.intp)
     is_run = len(positions) > 0 and bool((np.diff(positions) == 1).all())
-    reads_slices = hasattr(column, "dtype") and hasattr(column, "shape")
-    if is_run and reads_slices:
-        # h5py and its like: one read
-        values = column[int(positions[0]) : int(positions[-1]) + 1]
-        is_stacked = isinstance(values, np.ndarray) and values.dtype != object
-        return values if is_stacked else stack_values(list(values))
+    has_slices_of_arrays = hasattr(column, "dtype") and hasattr(column, "shape")
+    if is_run and has_slices_of_arrays:
+        return _read_slice(column, int(positions[0]), int(positions[-1]) + 1)
     return _stack_one_by_one(column, positions)
 
 
+def _take(array: ColumnArray, positions: IndexArrayOfInts | None) -> ColumnArray:
+    if positions is None:
+        return array
+    return array.take(positions, axis=0)
+
+
+def _read_slice(column: Any, start: int, stop: int) -> ColumnArray:
+    """Read consecutive values of a dataset of h5py, or of an object like it, by one request."""
+    values = column[start:stop]
+    if isinstance(values, np.ndarray) and values.dtype != object:
+        return values
+    return stack_values(list(values))
+
+
 def _read_runs(column: Any, starts: IndexArrayOfInts, length: int) -> ColumnArray | None:
-    """Read runs of consecutive values; None where ``[i]`` must be asked for each value."""
+    """Read runs of consecutive values; None where each value must be read by ``[i]``."""
     if type(column) not in (np.ndarray, np.memmap) and not _is_tensor(column):
         return None
     array = _as_array(column)
@@ -210,11 +223,11 @@ def _stack_one_by_one(column: Any, positions: IndexArrayOfInts | None) -> Column
     """
     rows: Sequence[int] = range(len(column)) if positions is None else positions.tolist()
     rows_to_read = rows
-    if len(rows) == 0:
-        rows_to_read = range(min(1, len(column)))
+    if not rows and len(column):
+        rows_to_read = [0]
     try:
         values = [column[row] for row in rows_to_read]
     except StopIteration as error:
-        # of a class of the program
+        # The column is of a class of the program.
         raise stopped_by(type(column).__getitem__) from error
     return stack_values(values)[: len(rows)]

@@ -31,18 +31,18 @@ from data_stack.values.stacking import (
 ColumnTransform = Callable[[ColumnKey, ColumnArray, IndexArrayOfInts | None], ColumnArray]
 """Makes a column of as many rows from a column.
 
-Its arguments are the key of the column, for messages; the values below, shape ``(n_rows, ...)``; and
-the positions of these rows, None for all samples in order.
+It takes the key of the column, for messages; the values below, shape ``(n_rows, ...)``; and the
+positions of these rows, None for all samples in order.
 """
 
 
 @dataclass(frozen=True)
-class _Layout:
-    """Where the transformed columns are in a sample.
+class ColumnTransforms:
+    """The transforms of the columns of samples of a form.
 
     Attributes:
-        form: of the samples.
-        transforms: by column, as columns are written in ``form.keys``.
+        form: the form of the samples.
+        transforms: the transforms by column, where a column is written as in ``form.keys``.
     """
 
     form: SampleForm
@@ -57,18 +57,18 @@ class TransformedColumnsAccess(OneToOneAccess):
 
     Args:
         below: the samples.
-        transforms: by column: a position, which may count from the end, or a key.
+        transforms: the transforms by column: a position, which may count from the end, or a key.
         max_rows: how many rows to read and transform at once.
     """
 
-    #: By column, as they were given.
+    #: The transforms by column, as they were given.
     _transforms: Mapping[ColumnKey, ColumnTransform]
 
     #: How many rows to read and transform at once.
     _max_rows: int
 
-    #: Where the transformed columns are; None until a sample or a batch was read.
-    _layout: _Layout | None
+    #: The transforms by the columns of the samples; None until a sample or a batch was read.
+    _layout: ColumnTransforms | None
 
     def __init__(
         self,
@@ -125,7 +125,7 @@ class TransformedColumnsAccess(OneToOneAccess):
         self, keys: Sequence[ColumnKey], positions: IndexArrayOfInts | None = None
     ) -> list[ColumnArray]:
         if self._layout is None and self.n_samples:
-            # only a sample tells where a position that counts from the end is
+            # Only a sample tells which column a position that counts from the end is.
             count_from_end = [_counts_from_end(key) for key in (*self._transforms, *keys)]
             if any(count_from_end):
                 self._find_layout(self.below.sample(0))
@@ -150,7 +150,7 @@ class TransformedColumnsAccess(OneToOneAccess):
         return columns
 
     def iterate_column(self, key: ColumnKey, positions: IndexArrayOfInts) -> Iterator[Any] | None:
-        # a position may be that of a transformed column which is counted from the end
+        # A position may be a transformed column whose own position counts from the end.
         passes_through = isinstance(key, str) and key not in self._transforms
         return self.below.iterate_column(key, positions) if passes_through else None
 
@@ -171,7 +171,7 @@ class TransformedColumnsAccess(OneToOneAccess):
             return stack_objects(transformed)
         if self.n_samples == 0:
             return transformed
-        # only a transformed sample has the shape and dtype
+        # Only a transformed sample tells the shape and dtype.
         first = np.zeros(1, dtype=np.intp)
         [first_column] = self.below.columns([key], first)
         return self._transform_column(transform, key, first_column, first)[:0]
@@ -182,12 +182,16 @@ class TransformedColumnsAccess(OneToOneAccess):
             return self._transforms.get(key)
         return self._layout.transforms.get(self._layout.form.normal(key))
 
-    def _find_layout(self, sample: Any) -> _Layout:
-        """Return where the transformed columns are, found with the first sample or batch."""
+    def _find_layout(self, sample: Any) -> ColumnTransforms:
+        """Return the transforms by the columns of the samples.
+
+        Args:
+            sample: any sample or batch; the first one decides.
+        """
         layout = self._layout
         if layout is None:
             form = SampleForm.of(sample)
-            layout = _Layout(form, follow_keys(form, self._transforms))
+            layout = ColumnTransforms(form, normalize_keys(form, self._transforms))
             self._layout = layout
         return layout
 
@@ -196,8 +200,8 @@ def _counts_from_end(key: ColumnKey) -> bool:
     return not isinstance(key, str) and key < 0
 
 
-def follow_keys(form: SampleForm, values: Mapping[ColumnKey, Any]) -> dict[Any, Any]:
-    """Return ``values`` with the keys as ``form`` has them: positions from 0 on.
+def normalize_keys(form: SampleForm, values: Mapping[ColumnKey, Any]) -> dict[Any, Any]:
+    """Return ``values`` by the columns as ``form`` writes them: by positions from 0 on, or keys.
 
     Raises:
         ConfigError: samples have no such column, or two keys are one column.

@@ -33,14 +33,14 @@ class DatasetIteratorView(LayerDatasetIterator):
     """The samples of ``dataset_iterator`` at ``indices``, in that order; nothing is copied.
 
     A view of a view reads from the bottom directly, so depth costs nothing; ``underlying_iterators``
-    still names the iterator that it was made from. A slice or range keeps no array, however long;
-    other indices take 4 bytes each, or 8 in an iterator of more than 2**31 samples.
+    still has the iterator that the view was made from. A slice or range takes no memory; other
+    indices take 4 bytes each, or 8 in an iterator of more than 2**31 samples.
 
     Args:
         dataset_iterator: the iterator looked through; it is not closed.
         indices: integers, each in ``[-n, n)`` for an iterator of n samples, repeats allowed; or n
             bools; or a slice. They are copied: changing them afterwards does not change the view.
-        view_tags: notes of the caller about this view.
+        view_tags: notes of the caller about this view, which nothing of data_stack reads.
 
     Raises:
         DatasetOutOfBoundsError: a position lies outside of ``dataset_iterator``.
@@ -50,10 +50,10 @@ class DatasetIteratorView(LayerDatasetIterator):
     #: The positions in the iterator below.
     _positions: Positions
 
-    #: Whether ``indices`` is a list, as it was not made with an array.
+    #: Whether the property ``indices`` is a list; False for a view that was made with an array.
     _has_list_of_indices: bool
 
-    #: What the view was tagged with.
+    #: The notes of the caller; None if there are none.
     _view_tags: dict[str, Any] | None
 
     def __init__(
@@ -78,10 +78,10 @@ class DatasetIteratorView(LayerDatasetIterator):
 
     @property
     def indices(self) -> Any:
-        """The positions in ``underlying_iterators[0]``.
+        """The positions in ``underlying_iterators[0]``, from 0 on.
 
-        An array if the view was made with one, otherwise a list of ints. Negative positions and
-        masks are resolved. Each call makes a new object: in a loop, keep it in a variable.
+        An array if the view was made with one, otherwise a list of ints. Each access makes a new
+        object: in a loop, keep it in a variable.
         """
         positions = as_index_array(self._positions)
         if self._has_list_of_indices:
@@ -90,7 +90,7 @@ class DatasetIteratorView(LayerDatasetIterator):
 
     @property
     def view_tags(self) -> dict[str, Any] | None:
-        """What the view was tagged with; None if nothing."""
+        """The notes of the caller about this view; None if there are none."""
         return self._view_tags
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -106,18 +106,18 @@ class RearrangedAccess(SampleAccess):
     Positions are composed once, so that a view of a view reads from the bottom directly.
 
     Args:
-        source: what is looked through.
-        positions: in ``source``; a range or a formula stays such.
+        source: the samples that are rearranged.
+        positions: the position in ``source`` of each sample. A range or a formula takes no memory.
     """
 
-    #: What is read: the first below that does more than rearrange samples.
+    #: The access that is read: the first one below that does more than rearrange samples.
     _source: SampleAccess
 
     #: The positions in ``_source``.
     _positions: Positions
 
-    #: The same, where each is looked up by itself. A memoryview returns an int in half the time of
-    #: an array's item().
+    #: The same positions, to look up one. A memoryview returns an int in half the time of an array's
+    #: item().
     _single_positions: Any
 
     def __init__(self, source: SampleAccess, positions: Positions) -> None:
@@ -208,7 +208,7 @@ class RearrangedAccess(SampleAccess):
         return self._source.n_at_once
 
     def blocks(self) -> npt.NDArray[np.int64] | None:
-        """Return the blocks of the source, as far as their samples are here.
+        """Return how many samples of each block of the source are here.
 
         None if the samples are not in the order of the source.
         """

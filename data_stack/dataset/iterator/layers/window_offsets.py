@@ -1,4 +1,4 @@
-"""Windows that have some columns of some of their samples only."""
+"""Windows with only some columns of some of their samples."""
 
 from __future__ import annotations
 
@@ -21,21 +21,20 @@ from data_stack.exception import ConfigError
 from data_stack.values.copies import copy_value
 from data_stack.values.stacking import keys_of
 
-_Starts = Starts
 _Offsets = Mapping[int, Union[list[ColumnKey], None]]
-"""For each offset the columns of its sample; None for the whole sample."""
+"""The columns to read of the sample at each offset; None for the whole sample."""
 
 
 def check_offsets(iterator: Any, offsets: Any, length: int) -> dict[int, list[ColumnKey] | None]:
     """Return offsets with the positions of columns in place of their names.
 
     Args:
-        iterator: whose columns are named.
-        offsets: such as ``{-1: ["speed"], 0: None}``.
-        length: of the windows, from the lowest to the highest offset.
+        iterator: the iterator that has the columns.
+        offsets: a mapping such as ``{-1: ["speed"], 0: None}``.
+        length: the number of samples in a window, from the lowest to the highest offset.
 
     Raises:
-        ConfigError: ``offsets`` are no such mapping, or span another length.
+        ConfigError: ``offsets`` is no such mapping, or spans another length.
     """
     if not isinstance(offsets, Mapping) or not offsets:
         raise ConfigError(
@@ -59,12 +58,17 @@ def check_offsets(iterator: Any, offsets: Any, length: int) -> dict[int, list[Co
 class OffsetsAccess(GroupedAccess):
     """Access to windows as dicts, which have for each offset one sample, or columns of it.
 
+    The offset 0 is a sample of the window. The lowest offset is the first sample of the window.
+
     Args:
         below: the samples.
         starts: the places at which windows start.
-        length: of a window, from the lowest to the highest offset.
+        length: the number of samples in a window, from the lowest to the highest offset.
         order: the positions below of all places; None if places are positions.
-        offsets: for each offset the columns of its sample; None for the whole sample.
+        offsets: the columns to read of the sample at each offset; None for the whole sample.
+
+    Attributes:
+        offsets: the same.
     """
 
     fixed_columns = False
@@ -72,7 +76,7 @@ class OffsetsAccess(GroupedAccess):
     def __init__(
         self,
         below: SampleAccess,
-        starts: _Starts,
+        starts: Starts,
         length: int,
         order: IndexArrayOfInts | None,
         offsets: _Offsets,
@@ -89,7 +93,7 @@ class OffsetsAccess(GroupedAccess):
         return list(self.samples_at(positions, self.offsets))
 
     def batch(self, positions: IndexArrayOfInts) -> Batch:
-        # not that of groups: the values are samples, which are stacked as objects
+        # Not the batch of GroupedAccess: the values are samples, which are stacked as objects.
         return SampleAccess.batch(self, positions)
 
     def columns(
@@ -101,7 +105,7 @@ class OffsetsAccess(GroupedAccess):
             return stack_columns([], keys, self)
         offsets = {offset: named for offset, named in self.offsets.items() if offset in keys}
         if len(offsets) < len(set(keys)):
-            # one of them is no offset, so that it is missing in all that there is
+            # One of the keys is no offset. The error about it lists all offsets.
             return stack_columns(self.samples_at(positions, self.offsets), keys, self)
         return stack_columns(self.samples_at(positions, offsets), keys, self)
 
@@ -112,10 +116,10 @@ class OffsetsAccess(GroupedAccess):
             positions: of the windows, at least one.
             offsets: some of those of the windows, with the columns to read.
         """
-        whole = [offset for offset, keys in offsets.items() if keys is None]
+        whole_offsets = [offset for offset, keys in offsets.items() if keys is None]
         samples_of: dict[int, Sequence[Sample]] = {}
-        if whole:
-            samples_of.update(self._read_whole_samples(positions, whole))
+        if whole_offsets:
+            samples_of.update(self._read_whole_samples(positions, whole_offsets))
         columns = self.columns_of_offsets(positions, offsets)
         for offset, keys in offsets.items():
             if keys is not None:
@@ -136,7 +140,7 @@ class OffsetsAccess(GroupedAccess):
         samples = self.below.samples(self.positions_of(wanted))
         if inverse is not None:
             samples = [samples[number] for number in inverse.tolist()]
-        # windows do not share what is in them
+        # A sample of several windows is one object. Each window gets its own.
         samples = [copy_value(sample) for sample in samples]
         return {offset: samples[n :: len(offsets)] for n, offset in enumerate(offsets)}
 
@@ -168,13 +172,13 @@ class OffsetsAccess(GroupedAccess):
     ) -> dict[tuple[int, ColumnKey], ColumnArray]:
         """Read columns that are all wanted at the same offsets, in one request."""
         n_windows = len(positions)
-        places_of_zero = self.starts_at(positions) - min(self.offsets)
-        # all samples of the first offset, then all of the next: each has memory of its own
-        places_of_each = np.array(offsets, dtype=np.intp)[:, np.newaxis] + places_of_zero
-        places: IndexArrayOfInts = places_of_each.reshape(-1)
+        places_of_offset_zero = self.starts_at(positions) - min(self.offsets)
+        # All samples at the first offset, then all at the next, so that an offset is one slice.
+        places_of_offsets = np.array(offsets, dtype=np.intp)[:, np.newaxis] + places_of_offset_zero
+        places: IndexArrayOfInts = places_of_offsets.reshape(-1)
         inverse = None
-        # Rows are copied out of arrays faster than out of a column that was copied before. Others
-        # are not decoded twice.
+        # A place of several windows is read once where a sample is decoded. Rows of arrays are
+        # copied again faster than they are copied out of the column that was read.
         if n_windows and not self.below.fixed_columns:
             places, inverse = find_distinct(places)
         read = detach(tuple(self.below.columns(keys, self.positions_of(places))))

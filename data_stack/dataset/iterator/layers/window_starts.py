@@ -79,11 +79,64 @@ def find_window_starts(
     if n_samples < length or (order_by is None and group_by is None):
         return WindowStarts(range(0, max(0, n_samples - length + 1), step))
 
+    runs = _find_runs(n_samples, order_by, group_by, max_gap, finds_equal=not overlap)
+    is_in_order = bool((runs.order == np.arange(n_samples)).all())
+    kept_order = None if is_in_order else narrow(runs.order, n_samples)
+    run_starts = np.flatnonzero(runs.starts_run)
+    if runs.follows_equal.any():
+        changes = np.flatnonzero(~runs.follows_equal)
+        run_ends = np.append(run_starts, n_samples)
+        starts = starts_after_larger(run_ends, length, step, changes)
+    elif len(run_starts) == 1:
+        # A range takes no memory.
+        return WindowStarts(range(0, n_samples - length + 1, step), kept_order)
+    else:
+        run_lengths = np.diff(run_starts, append=n_samples)
+        starts = starts_in_runs(run_starts, run_lengths, length, step)
+    return WindowStarts(narrow(starts, n_samples), kept_order)
+
+
+# ---------------------------------------------------------------------- runs
+
+
+@dataclass(frozen=True)
+class _Runs:
+    """Samples in the order in which they follow each other, in runs without a gap.
+
+    Attributes:
+        order: the positions of the samples, shape ``(n_samples,)``.
+        starts_run: which samples start a run.
+        follows_equal: which samples follow one of the same run with an equal value; all False where
+            that makes no difference.
+    """
+
+    order: _Positions
+    starts_run: npt.NDArray[np.bool_]
+    follows_equal: npt.NDArray[np.bool_]
+
+
+def _find_runs(
+    n_samples: int,
+    order_by: KeyedColumn | None,
+    group_by: KeyedColumn | None,
+    max_gap: Any,
+    *,
+    finds_equal: bool,
+) -> _Runs:
+    """Find the runs of samples; see :func:`find_window_starts` for the arguments.
+
+    Args:
+        n_samples: at least 1.
+        order_by: the values to order by.
+        group_by: the values of groups.
+        max_gap: the largest difference within a run.
+        finds_equal: whether ``follows_equal`` makes a difference.
+    """
     order = np.arange(n_samples, dtype=np.intp)
     if order_by is not None:
         order = _order_by(order_by)
 
-    # A run of samples that follow each other starts where a group starts and after a gap.
+    # A run starts where a group starts, and after a gap.
     starts_run = np.zeros(n_samples, dtype=bool)
     starts_run[0] = True
     if group_by is not None:
@@ -98,22 +151,10 @@ def find_window_starts(
         if max_gap is not None:
             same_group = ~starts_run[1:]
             starts_run[1:] |= exceeds_gap(values, max_gap, same_group, order_by.key, order)
-        if not overlap:
+        if finds_equal:
             follows_equal = ~starts_run
             follows_equal[1:] &= equals_last(values)
-
-    is_in_order = bool((order == np.arange(n_samples)).all())
-    kept_order = None if is_in_order else narrow(order, n_samples)
-    runs = np.flatnonzero(starts_run)
-    if follows_equal.any():
-        changes = np.flatnonzero(~follows_equal)
-        starts = starts_after_larger(np.append(runs, n_samples), length, step, changes)
-    elif len(runs) == 1:
-        # a range takes no memory
-        return WindowStarts(range(0, n_samples - length + 1, step), kept_order)
-    else:
-        starts = starts_in_runs(runs, np.diff(runs, append=n_samples), length, step)
-    return WindowStarts(narrow(starts, n_samples), kept_order)
+    return _Runs(order, starts_run, follows_equal)
 
 
 def _order_by(column: KeyedColumn) -> _Positions:
@@ -133,7 +174,7 @@ def _order_by(column: KeyedColumn) -> _Positions:
 
 
 def number_groups(column: ColumnArray) -> _Positions:
-    """Return a number for each value, equal for equal values: 0 for the first, and so on."""
+    """Return a number for each value: equal for equal values, from 0 in order of appearance."""
     has_classes = column.dtype.kind in "biu" or all(type(value) is str for value in column)
     if column.ndim == 1 and has_classes:
         classes = class_numbers(column, f"samples cannot be grouped by {column.dtype}")
@@ -143,10 +184,7 @@ def number_groups(column: ColumnArray) -> _Positions:
 
 
 def _as_instants(column: ColumnArray) -> ColumnArray:
-    """Return a column with the datetimes that have a time zone in UTC.
-
-    So they are compared and subtracted by instant.
-    """
+    """Return a column with datetimes of all time zones in UTC, so that they compare by instant."""
     if column.dtype != object or column.ndim != 1:
         return column
     if not any(isinstance(value, datetime) and value.tzinfo is not None for value in column):
@@ -161,35 +199,34 @@ def starts_in_runs(runs: _Positions, lengths: _Positions, length: int, step: int
     """Return starts every ``step`` samples in each run.
 
     Args:
-        runs: where the runs start.
-        lengths: of the runs.
-        length: of a window.
-        step: from start to start.
+        runs: where the runs start, shape ``(n_runs,)``.
+        lengths: the number of samples in each run, shape ``(n_runs,)``.
+        length: the number of samples in a window.
+        step: the number of samples from the start of a window to the start of the next.
     """
     n_windows_of_run = np.maximum(0, (lengths - length) // step + 1)
     n_windows_before = np.cumsum(n_windows_of_run) - n_windows_of_run
     numbers = np.arange(int(n_windows_of_run.sum()), dtype=np.intp)
-    starts: _Positions = (
-        np.repeat(runs - n_windows_before * step, n_windows_of_run) + numbers * step
-    )
+    # Window n of a run starts n * step samples after the run.
+    numbers_in_run = numbers - np.repeat(n_windows_before, n_windows_of_run)
+    starts: _Positions = np.repeat(runs, n_windows_of_run) + numbers_in_run * step
     return starts
 
 
 def starts_after_larger(
     run_ends: _Positions, length: int, step: int, changes: _Positions
 ) -> _Positions:
-    """Return starts as :func:`starts_in_runs` does, each at a larger value than the last.
-
-    A window starts after the last value that equals the one that the window before ended with.
+    """Return starts in each run, each at a larger value than the window before ended with.
 
     Args:
-        run_ends: where the runs start, and where the last one ends.
-        length: of a window.
-        step: from start to start, at least.
-        changes: where a value is another than the one before, or a run starts.
+        run_ends: where the runs start, and where the last one ends, shape ``(n_runs + 1,)``.
+        length: the number of samples in a window.
+        step: the least number of samples from the start of a window to the start of the next.
+        changes: where a value is another than the one before, or a run starts, ascending.
     """
     n_samples = int(run_ends[-1])
     n_equal = np.diff(changes, append=n_samples)
+    # For each sample, where the next larger value begins.
     next_larger = np.repeat(np.append(changes[1:], n_samples), n_equal)
     next_larger_of = next_larger.data  # returns ints faster than the array
     starts = []
@@ -197,5 +234,6 @@ def starts_after_larger(
         start = run_start
         while start + length <= run_end:
             starts.append(start)
-            start = max(start + step, next_larger_of[start + length - 1])
+            last = start + length - 1
+            start = max(start + step, next_larger_of[last])
     return np.array(starts, dtype=np.intp)

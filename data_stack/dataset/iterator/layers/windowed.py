@@ -25,7 +25,7 @@ from data_stack.dataset.meta import DatasetMeta
 from data_stack.dataset.positions import IndexArrayOfInts, check_integer
 from data_stack.exception import ConfigError
 
-#: What plugins make windows of other kinds of, such as n-grams.
+#: What plugins import to make other kinds of windows, such as the n-grams of Petastorm.
 __all__ = [
     "OffsetsAccess",
     "check_gap",
@@ -73,18 +73,18 @@ class WindowedDatasetIterator(GroupedDatasetIterator):
     carries these, so another process does not read again.
 
     Args:
-        dataset_iterator: what is read; it is not closed.
-        length: samples in a window, at least 1. With ``offsets`` it is their highest less their
-            lowest plus 1.
+        dataset_iterator: the samples; it is not closed.
+        length: samples in a window, at least 1. With ``offsets`` it is the highest offset less the
+            lowest, plus 1.
         stride: samples from the start of a window to the start of the next, at least 1.
-        order_by: the column to order by; any that ``SortedDatasetIterator`` sorts, without NaN and
-            NaT.
+        order_by: the column to order by: any that ``SortedDatasetIterator`` sorts, without NaN and
+            NaT. None: samples are consecutive in the order that they have.
         max_gap: in units of ``order_by``; for times a timedelta of Python or numpy, as a number has
             no unit. Floats are subtracted as float64, and not rounded: 0.4 - 0.3 is larger than a
-            gap of 0.1.
+            gap of 0.1. None: any difference.
         overlap: whether windows may share samples.
-        group_by: the column of groups.
-        offsets: which columns of which samples; None for all of all.
+        group_by: the column of groups; None: all samples are one group.
+        offsets: for each offset the columns to read; None for all columns of all samples.
 
     Raises:
         ConfigError: an argument is out of its range, a column does not exist, a value of
@@ -136,7 +136,7 @@ class WindowedDatasetIterator(GroupedDatasetIterator):
         )
         below = self._below()
         columns = _read_columns(below, self._length, order_by, group_by)
-        found = find_window_starts(
+        window_starts = find_window_starts(
             below.n_samples,
             self._length,
             checked_stride,
@@ -145,8 +145,8 @@ class WindowedDatasetIterator(GroupedDatasetIterator):
             group_by=columns.get("group_by"),
             max_gap=checked_gap,
         )
-        self._starts = found.starts
-        self._order = found.order
+        self._starts = window_starts.starts
+        self._order = window_starts.order
 
     def make_access(self) -> SampleAccess:
         if self._offsets is None:
@@ -155,7 +155,7 @@ class WindowedDatasetIterator(GroupedDatasetIterator):
 
     def _derive_meta(self, meta: DatasetMeta) -> DatasetMeta:
         if self._offsets is not None:
-            # the columns are offsets now
+            # The columns are offsets now.
             meta = replace(
                 meta, class_names=None, feature_names=None, column_names=None, column_kinds=None
             )
@@ -168,7 +168,7 @@ def _read_columns(
     """Read the columns that decide where windows start, in one request.
 
     Returns:
-        The columns by the argument that names them; none where there is no window anyway.
+        The columns by the argument that names them; empty where there is no window.
     """
     given = {"order_by": order_by, "group_by": group_by}
     key_of = {argument: key for argument, key in given.items() if key is not None}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -24,17 +24,18 @@ from data_stack.values.stacking import Batch, ColumnArray, SampleForm, value_of
 class ZippedDatasetIterator(AccessedDatasetIterator):
     """Sample ``i`` has the columns of sample ``i`` of the first iterator, of the second, and so on.
 
-    Tuples are joined end to end, a bare value being a tuple of one column; dicts are united. Dicts
-    and tuples do not mix: name the tuples' columns first, by ``as_dict``. A batch is read by one
-    request to each iterator; a single column by one request to the iterator that has it. To know
-    which iterator has it, sample 0 of all is read once.
+    Tuples are joined end to end, where a bare value is a tuple of one column; dicts are united.
+    Dicts and tuples do not mix: name the columns of the tuples first, by ``as_dict``. A batch is
+    read by one request to each iterator, a column by one request to the iterator that has it. To
+    know which iterator that is, sample 0 of all iterators is read once.
 
     The meta is that of the first iterator, whose columns keep their positions. Columns have names if
-    those of all iterators have, and no two the same. If a position in the meta counts from the end,
-    sample 0 of the first iterator is read when this is made: the end is another now.
+    those of all iterators have names, no two the same. If a position in the meta counts from the
+    end, sample 0 of the first iterator is read when this is made, as a tuple has another end now.
 
     Args:
-        iterators: at least one, all of one length, which is taken here; they are not closed.
+        iterators: at least one, all of one length, which is taken when this is made; they are not
+            closed.
 
     Raises:
         ConfigError: there are no iterators, or they have different lengths or different
@@ -66,11 +67,14 @@ class ZippedDatasetIterator(AccessedDatasetIterator):
         return _ZippedAccess(parts, self._n_samples)
 
     def _derive_meta(self, meta: DatasetMeta) -> DatasetMeta:
-        names_of_each = [column_names(iterator) for iterator in self._stacked_on]
         names: list[str] = []
-        for names_of_one in names_of_each:
-            names.extend(names_of_one)
-        have_names = all(names_of_each) and len(set(names)) == len(names)
+        all_have_names = True
+        for iterator in self._stacked_on:
+            names_of_iterator = column_names(iterator)
+            if not names_of_iterator:
+                all_have_names = False
+            names.extend(names_of_iterator)
+        have_names = all_have_names and len(set(names)) == len(names)
         return replace(
             meta,
             iterator_meta=self._find_positions(meta),
@@ -107,10 +111,10 @@ class _ColumnOfPart:
 
 @dataclass(frozen=True)
 class _SideBySide:
-    """What samples of several iterators are side by side.
+    """The columns of samples that are put side by side.
 
     Attributes:
-        form: of a sample of the stack.
+        form: the form of a sample of the stack.
         columns: where each column of ``form`` is read.
     """
 
@@ -119,10 +123,10 @@ class _SideBySide:
 
     @classmethod
     def of(cls, samples: Sequence[Any]) -> _SideBySide:
-        """Find it by one sample of each iterator.
+        """Find the columns by one sample of each iterator.
 
         Raises:
-            ConfigError: two have a column of the same key, or some are dicts and others are not.
+            ConfigError: two samples have a column of the same key, or only some are dicts.
         """
         forms = [SampleForm.of(sample) for sample in samples]
         are_dicts = [form.kind == "dict" for form in forms]
@@ -133,8 +137,10 @@ class _SideBySide:
             )
         columns: list[_ColumnOfPart] = []
         for part, form in enumerate(forms):
-            keys = [None] if form.kind == "bare" else form.keys
-            columns.extend(_ColumnOfPart(part, key) for key in keys)
+            if form.kind == "bare":
+                columns.append(_ColumnOfPart(part, None))
+            for key in form.keys:
+                columns.append(_ColumnOfPart(part, key))
         if not all(are_dicts):
             return cls(SampleForm.tuples(len(columns)), columns)
         part_of: dict[Any, int] = {}
@@ -157,14 +163,18 @@ class _SideBySide:
 
 
 class _ZippedAccess(SampleAccess):
-    """Access to the columns of several side by side.
+    """Access to samples with the columns of several accesses side by side.
 
     Args:
         parts: the accesses.
-        n_samples: how many samples of each are read; it may have grown since they were counted.
+        n_samples: how many samples of each are read. An iterator may have more, if it has grown
+            since it was zipped.
     """
 
-    #: What samples look like; None until a column is read.
+    #: For each access a function that reads one sample.
+    _readers: list[Callable[[int], Any]]
+
+    #: Which columns there are; None until a column is read.
     _side_by_side: _SideBySide | None
 
     def __init__(self, parts: Sequence[SampleAccess], n_samples: int) -> None:
@@ -193,10 +203,14 @@ class _ZippedAccess(SampleAccess):
     def batch(self, positions: IndexArrayOfInts) -> Batch:
         batches = [part.batch(positions) for part in self._parts]
         if self.n_samples == 0:
-            # () is the batch of an iterator whose columns are unknown
-            batches = [batch for batch in batches if len(batch) or not isinstance(batch, tuple)]
-            if not batches:
+            # The batch of an empty iterator whose columns are unknown is an empty tuple.
+            known: list[Batch] = []
+            for batch_of_part in batches:
+                if len(batch_of_part) or not isinstance(batch_of_part, tuple):
+                    known.append(batch_of_part)
+            if not known:
                 return ()
+            batches = known
         batch: Batch = _join(batches)
         return batch
 
@@ -209,8 +223,8 @@ class _ZippedAccess(SampleAccess):
             self._side_by_side = _SideBySide.of([read(0) for read in self._readers])
         wanted = [self._side_by_side.find(key) for key in keys]
         column_of: dict[_ColumnOfPart, ColumnArray] = {}
+        # One request to each iterator that has a wanted column.
         for part in sorted({column.part for column in wanted}):
-            # one request to each iterator
             of_part = [column for column in wanted if column.part == part]
             read = self._read_columns(part, [column.key for column in of_part], positions)
             column_of.update(zip(of_part, read, strict=True))
@@ -219,14 +233,14 @@ class _ZippedAccess(SampleAccess):
     def _empty_columns(self, keys: Sequence[ColumnKey]) -> list[ColumnArray]:
         batch: Any = self.batch(np.empty(0, dtype=np.intp))
         if len(batch) == 0:
-            # the columns are unknown
+            # Nothing tells which columns there are.
             return [np.empty(0) for _ in keys]
         return [value_of(batch, key) for key in keys]
 
     def _read_columns(
         self, part: int, keys: Sequence[ColumnKey | None], positions: IndexArrayOfInts | None
     ) -> list[ColumnArray]:
-        """Read columns of one iterator; with the key None its samples, which are bare values."""
+        """Read columns of one iterator. The key None stands for the bare values of its samples."""
         access = self._parts[part]
         named = [key for key in keys if key is not None]
         if named and positions is None:
@@ -273,15 +287,10 @@ def _join(samples: Sequence[Any]) -> Any:
     """Make one sample of several, one from each iterator; or one batch of several.
 
     Raises:
-        ConfigError: two have a column of the same key, or some are dicts and others are not.
+        ConfigError: two have a column of the same key, or only some are dicts.
     """
     if any(isinstance(sample, Mapping) for sample in samples):
-        united: dict[Any, Any] = {}
-        for sample in samples:
-            if not isinstance(sample, Mapping) or not united.keys().isdisjoint(sample):
-                _SideBySide.of(samples)  # raises
-            united.update(sample)
-        return united
+        return _unite(samples)
     columns: list[Any] = []
     for sample in samples:
         if isinstance(sample, (tuple, list)):
@@ -289,3 +298,14 @@ def _join(samples: Sequence[Any]) -> Any:
         else:
             columns.append(sample)
     return tuple(columns)
+
+
+def _unite(samples: Sequence[Any]) -> dict[Any, Any]:
+    """Make one dict of several, of which each has other keys."""
+    united: dict[Any, Any] = {}
+    for sample in samples:
+        if not isinstance(sample, Mapping) or not united.keys().isdisjoint(sample):
+            # They cannot be united. What finds the columns of samples raises the error that says why.
+            _SideBySide.of(samples)
+        united.update(sample)
+    return united
