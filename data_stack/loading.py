@@ -12,7 +12,7 @@ from data_stack.repository.default_storage import Storage
 from data_stack.repository.description import DatasetDescription
 from data_stack.repository.repository import default_repository
 from data_stack.repository.split_expressions import load_expression
-from data_stack.reproduce.lock import VARIABLE, load_by_lock
+from data_stack.reproduce.lock import LOCK_VARIABLE, load_by_lock
 from data_stack.reproduce.lock_file import LockFile
 
 if TYPE_CHECKING:
@@ -123,7 +123,7 @@ def load(
             f"name"
         )
     dataset_name: Any = name  # a Path is a name, too
-    lock_path = lock or os.environ.get(VARIABLE)
+    lock_path = lock or os.environ.get(LOCK_VARIABLE)
     loaded: Any
     if lock_path:
         loaded = _load_by_lock(lock_path, dataset_name, split, storage, progress, config)

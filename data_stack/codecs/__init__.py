@@ -1,4 +1,7 @@
-"""Codecs, which turn values into bytes and back, for records, Parquet cells, and files of WebDataset and image folders."""
+"""Codecs, which turn values into bytes and back.
+
+Records, Parquet cells, and the files of WebDataset archives and image folders are such bytes.
+"""
 
 from data_stack.util.lazy import attach_stub
 

@@ -6,6 +6,7 @@ import contextlib
 import functools
 import math
 import re
+from collections.abc import Callable
 from typing import Any
 
 import msgpack
@@ -22,6 +23,7 @@ _DTYPE = re.compile(
     r"[<>|=](?:[biufcV][0-9]{1,9}|[SU][0-9]{1,9}|[mM]8(?:\[[0-9]{0,9}[A-Za-z]{1,7}\])?)", re.ASCII
 )
 _MAX_DTYPE_LENGTH = 40
+#: The maximum number of dimensions of an array, that of numpy since 2.0.
 _MAX_DIMENSIONS = 64
 #: The maximum size of the values of an array in bytes, that of msgpack's bin 32.
 _MAX_BIN_BYTES = 2**32 - 1
@@ -45,11 +47,11 @@ class ArrayCodec(Codec):
     name = "array"
 
     def encode(self, value: Any) -> bytes:
-        array = storable(value)
-        return _header(array.dtype, array.shape, array.nbytes) + bytes_of(array)
+        array = _to_storable_array(value)
+        return _header(array.dtype, array.shape, array.nbytes) + _values_in_c_order(array)
 
     def decode(self, record: bytes) -> npt.NDArray[Any]:
-        return array_of(*_parse(record))
+        return _make_array(*_parse(record))
 
     def derive_layout(self, column: ColumnType) -> FixedLayout | None:
         dtype = column.dtype
@@ -94,40 +96,55 @@ class MsgpackCodec(Codec):
 
 @register_codec
 class TreeCodec(Codec):
-    """As msgpack, also with arrays (Granular's ``tree``), each as ``['_', dtype.str, shape, values]``.
+    """Values of msgpack, and the arrays of :class:`ArrayCodec` (Granular's ``tree``).
 
-    A list ``['_', dtype, shape, bytes]`` that describes an array comes back as an array, other
-    lists unchanged. Arrays are those of :class:`ArrayCodec`, and come back writable.
+    An array is stored as a list ``['_', dtype.str, shape, values in C order]``, and comes back
+    writable. A list of that form which was stored as a list comes back as an array, too.
     """
 
     name = "tree"
     extensions = ("tree",)
 
     def encode(self, value: Any) -> bytes:
-        def plain(part: Any) -> Any:
-            if isinstance(part, np.ndarray):
-                array = storable(part)
-                return _ARRAY_MARK, array.dtype.str, array.shape, bytes_of(array)
-            return plain_number(part)
-
-        return _pack(value, plain)
+        return _pack(value, _describe_array_or_number)
 
     def decode(self, record: bytes) -> Any:
-        return _unpack(record, _with_arrays)
+        return _unpack(record, _restore_array)
 
 
-def _pack(value: Any, plain: Any) -> bytes:
+def _pack(value: Any, convert: Callable[[Any], Any]) -> bytes:
+    """Return a value as msgpack.
+
+    Args:
+        value: the value.
+        convert: returns values of types that msgpack lacks as values of types that it has.
+
+    Raises:
+        TypeError, ValueError, OverflowError: msgpack cannot store the value.
+    """
     try:
-        return msgpack.packb(value, default=plain)  # type: ignore[no-any-return]
-    except RecursionError as error:  # its Python version's
+        return msgpack.packb(value, default=convert)  # type: ignore[no-any-return]
+    except RecursionError as error:  # of msgpack in pure Python; its C version raises ValueError
         raise ValueError("a value is nested too deeply") from error
+
+
+def _describe_array_or_number(part: Any) -> Any:
+    """Return an array as the list that represents it, and a numpy scalar as a Python number.
+
+    Raises:
+        TypeError: the value is of another type, or such an array cannot be stored.
+    """
+    if isinstance(part, np.ndarray):
+        array = _to_storable_array(part)
+        return _ARRAY_MARK, array.dtype.str, array.shape, _values_in_c_order(array)
+    return plain_number(part)
 
 
 def plain_number(part: Any) -> Any:
     """Return a numpy scalar as a Python number, for msgpack and JSON.
 
     Raises:
-        TypeError: it is something else.
+        TypeError: the value is not a numpy scalar, or is a number of another kind.
     """
     if isinstance(part, np.generic) and part.dtype.kind in "biuf" and part.itemsize <= 8:
         return part.item()
@@ -137,7 +154,16 @@ def plain_number(part: Any) -> Any:
     )
 
 
-def _unpack(record: bytes, list_hook: Any) -> Any:
+def _unpack(record: bytes, convert_list: Callable[[list[Any]], Any] | None) -> Any:
+    """Return the value of msgpack.
+
+    Args:
+        record: the bytes.
+        convert_list: called for each list; its result takes the place of the list.
+
+    Raises:
+        ValueError: the bytes are not valid msgpack.
+    """
     try:
         if len(record) > _SMALL_RECORD_BYTES:
             # msgpack allocates the number of items that each list claims, for up to a thousand
@@ -145,12 +171,12 @@ def _unpack(record: bytes, list_hook: Any) -> Any:
             walk = msgpack.Unpacker(max_buffer_size=len(record), strict_map_key=False)
             walk.feed(record)
             walk.skip()
-        return msgpack.unpackb(record, strict_map_key=False, list_hook=list_hook)
+        return msgpack.unpackb(record, strict_map_key=False, list_hook=convert_list)
     except (msgpack.UnpackException, ValueError, TypeError, RecursionError) as error:
         raise ValueError(f"invalid msgpack: {type(error).__name__} {error!s:.200}") from error
 
 
-def _with_arrays(part: list[Any]) -> Any:
+def _restore_array(part: list[Any]) -> Any:
     """Return the array that a list represents, or the list."""
     if (
         len(part) != 4
@@ -160,14 +186,14 @@ def _with_arrays(part: list[Any]) -> Any:
     ):
         return part
     try:
-        dtype = check_dtype(part[1])
-        shape = check_shape(part[2], dtype, len(part[3]))
+        dtype = _parse_dtype(part[1])
+        shape = _parse_shape(part[2], dtype, len(part[3]))
     except ValueError:
         return part
-    return array_of(dtype, shape, part[3])
+    return _make_array(dtype, shape, part[3])
 
 
-def storable(value: Any) -> npt.NDArray[Any]:
+def _to_storable_array(value: Any) -> npt.NDArray[Any]:
     """Return ``value`` as an array that its bytes, dtype and shape fully describe.
 
     Raises:
@@ -177,7 +203,7 @@ def storable(value: Any) -> npt.NDArray[Any]:
         raise TypeError(
             f"a column of arrays cannot store {type(value).__name__}; use the types utf8 and bytes"
         )
-    array = exactly_array(value)
+    array = to_exact_array(value)
     if not _is_storable(array.dtype):
         raise TypeError(
             f"cannot store an array of dtype {array.dtype} ({type(value).__name__}); "
@@ -191,7 +217,7 @@ def storable(value: Any) -> npt.NDArray[Any]:
     return array
 
 
-def exactly_array(value: Any) -> npt.NDArray[Any]:
+def to_exact_array(value: Any) -> npt.NDArray[Any]:
     """Return ``value`` as an array with exactly the same values.
 
     Raises:
@@ -210,12 +236,13 @@ def exactly_array(value: Any) -> npt.NDArray[Any]:
         is_cut = bool((array.astype(object) != given).any())
     if is_rounded or is_cut:
         raise ValueError(
-            f"an array cannot hold {value!r:.60} exactly: numpy would round it, or cut zeros off text"
+            f"an array cannot hold {value!r:.60} exactly: "
+            "numpy would round it, or cut zeros off text"
         )
     return array
 
 
-def bytes_of(array: npt.NDArray[Any]) -> memoryview:
+def _values_in_c_order(array: npt.NDArray[Any]) -> memoryview:
     """Return the values in C order, without a copy if they are in C order."""
     if not array.size:
         return memoryview(b"")
@@ -223,7 +250,7 @@ def bytes_of(array: npt.NDArray[Any]) -> memoryview:
     return np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
 
 
-def array_of(
+def _make_array(
     dtype: np.dtype[Any], shape: tuple[int, ...], values: bytes | memoryview
 ) -> npt.NDArray[Any]:
     """Return a new, writable array.
@@ -241,7 +268,7 @@ def array_of(
 
 
 @functools.lru_cache(maxsize=256)
-def check_dtype(text: str) -> np.dtype[Any]:
+def _parse_dtype(text: str) -> np.dtype[Any]:
     """Return the dtype of a ``dtype.str`` that was read.
 
     Raises:
@@ -255,7 +282,7 @@ def check_dtype(text: str) -> np.dtype[Any]:
     raise ValueError(f"the record of an array has the invalid dtype {text!r:.60}")
 
 
-def check_shape(shape: object, dtype: np.dtype[Any], n_bytes: int) -> tuple[int, ...]:
+def _parse_shape(shape: object, dtype: np.dtype[Any], n_bytes: int) -> tuple[int, ...]:
     """Return a shape that was read as a tuple.
 
     Raises:
@@ -313,5 +340,5 @@ def _parse(record: bytes) -> tuple[np.dtype[Any], tuple[int, ...], bytes]:
         ) from error
     if not isinstance(text, str) or not isinstance(values, bytes):
         raise ValueError("the record of an array lacks a dtype or values")
-    dtype = check_dtype(text)
-    return dtype, check_shape(shape, dtype, len(values)), values
+    dtype = _parse_dtype(text)
+    return dtype, _parse_shape(shape, dtype, len(values)), values

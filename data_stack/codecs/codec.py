@@ -97,10 +97,10 @@ def _parse_shape(shape: Sequence[int | None]) -> tuple[int | None, ...]:
         if size is None:
             sizes.append(None)
             continue
-        n_values = operator.index(size)
-        if n_values < 0:
+        integer_size = operator.index(size)
+        if integer_size < 0:
             raise ValueError("a size is negative")
-        sizes.append(n_values)
+        sizes.append(integer_size)
     return tuple(sizes)
 
 
@@ -128,7 +128,9 @@ class Codec(ABC):
     """Turns values into bytes and back.
 
     A codec has no state, so threads may share it. A codec pickles, and never executes code from
-    the bytes that it reads. Two methods are required; the others make it fast.
+    the bytes that it reads. :meth:`encode` and :meth:`decode` are required. All other methods and
+    attributes have defaults; :meth:`derive_layout` and :meth:`layout_of` let readers skip
+    :meth:`decode`, which is faster.
 
     ::
 
@@ -154,7 +156,7 @@ class Codec(ABC):
     #: Whether a value may take far more memory than its bytes, as images do. The size of the
     #: value then counts towards the limit of a request, and the bytes are not compressed again.
     is_compressed: bool = False
-    #: Whether it wraps another codec, its argument ``inner``: ``zstd(json)``.
+    #: Whether the codec wraps another one, its argument ``inner``: ``zstd(json)``.
     wraps_codec: bool = False
     #: The deprecated name of :attr:`wraps_codec`.
     is_around: bool = False
@@ -178,7 +180,8 @@ class Codec(ABC):
         """Decode ``record`` into a value that shares no memory with anything else.
 
         Raises:
-            ValueError: the bytes are not a valid record. Other exceptions are treated like it.
+            ValueError: the bytes are not a valid record. Readers treat any other exception, except
+                MemoryError, in the same way.
             MemoryError: there is not enough memory for the value.
         """
 
@@ -192,7 +195,11 @@ class Codec(ABC):
 
     @classmethod
     def recognizes(cls, start: bytes) -> bool:
-        """Return whether a file that begins with these 16 bytes may be of this format."""
+        """Return whether a file may be of this format.
+
+        Args:
+            start: the first 16 bytes of the file; fewer if the file is shorter.
+        """
         return False
 
     def adapt(self, column: ColumnType) -> Codec:
@@ -202,6 +209,18 @@ class Codec(ABC):
             ConfigError: the codec cannot store such values.
         """
         return self
+
+    def derive_layout(self, column: ColumnType) -> FixedLayout | None:
+        """Return the common layout of all records of ``column``.
+
+        A reader then takes the bytes behind the header for an array, without :meth:`decode`.
+        None: the dtype and shape of the column do not imply one size.
+        """
+        return None
+
+    def layout_of(self, record: bytes) -> FixedLayout | None:
+        """Return the layout of one record; None if the record has no fixed layout."""
+        return None
 
     @property
     def type_name(self) -> str:
@@ -263,17 +282,6 @@ class Codec(ABC):
         arguments = ", ".join(f"{name}={value!r}" for name, value in self._options().items())
         return f"{type(self).__name__}({arguments})"
 
-    def derive_layout(self, column: ColumnType) -> FixedLayout | None:
-        """Return the common layout of all records of ``column``.
-
-        None: the dtype and shape of the column do not imply one size.
-        """
-        return None
-
-    def layout_of(self, record: bytes) -> FixedLayout | None:
-        """Return the layout of one record; None if it has no fixed layout."""
-        return None
-
 
 def _check_layout_methods(codec_class: type[Codec]) -> None:
     """Refuse a class that changes the records of its base, and inherits the layout of the old ones.
@@ -309,9 +317,13 @@ def _accept_deprecated_name(codec_class: type[Codec]) -> None:
 
 @dataclass(frozen=True, repr=False)
 class FunctionCodec(Codec):
-    """Two functions as a codec, as in Granular; None is the identity on bytes.
+    """A codec that consists of two functions, as in Granular.
 
-    It pickles if its functions do, so they must not be lambdas.
+    The codec pickles if its functions do, so they must not be lambdas.
+
+    Args:
+        encode_function: returns the bytes of a value; None: values are bytes, and stored unchanged.
+        decode_function: returns the value of bytes; None: the bytes are the value.
     """
 
     encode_function: Callable[[Any], bytes] | None = None
@@ -379,9 +391,16 @@ def import_optional(module: str, user: str, package: str, extra: str) -> ModuleT
 def value_errors(
     problem: str, kinds: type[Exception] | tuple[type[Exception], ...] = Exception
 ) -> Iterator[None]:
-    """Raise errors of a library as ValueError.
+    """Turn the errors that a library raises in the block into ValueError.
 
-    Errors of memory and of the limit of a request stay what they are.
+    RequestLimitError and MemoryError pass unchanged.
+
+    Args:
+        problem: what went wrong; the message begins with it.
+        kinds: the errors of the library; others pass unchanged.
+
+    Raises:
+        ValueError: the block raised one of ``kinds``.
     """
     try:
         yield
@@ -394,8 +413,14 @@ def value_errors(
 def check_range(name: str, value: object, low: int, high: int = 1 << 62) -> None:
     """Check that an option is an integer in a range.
 
+    Args:
+        name: the option, for the message.
+        value: what was passed; a boolean is not an integer.
+        low: the smallest valid value.
+        high: the largest valid value.
+
     Raises:
-        ConfigError: it is not.
+        ConfigError: ``value`` is not an integer, or out of range.
     """
     if type(value) is not int or not low <= value <= high:
         raise ConfigError(f"{name} must be an integer from {low} to {high}, got {value!r:.60}")

@@ -12,7 +12,13 @@ from data_stack.util.request_limit import current_request
 
 
 def decode_file(codec: Codec, data: bytes, name: str, hint: str = "") -> Any:
-    """Decode the file ``name``; its value counts towards the limit of the current request.
+    """Decode a file; its value counts towards the limit of the current request.
+
+    Args:
+        codec: decodes the file.
+        data: the bytes of the file.
+        name: the name of the file, for messages.
+        hint: advice at the end of the message about bytes that the codec refuses.
 
     Raises:
         RequestLimitError: the request decodes too much.
@@ -26,7 +32,8 @@ def decode_file(codec: Codec, data: bytes, name: str, hint: str = "") -> Any:
     except RequestLimitError as error:
         raise error.at(name) from error
     except MemoryError:
-        raise  # which is not the fault of the file
+        # The file may be whole: the machine lacks memory.
+        raise
     except Exception as error:  # a codec may raise anything
         check_no_stand_in(bytes(data[:HEAD_BYTES]), name, len(data))
         problem = f"{type(error).__name__}: {str(error)[:300]}"

@@ -1,4 +1,4 @@
-"""Values as arrays of a declared dtype and shape, none of them changed.
+"""Converts values to a declared dtype and shape, and refuses values that would change.
 
 Formats, transforms and batches share these checks.
 """
@@ -54,17 +54,20 @@ def check_shape(shape: tuple[int, ...], expected: tuple[int | None, ...] | None)
 def as_dtype(
     array: _Array, dtype: np.dtype[Any], *, rounds: bool = False, whole_floats: bool = False
 ) -> _Array:
-    """Return values as another dtype, none of them changed.
+    """Convert an array to another dtype, and refuse values that the dtype would change.
 
     Args:
-        array: the values; copied unless they are of that dtype.
-        dtype: what they shall be.
-        rounds: a float may lose digits, so long as it stays finite; an integer may not.
-        whole_floats: floats without a fraction may become integers.
+        array: the values, of any shape.
+        dtype: the dtype to convert to.
+        rounds: whether a float may lose digits, so long as it stays finite; an integer may not.
+        whole_floats: whether floats without a fraction may become integers.
+
+    Returns:
+        A new array; ``array`` itself if it has the dtype.
 
     Raises:
-        TypeError: they are of another kind, such as floats where integers are expected.
-        ValueError: one of them does not fit.
+        TypeError: the values are of another kind, such as floats where integers are expected.
+        ValueError: a value does not fit into the dtype.
     """
     if array.dtype == dtype or not array.size:
         return array.astype(dtype, copy=False)
@@ -95,7 +98,7 @@ def as_dtype(
 
 def _equals_integers(array: _Array, integers: _Array) -> _Mask:
     """Return where integers equal the integers or floats that were cast to them."""
-    # Compared as they were: int64 and uint64 meet in float64, which rounds.
+    # Compared in the old dtype: numpy would compare int64 with uint64 as float64, which rounds.
     is_same: _Mask = (integers.astype(array.dtype) == array) & ((integers < 0) == (array < 0))
     if array.dtype.kind == "f":
         is_same &= _is_within(array, integers.dtype)
@@ -133,8 +136,9 @@ def fit_array(
 ) -> _Array:
     """Return a value as an array of a declared dtype and shape.
 
-    Numbers and lists of them become what is declared where nothing is lost but the precision of a
-    float; arrays where no value of their dtype would be lost, or where they are integers that fit.
+    Numbers, and lists of them, have no dtype yet: they become the declared dtype, and a float may
+    lose digits. An array has a dtype: it is converted if the declared dtype holds all values of
+    that dtype, or if both are integers and the values fit.
 
     Args:
         value: an array, a number, or lists of numbers.
@@ -142,7 +146,8 @@ def fit_array(
         shape: the declared shape, in which None stands for any size; None: any shape.
 
     Raises:
-        TypeError, ValueError: it is something else.
+        TypeError: the value is not an array of numbers, or of a dtype that is not converted.
+        ValueError: the shape differs, or a value does not fit into the dtype.
     """
     array = as_array(value)
     if array.dtype == object:

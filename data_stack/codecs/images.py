@@ -1,21 +1,21 @@
-"""Images by Pillow: what their codecs share.
+"""The base of the codecs of images, which decodes by Pillow.
 
 An array has the type of the picture, as in ``numpy.asarray(PIL.Image.open(file))``. Nothing is
 converted unless a mode is requested:
 
-==========================  =======================  ==================================================
-mode of Pillow              dtype                    shape
-==========================  =======================  ==================================================
-``1``                       bool                     ``(height, width)``
-``L``                       uint8                    ``(height, width)``
-``P``                       uint8                    ``(height, width)``, indices of the palette
-``LA``, ``PA``              uint8                    ``(height, width, 2)``
-``RGB``, ``YCbCr``, ...     uint8                    ``(height, width, 3)``
-``RGBA``, ``CMYK``          uint8                    ``(height, width, 4)``
-``I;16``                    uint16                   ``(height, width)``
-``I``                       int32                    ``(height, width)``
-``F``                       float32                  ``(height, width)``
-==========================  =======================  ==================================================
+=======================  =======  ========================================
+mode of Pillow           dtype    shape
+=======================  =======  ========================================
+``1``                    bool     ``(height, width)``
+``L``                    uint8    ``(height, width)``
+``P``                    uint8    ``(height, width)``, indices of the palette
+``LA``, ``PA``           uint8    ``(height, width, 2)``
+``RGB``, ``YCbCr``, ...  uint8    ``(height, width, 3)``
+``RGBA``, ``CMYK``       uint8    ``(height, width, 4)``
+``I;16``                 uint16   ``(height, width)``
+``I``                    int32    ``(height, width)``
+``F``                    float32  ``(height, width)``
+=======================  =======  ========================================
 
 Every picture is turned as the orientation in its EXIF or XMP metadata says, as viewers show it and
 as Hugging Face's ``datasets`` reads it: in folders, records, archives and tables alike. A codec
@@ -50,12 +50,13 @@ MAX_PIXELS = 89_478_485
 #: The tag of EXIF that says how to turn a picture, https://exiftool.org/TagNames/EXIF.html
 _ORIENTATION = 0x0112
 
-#: Formats for which Pillow starts Ghostscript, or calls Windows.
+#: Formats that are not read: Pillow decodes them by Ghostscript or by Windows, which may run code.
 _UNSAFE_FORMATS = ("EPS", "WMF")
 
 #: Cached: to search the path takes as long as to decode a small picture.
 _find_spec = functools.cache(find_spec)
 
+#: Cached, as decode_image() needs the same two codecs for each file.
 _codec_of_name = functools.cache(codec_of)
 
 
@@ -98,7 +99,7 @@ def decode_image(data: bytes, mode: str | None = None) -> npt.NDArray[Any]:
         converted = image
         if mode is not None and mode != image.mode:
             converted = image.convert(mode)
-        return turned(pixels_of(converted), orientation_of(image))
+        return turn_upright(pixels_of(converted), orientation_of(image))
 
 
 @functools.cache
@@ -124,8 +125,8 @@ def orientation_of(image: Any) -> int:
     return int(orientation)
 
 
-def turned(pixels: npt.NDArray[Any], orientation: int) -> npt.NDArray[Any]:
-    """Return pixels turned upright, in C order; for 5 to 8 height and width are exchanged.
+def turn_upright(pixels: npt.NDArray[Any], orientation: int) -> npt.NDArray[Any]:
+    """Turn pixels upright, in C order; the orientations 5 to 8 exchange height and width.
 
     Args:
         pixels: as they are stored, of shape ``(height, width, ...)``.
@@ -156,13 +157,15 @@ def as_native(pixels: npt.NDArray[Any]) -> npt.NDArray[Any]:
     return pixels.astype(pixels.dtype.newbyteorder("="), copy=False)
 
 
-def save(pixels: npt.NDArray[Any], file_format: str, **options: Any) -> bytes:
-    """Encode pixels by Pillow.
+def encode_by_pillow(
+    pixels: npt.NDArray[Any], file_format: str, options: Mapping[str, Any]
+) -> bytes:
+    """Return pixels as the bytes of an image file, encoded by Pillow.
 
     Args:
         pixels: of shape ``(height, width)`` or ``(height, width, channels)``.
         file_format: Pillow's name of the format, such as ``"PNG"``.
-        options: what Pillow's ``Image.save`` takes for the format.
+        options: named arguments of Pillow's ``Image.save`` for the format.
     """
     stream = io.BytesIO()
     pillow().fromarray(pixels).save(stream, format=file_format, **options)
@@ -194,19 +197,20 @@ class ImageCodec(Codec):
     releases_gil = True
     is_compressed = True
 
-    #: Pillow's module for the format.
-    _module: ClassVar[str]
+    #: The name of Pillow's module for the format, such as ``"PngImagePlugin"``.
+    _pillow_module: ClassVar[str]
     #: The class of that module which reads files of the format.
-    _class: ClassVar[str]
-    #: Pillow's name of the format, and the options of saving.
-    _format: ClassVar[str]
+    _pillow_class: ClassVar[str]
+    #: Pillow's name of the format, such as ``"PNG"``.
+    _pillow_format: ClassVar[str]
+    #: Named arguments of Pillow's ``Image.save``.
     _save_options: ClassVar[Mapping[str, Any]] = {}
     #: The bytes with which a file begins, or several such.
     _signature: ClassVar[bytes | tuple[bytes, ...]]
     #: The numbers of channels that can be stored, by dtype.
     _channels: ClassVar[Mapping[str, tuple[int, ...]]]
     #: Modes of Pillow images that can be stored without conversion.
-    _modes: ClassVar[tuple[str, ...]] = ("1", "L", "LA", "RGB", "RGBA", "I;16")
+    _storable_modes: ClassVar[tuple[str, ...]] = ("1", "L", "LA", "RGB", "RGBA", "I;16")
 
     def __post_init__(self) -> None:
         # Pillow is imported when it is first used, as another decoder may do without it.
@@ -223,9 +227,9 @@ class ImageCodec(Codec):
             record = bytes(value)
             with self.open(record):
                 return record
-        return self._encode(self._pixels(value))
+        return self._encode(self._to_storable_pixels(value))
 
-    def _pixels(self, value: Any) -> npt.NDArray[Any]:
+    def _to_storable_pixels(self, value: Any) -> npt.NDArray[Any]:
         """Return a value as an array that the format can store.
 
         It has the shape ``(height, width)`` or ``(height, width, channels)``, is C-contiguous, and
@@ -235,7 +239,7 @@ class ImageCodec(Codec):
             TypeError: the format cannot store such an array.
             ValueError: it has too many pixels.
         """
-        if isinstance(value, pillow().Image) and value.mode not in self._modes:
+        if isinstance(value, pillow().Image) and value.mode not in self._storable_modes:
             raise TypeError(
                 f"cannot store an image of mode {value.mode}; "
                 "convert it first: image.convert('RGB')"
@@ -245,11 +249,11 @@ class ImageCodec(Codec):
             pixels = pixels[:, :, 0]
         n_channels = pixels.shape[2] if pixels.ndim == 3 else 1
         dtype_name = pixels.dtype.newbyteorder("=").name
-        storable_channels = self._storable().get(dtype_name, ())
+        storable_channels = self._storable_channels().get(dtype_name, ())
         is_image = pixels.ndim in (2, 3) and pixels.size > 0
         if not is_image or n_channels not in storable_channels:
             raise TypeError(
-                f"a column of {self.name} stores {self._describe_storable()}, not "
+                f"a column of {self.name} stores {self._describe_storable_arrays()}, not "
                 f"{type(value).__name__} of dtype {pixels.dtype}, shape {pixels.shape}"
             )
         height, width = pixels.shape[:2]
@@ -260,8 +264,8 @@ class ImageCodec(Codec):
         return np.ascontiguousarray(pixels)
 
     def _encode(self, pixels: npt.NDArray[Any]) -> bytes:
-        """Encode an array that :meth:`_pixels` returned."""
-        return save(as_native(pixels), self._format, **self._save_options)
+        """Encode an array that :meth:`_to_storable_pixels` returned."""
+        return encode_by_pillow(as_native(pixels), self._pillow_format, self._save_options)
 
     # ------------------------------------------------------------------ decoding
 
@@ -280,13 +284,13 @@ class ImageCodec(Codec):
         if not record.startswith(self._signature):
             raise ValueError(f"not a {self.name} image: it begins with {record[:12]!r}")
         # By the class of this format: Image.open would try other formats, and has other limits.
-        image_class = getattr(pillow(self._module), self._class)
+        image_class = getattr(pillow(self._pillow_module), self._pillow_class)
         with value_errors(f"truncated or invalid {self.name} image"):
             image = image_class(io.BytesIO(record))
-        self._check_pixels(*image.size)
+        self._check_size(*image.size)
         return image
 
-    def _check_pixels(self, width: int, height: int) -> None:
+    def _check_size(self, width: int, height: int) -> None:
         """Check the number of pixels before memory is allocated for them.
 
         Raises:
@@ -322,7 +326,7 @@ class ImageCodec(Codec):
                 f"a {self.name} file holds {n_frames} images, of which the first is read",
                 LeftOutWarning,
             )
-        return turned(pixels, orientation)
+        return turn_upright(pixels, orientation)
 
     def _read_pixels(self, image: Any) -> npt.NDArray[Any]:
         """Return the pixels of an image in its own type.
@@ -345,26 +349,26 @@ class ImageCodec(Codec):
             return self
         n_dimensions = len(column.shape)
         n_channels = column.shape[2] if n_dimensions == 3 else 1
-        storable_channels = self._storable().get(column.dtype.name, ())
+        storable_channels = self._storable_channels().get(column.dtype.name, ())
         is_image = n_dimensions in (2, 3) and 0 not in column.shape
         is_storable = n_channels is None or n_channels in storable_channels
         if not storable_channels or not is_image or not is_storable:
             raise ConfigError(
-                f"{type(self).__name__} holds {self._describe_storable()}, "
+                f"{type(self).__name__} holds {self._describe_storable_arrays()}, "
                 f"not {column.dtype}, {column.shape}"
             )
         if n_dimensions == 3 and n_channels in (1, None):
             return replace(self, channel_axis=True)
         return self
 
-    def _storable(self) -> Mapping[str, tuple[int, ...]]:
+    def _storable_channels(self) -> Mapping[str, tuple[int, ...]]:
         """Return the numbers of channels that this codec stores, by dtype."""
         return self._channels
 
-    def _describe_storable(self) -> str:
+    def _describe_storable_arrays(self) -> str:
         """Describe the arrays that can be stored, for messages."""
         dtypes = []
-        for dtype, numbers in self._storable().items():
+        for dtype, numbers in self._storable_channels().items():
             dtypes.append(f"{dtype} ({' or '.join(map(str, numbers))})")
         return (
             "images of shape (height, width) or (height, width, channels), "

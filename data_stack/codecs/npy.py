@@ -1,4 +1,6 @@
-"""Arrays as NumPy's ``.npy`` or ``.npz`` files, without pickle, without trusting their headers.
+"""Arrays as NumPy's ``.npy`` and ``.npz`` files, read without pickle.
+
+Memory grows with the bytes of a file, not with the size that its header claims.
 
 The format: https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html
 """
@@ -19,7 +21,7 @@ from typing import IO, Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from data_stack.codecs.arrays import exactly_array
+from data_stack.codecs.arrays import to_exact_array
 from data_stack.codecs.codec import Codec, ColumnType, FixedLayout, fixed_shape, value_errors
 from data_stack.codecs.registry import register_codec
 from data_stack.exception import ConfigError, DatasetFileCorruptError
@@ -34,6 +36,11 @@ from data_stack.io.parsing import (
 from data_stack.io.stand_ins import HEAD_BYTES, check_no_stand_in
 
 _MAGIC = b"\x93NUMPY"
+#: The sizes of what stands before the header of version 1, and of the later versions: the magic
+#: bytes, two bytes of the version, and the size of the header.
+_START_BYTES_OF_VERSION_1 = 10
+_START_BYTES = 12
+#: The maximum size of a header in bytes.
 _MAX_HEADER_BYTES = 1 << 16
 #: The maximum number of cached headers: those of an attacker are all different, and of 64 KiB.
 _MAX_HEADERS = 256
@@ -75,7 +82,7 @@ class NpyHeader:
 
 
 class _NumpyCodec(Codec):
-    """The base of both codecs."""
+    """Refuses columns of Python objects; the base of the codecs of ``.npy`` and ``.npz``."""
 
     def adapt(self, column: ColumnType) -> Codec:
         if column.shape is None:
@@ -90,10 +97,11 @@ class _NumpyCodec(Codec):
 
 @register_codec
 class NpyCodec(_NumpyCodec):
-    """Arrays as ``.npy`` files (``numpy.load`` reads each record), also with fields.
+    """Arrays as ``.npy`` files, which ``numpy.load`` reads.
 
-    Never Python objects, never pickle. Arrays in any memory order are stored in C order. Decoded
-    arrays are new and writable. Petastorm's ``NdarrayCodec`` stores the same bytes.
+    Arrays of any dtype can be stored, with fields too, except those of Python objects, which
+    would need pickle. Arrays in any memory order are stored in C order. Decoded arrays are new and
+    writable. Petastorm's ``NdarrayCodec`` stores the same bytes.
     """
 
     name = "npy"
@@ -101,9 +109,9 @@ class NpyCodec(_NumpyCodec):
     media_type = "application/x-npy"
 
     def encode(self, value: Any) -> bytes:
-        array = value if type(value) is np.ndarray else exactly_array(value)
+        array = value if type(value) is np.ndarray else to_exact_array(value)
         if _has_one_header(array.dtype):
-            header = _cached_header(array.dtype, array.shape)
+            header = _make_cached_header(array.dtype, array.shape)
             if header is not None:
                 return header + array.tobytes()
         file = io.BytesIO()
@@ -111,7 +119,7 @@ class NpyCodec(_NumpyCodec):
         return file.getvalue()
 
     def decode(self, record: bytes) -> npt.NDArray[Any]:
-        header = _header_of(record)
+        header = _header_of_record(record)
         n_bytes = header.offset + header.n_bytes
         if len(record) != n_bytes:
             raise ValueError(f"an .npy file must have {n_bytes} bytes, but has {len(record)}")
@@ -126,7 +134,7 @@ class NpyCodec(_NumpyCodec):
         if dtype is None or shape is None or dtype.hasobject or dtype.itemsize == 0:
             return None
         if _has_one_header(dtype):
-            header = _cached_header(dtype, shape)
+            header = _make_cached_header(dtype, shape)
         else:
             header = _make_header(dtype, shape)
         if header is None:
@@ -139,7 +147,7 @@ class NpyCodec(_NumpyCodec):
         None: it is in Fortran order, or damaged; :meth:`decode` then raises.
         """
         try:
-            header = _header_of(record)
+            header = _header_of_record(record)
         except (ValueError, DatasetFileCorruptError):
             return None
         if len(record) != header.offset + header.n_bytes:
@@ -155,8 +163,8 @@ class NpyCodec(_NumpyCodec):
 class NpzCodec(_NumpyCodec):
     """Arrays of any dtype and shape, each as a compressed ``.npz`` file.
 
-    ``numpy.savez_compressed(file, arr=array)`` writes such files. Never Python objects, never
-    pickle; the same bytes for the same array.
+    ``numpy.savez_compressed(file, arr=array)`` writes such files. The same array has the same
+    bytes. Arrays of Python objects, which would need pickle, are refused.
     """
 
     name = "npz"
@@ -192,21 +200,25 @@ class NpzCodec(_NumpyCodec):
 
 
 # ------------------------------------------------------------------ headers of records
-# They are cached, as records often share one.
+# Records often share a header, so those that were read and those that were made are cached.
 
 
-def _header_of(record: bytes) -> NpyHeader:
-    """Return the header of a record."""
-    is_version_1 = record[6:7] == b"\1"
-    if is_version_1:
-        n_bytes = 10 + int.from_bytes(record[8:10], "little")
-    else:
-        n_bytes = 12 + int.from_bytes(record[8:12], "little")
-    return _parse_header(record[:n_bytes])
+def _header_of_record(record: bytes) -> NpyHeader:
+    """Return the header of a record, parsed or from the cache.
+
+    Raises:
+        DatasetFileCorruptError: the header is damaged, or of an array that is not read.
+    """
+    version_offset = len(_MAGIC)
+    size_offset = version_offset + 2
+    is_version_1 = record[version_offset : version_offset + 1] == b"\1"
+    start_bytes = _START_BYTES_OF_VERSION_1 if is_version_1 else _START_BYTES
+    header_bytes = int.from_bytes(record[size_offset:start_bytes], "little")
+    return _parse_cached_header(record[: start_bytes + header_bytes])
 
 
 @functools.lru_cache(maxsize=_MAX_HEADERS)
-def _parse_header(start: bytes) -> NpyHeader:
+def _parse_cached_header(start: bytes) -> NpyHeader:
     return read_npy_header(io.BytesIO(start))
 
 
@@ -216,7 +228,7 @@ def _has_one_header(dtype: np.dtype[Any]) -> bool:
 
 
 @functools.lru_cache(maxsize=_MAX_HEADERS)
-def _cached_header(dtype: np.dtype[Any], shape: tuple[int, ...]) -> bytes | None:
+def _make_cached_header(dtype: np.dtype[Any], shape: tuple[int, ...]) -> bytes | None:
     return _make_header(dtype, shape)
 
 
@@ -238,13 +250,15 @@ def _make_header(dtype: np.dtype[Any], shape: tuple[int, ...]) -> bytes | None:
 
 
 def read_npy(file: Readable | str | os.PathLike[str]) -> npt.NDArray[Any]:
-    """Read one array from a path, or from a binary stream at its start, which may decompress.
+    """Read one array from a path, or from a binary stream whose position is its start.
 
-    Memory grows with the bytes read, not with the size that the header claims.
+    The stream may decompress. Memory grows with the bytes read, not with the size that the header
+    claims.
 
     Raises:
-        DatasetFileCorruptError: no ``.npy`` file, cut short, or an array of Python objects.
-        RequestLimitError: it would unpack to more than a request may take.
+        DatasetFileCorruptError: the file is not an ``.npy`` file, is cut short, or holds an array
+            of Python objects.
+        RequestLimitError: the file would unpack to more than a request may take.
     """
     with lend_or_open(file) as opened:
         header = read_npy_header(opened)
@@ -281,13 +295,14 @@ def write_npy(file: IO[bytes] | Any, array: npt.ArrayLike) -> None:
 
 
 def read_npy_header(file: Readable) -> NpyHeader:
-    """Parse the header of a stream that stands at its start.
+    """Read the header of a stream whose position is its start.
 
     numpy's own parser lets SyntaxError, TokenError, EOFError and others through, and believes any
     shape.
 
     Raises:
-        DatasetFileCorruptError: no ``.npy`` file, cut short, or of an array that is not read.
+        DatasetFileCorruptError: the stream is not an ``.npy`` file, ends within its header, or
+            holds an array that is not read, such as one of Python objects.
     """
     name = name_of(file)
     with reading(name, ".npy file"):
@@ -313,7 +328,11 @@ def read_npy_header(file: Readable) -> NpyHeader:
 
 
 def _read_version(file: Readable, name: str) -> int:
-    """Read the magic bytes and the version; return the major version, 1 to 3."""
+    """Read the magic bytes and the version; return the major version, 1 to 3.
+
+    Raises:
+        DatasetFileCorruptError: the stream is not an ``.npy`` file of these versions.
+    """
     head = file.read(len(_MAGIC) + 2)
     is_npy = head.startswith(_MAGIC) and len(head) == len(_MAGIC) + 2
     if not is_npy or head[len(_MAGIC)] not in (1, 2, 3):
@@ -325,7 +344,11 @@ def _read_version(file: Readable, name: str) -> int:
 
 
 def _parse_fields(text: str, name: str) -> dict[str, Any]:
-    """Parse the text of a header, the literal of a dict."""
+    """Parse the text of a header, the literal of a dict.
+
+    Raises:
+        DatasetFileCorruptError: the text cannot be parsed, or lacks an entry.
+    """
     try:
         fields = ast.literal_eval(text)
     except (MemoryError, RecursionError) as error:

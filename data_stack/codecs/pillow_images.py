@@ -27,7 +27,13 @@ import numpy as np
 import numpy.typing as npt
 
 from data_stack.codecs.codec import check_range
-from data_stack.codecs.images import ImageCodec, orientation_of, pixels_of, save, turned
+from data_stack.codecs.images import (
+    ImageCodec,
+    encode_by_pillow,
+    orientation_of,
+    pixels_of,
+    turn_upright,
+)
 from data_stack.codecs.registry import register_codec
 
 try:
@@ -47,11 +53,12 @@ _SIGNED = 2
 
 @register_codec
 class TiffCodec(ImageCodec):
-    """TIFF: uint8 of shape ``(h, w)``, ``(h, w, 3)`` and ``(h, w, 4)``, and others of ``(h, w)``.
+    """TIFF, without loss.
 
-    The others are bool, uint16, int32 and float32. Files of uint32 and int8 are read, too. Files
-    whose values Pillow would change, such as float64 and colors of 16 bits, are refused, unless
-    ``mode`` asks for a conversion. A TIFF file is always turned upright, by Pillow.
+    Stores uint8 of shape ``(h, w)``, ``(h, w, 3)`` and ``(h, w, 4)``; bool, uint16, int32 and
+    float32 of shape ``(h, w)``. Files of uint32 and int8 are read, too. Files whose values Pillow
+    would change, such as float64 and colors of 16 bits, are refused, unless ``mode`` asks for a
+    conversion. Pillow turns every TIFF file upright, also with ``orient=False``.
 
     Args:
         mode: convert to ``"L"``, ``"RGB"`` or ``"RGBA"`` when reading; None for the stored mode.
@@ -62,13 +69,13 @@ class TiffCodec(ImageCodec):
     extensions = ("tiff", "tif")
     media_type = "image/tiff"
 
-    _module = "TiffImagePlugin"
-    _class = "TiffImageFile"
-    _format = "TIFF"
+    _pillow_module = "TiffImagePlugin"
+    _pillow_class = "TiffImageFile"
+    _pillow_format = "TIFF"
     _save_options = {"compression": "tiff_adobe_deflate"}
     _signature = (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+")
     _channels = {"uint8": (1, 3, 4), "bool": (1,), "uint16": (1,), "int32": (1,), "float32": (1,)}
-    _modes = ("1", "L", "RGB", "RGBA", "I;16", "I", "F")
+    _storable_modes = ("1", "L", "RGB", "RGBA", "I;16", "I", "F")
 
     def _read_pixels(self, image: Any) -> npt.NDArray[Any]:
         n_bits = max(image.tag_v2.get(_BITS_PER_SAMPLE, (1,)))
@@ -104,12 +111,12 @@ class BmpCodec(ImageCodec):
     extensions = ("bmp",)
     media_type = "image/bmp"
 
-    _module = "BmpImagePlugin"
-    _class = "BmpImageFile"
-    _format = "BMP"
+    _pillow_module = "BmpImagePlugin"
+    _pillow_class = "BmpImageFile"
+    _pillow_format = "BMP"
     _signature = (b"BM",)
     _channels = {"uint8": (1, 3), "bool": (1,)}
-    _modes = ("1", "L", "RGB")
+    _storable_modes = ("1", "L", "RGB")
 
     @classmethod
     def recognizes(cls, start: bytes) -> bool:
@@ -148,12 +155,12 @@ class PnmCodec(ImageCodec):
     extensions = ("pnm", "pbm", "pgm", "ppm", "pfm")
     media_type = "image/x-portable-anymap"
 
-    _module = "PpmImagePlugin"
-    _class = "PpmImageFile"
-    _format = "PPM"
+    _pillow_module = "PpmImagePlugin"
+    _pillow_class = "PpmImageFile"
+    _pillow_format = "PPM"
     _signature = tuple(kind + space for kind in _PNM_KINDS for space in (b"\n", b" "))
     _channels = {"uint8": (1, 3), "bool": (1,), "float32": (1,)}
-    _modes = ("1", "L", "RGB", "F")
+    _storable_modes = ("1", "L", "RGB", "F")
 
     def _decode(self, record: bytes) -> npt.NDArray[Any]:
         pixels = super()._decode(record)
@@ -190,7 +197,9 @@ def _largest_value(record: bytes) -> int | None:
 
 @register_codec
 class GifCodec(ImageCodec):
-    """GIF: the indices of its palette, uint8 of shape ``(h, w)``. Stores files, not arrays.
+    """GIF: decodes to the indices of the palette, uint8 of shape ``(h, w)``.
+
+    Stores the bytes of GIF files, not arrays.
 
     Args:
         mode: ``"L"``, ``"RGB"`` or ``"RGBA"`` looks the colors up when reading; None for the
@@ -202,13 +211,13 @@ class GifCodec(ImageCodec):
     extensions = ("gif",)
     media_type = "image/gif"
 
-    _module = "GifImagePlugin"
-    _class = "GifImageFile"
-    _format = "GIF"
+    _pillow_module = "GifImagePlugin"
+    _pillow_class = "GifImageFile"
+    _pillow_format = "GIF"
     _signature = (b"GIF87a", b"GIF89a")
     _channels = {"uint8": (1,)}
 
-    def _pixels(self, value: Any) -> npt.NDArray[Any]:
+    def _to_storable_pixels(self, value: Any) -> npt.NDArray[Any]:
         raise TypeError(
             f"a column of gif images stores files as bytes, not {type(value).__name__}; "
             "store arrays as png"
@@ -240,8 +249,8 @@ class WebpCodec(ImageCodec):
     extensions = ("webp",)
     media_type = "image/webp"
 
-    _module = "WebPImagePlugin"
-    _class = "WebPImageFile"
+    _pillow_module = "WebPImagePlugin"
+    _pillow_class = "WebPImageFile"
     _signature = b"RIFF"
     _channels = {"uint8": (3, 4)}
 
@@ -256,20 +265,23 @@ class WebpCodec(ImageCodec):
     def open(self, record: bytes) -> Any:
         # libwebp allocates memory for the pixels before Pillow knows their number.
         width, height = _webp_size(record)
-        self._check_pixels(width, height)
+        self._check_size(width, height)
         return super().open(record)
 
     def _encode(self, pixels: npt.NDArray[Any]) -> bytes:
-        # Without exact= the colors of transparent pixels are lost.
-        return save(
-            pixels, "WEBP", quality=self.quality, lossless=self.lossless, exact=self.lossless
-        )
+        options = {
+            "quality": self.quality,
+            "lossless": self.lossless,
+            # Keeps the colors of transparent pixels.
+            "exact": self.lossless,
+        }
+        return encode_by_pillow(pixels, "WEBP", options)
 
 
 def _webp_size(record: bytes) -> tuple[int, int]:
-    """Return width and height of a WebP file, RFC 9649 section 2.
+    """Return the width and height of a WebP file in pixels, RFC 9649 section 2.
 
-    Both are 1 if it is not WebP, which libwebp reports.
+    Other files, and damaged ones, seem to have any size of at least 1 x 1; libwebp refuses them.
     """
     kind = record[12:16]
     if kind == b"VP8X":  # a file with further chunks
@@ -323,8 +335,8 @@ class JpgCodec(ImageCodec):
     Args:
         mode: convert to ``"L"``, ``"RGB"`` or ``"RGBA"`` when reading; None for the stored mode.
         max_pixels: maximum number of pixels of a record.
-        quality: 1 to 100. (Granular always uses 75, and Pillow, whose bytes differ from those of
-            simplejpeg.)
+        quality: 1 to 100. Granular always encodes with 75, by Pillow, whose bytes differ from those
+            of simplejpeg.
     """
 
     quality: int = 95
@@ -333,8 +345,8 @@ class JpgCodec(ImageCodec):
     extensions = ("jpg", "jpeg")
     media_type = "image/jpeg"
 
-    _module = "JpegImagePlugin"
-    _class = "JpegImageFile"
+    _pillow_module = "JpegImagePlugin"
+    _pillow_class = "JpegImageFile"
     _signature = b"\xff\xd8\xff"
     _channels = {"uint8": (1, 3)}
 
@@ -343,18 +355,19 @@ class JpgCodec(ImageCodec):
         check_range("quality", self.quality, 1, 100)
 
     def _decode(self, record: bytes) -> npt.NDArray[Any]:
+        # simplejpeg cannot add a channel.
         if simplejpeg is None or self.mode == "RGBA":
             return super()._decode(record)
         try:
             height, width, colors, _ = simplejpeg.decode_jpeg_header(record)
-            self._check_pixels(width, height)
+            self._check_size(width, height)
             self._check_scans(record, width * height)
             if colors not in ("Gray", "YCbCr", "RGB"):
                 return super()._decode(record)
             is_grey = self.mode == "L" or (self.mode is None and colors == "Gray")
             pixels: npt.NDArray[Any] = simplejpeg.decode_jpeg(record, "GRAY" if is_grey else "RGB")
         except ValueError as error:
-            # simplejpeg raises libjpeg's warnings, too.
+            # simplejpeg raises libjpeg's warnings as errors, too; Pillow decodes such images.
             if any(warning in str(error) for warning in _HARMLESS_WARNINGS):
                 return super()._decode(record)
             raise
@@ -362,14 +375,13 @@ class JpgCodec(ImageCodec):
             pixels = pixels[:, :, 0]
         if not self.orient:
             return pixels
-        return turned(pixels, self._find_orientation(record))
+        return turn_upright(pixels, self._find_orientation(record))
 
     def _find_orientation(self, record: bytes) -> int:
         """Return how the image must be turned, 1 to 8 as in EXIF; simplejpeg does not say."""
         exif_start = record.find(_EXIF_HEAD, 0, _MAX_METADATA_BYTES)
         if exif_start >= 0:
-            # Pillow, which knows for sure, takes as long as to decode a quarter of a small
-            # photograph.
+            # Asking Pillow takes a quarter of the time of decoding a small photograph.
             if _is_exif_upright(record, exif_start + len(_EXIF_HEAD)):
                 return 1
         elif record.find(_XMP_ORIENTATION, 0, _MAX_METADATA_BYTES) < 0:
@@ -403,7 +415,7 @@ class JpgCodec(ImageCodec):
 
     def _encode(self, pixels: npt.NDArray[Any]) -> bytes:
         if simplejpeg is None:
-            return save(pixels, "JPEG", quality=self.quality)
+            return encode_by_pillow(pixels, "JPEG", {"quality": self.quality})
         if pixels.ndim == 2:
             return bytes(simplejpeg.encode_jpeg(pixels[:, :, None], self.quality, "GRAY", "Gray"))
         return bytes(simplejpeg.encode_jpeg(pixels, self.quality, "RGB", "420"))
@@ -412,7 +424,8 @@ class JpgCodec(ImageCodec):
 def _is_exif_upright(record: bytes, start: int) -> bool:
     """Return whether EXIF metadata at ``start`` say that the image is upright.
 
-    Those of most photographs do, in their first directory. Metadata that cannot be parsed do not.
+    The metadata of most photographs have that entry in their first directory. False: they have
+    another entry or none, or cannot be parsed.
     """
     byte_order_mark = record[start : start + 2]
     upright_entry = _UPRIGHT_ENTRIES.get(byte_order_mark)

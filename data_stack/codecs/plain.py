@@ -15,21 +15,30 @@ from data_stack.codecs.codec import Codec, ColumnType, FixedLayout
 from data_stack.codecs.registry import register_codec
 from data_stack.util.request_limit import check_request
 
+#: The maximum size of an integer of the type ``int``, that of Granular's.
 _MAX_INT_BYTES = 16
 #: The values of JSON records up to this size take a few MiB at most.
 _SMALL_JSON_BYTES = 1 << 17
 
+# The sizes of the objects that JSON becomes in CPython, in bytes.
+_EMPTY_DICT_BYTES = 184
+_EMPTY_LIST_BYTES = 56
+_ITEM_BYTES = 40
+
 
 @register_codec
 class BytesCodec(Codec):
-    """Bytes as they are (Granular's ``bytes``); a bytearray or memoryview is taken too, and comes back as bytes."""
+    """Bytes as they are (Granular's ``bytes``).
+
+    A bytearray or memoryview can be stored, too, and comes back as bytes.
+    """
 
     name = "bytes"
     extensions = ("bin",)
 
     def encode(self, value: Any) -> bytes:
         if not isinstance(value, (bytes, bytearray, memoryview)):
-            # bytes(5) would be five zeros, and bytes of an array its memory without dtype and shape.
+            # bytes(5) would be five zeros, and bytes(array) would lose the dtype and shape.
             raise TypeError(f"a column of bytes stores bytes, not {type(value).__name__}")
         return bytes(value)
 
@@ -57,14 +66,15 @@ class Utf8Codec(Codec):
 @register_codec
 @dataclass(frozen=True, repr=False)
 class IntCodec(Codec):
-    r"""Integers of up to 16 bytes, little-endian, in the fewest bytes possible (Granular's ``int``).
+    r"""Integers of up to 16 bytes, little-endian, in the fewest bytes (Granular's ``int``).
 
-    Numbers that Granular can write (0 to 127, 256 to 32767 …) have the same bytes. Others are written correctly: 128 is
-    ``b"\x80\x00"``, -1 is ``b"\xff"``, which every version since 0.17 reads. Zero is one byte; an empty record, which Granular
-    wrote before 0.20, reads as zero.
+    Numbers that Granular can write (0 to 127, 256 to 32767 …) have the same bytes. Granular cannot
+    write the others: 128 is ``b"\x80\x00"`` here and -1 is ``b"\xff"``, which Granular reads since
+    0.17. Zero is one byte; an empty record, which Granular wrote before 0.20, reads as zero.
 
     Args:
-        signed: False for files of Granular up to 0.13, which wrote 200 as one byte. The files themselves do not show it.
+        signed: False for files of Granular up to 0.13, which wrote 200 as one byte. Such files do
+            not say that they are unsigned.
     """
 
     signed: bool = True
@@ -119,7 +129,7 @@ class _Fixed64Codec(Codec):
 
 @register_codec
 class Int64Codec(_Fixed64Codec):
-    """Integers from -2**63 to 2**63 - 1 (Granular's ``i64``); also takes numpy's integers and booleans."""
+    """Integers from -2**63 to 2**63 - 1 (Granular's ``i64``), numpy's integers and booleans too."""
 
     name = "i64"
     _signed = True
@@ -128,7 +138,7 @@ class Int64Codec(_Fixed64Codec):
 
 @register_codec
 class UInt64Codec(_Fixed64Codec):
-    """Integers from 0 to 2**64 - 1 (Granular's ``u64``); also takes numpy's integers and booleans."""
+    """Integers from 0 to 2**64 - 1 (Granular's ``u64``), numpy's integers and booleans too."""
 
     name = "u64"
     _signed = False
@@ -161,8 +171,9 @@ def _as_integer(value: Any, column_type: str) -> int:
 class JsonCodec(Codec):
     """JSON in UTF-8: None, booleans, numbers, text, lists and dicts of them whose keys are text.
 
-    Tuples come back as lists, numpy scalars as Python numbers. Values that JSON would change are refused: keys that are not text
-    (they would come back as text), arrays and bytes. NaN and the infinities are neither written nor read.
+    Tuples come back as lists, numpy scalars as Python numbers. Other values that JSON would change
+    are refused: arrays, bytes, and dicts with keys that are not text, which would come back as
+    text. NaN and the infinities are neither written nor read.
     """
 
     name = "json"
@@ -198,7 +209,8 @@ def _estimate_memory(record: bytes) -> int:
     n_dicts = record.count(b"{")
     n_lists = record.count(b"[")
     n_items = record.count(b",")
-    return len(record) + 184 * n_dicts + 56 * n_lists + 40 * n_items
+    objects_bytes = _EMPTY_DICT_BYTES * n_dicts + _EMPTY_LIST_BYTES * n_lists
+    return len(record) + objects_bytes + _ITEM_BYTES * n_items
 
 
 def _check_keys(value: Any) -> None:
@@ -213,7 +225,8 @@ def _check_keys(value: Any) -> None:
         if isinstance(part, dict):
             if not all(isinstance(key, str) for key in part):
                 raise TypeError(
-                    "JSON allows only text as keys of dicts; the types msgpack and tree allow others"
+                    "JSON allows only text as keys of dicts; "
+                    "the types msgpack and tree allow others"
                 )
             parts.extend(part.values())
         elif isinstance(part, (list, tuple)):

@@ -1,4 +1,4 @@
-"""Values as plain JSON data and back, exactly.
+"""Converts values to JSON data and back, without loss.
 
 Recipes, fitted encoders, saved splits and records of Python values are stored in this form.
 """
@@ -40,8 +40,8 @@ _MAX_SHOWN = 80
 #: The kinds of dtypes of arrays that can be written; ``O`` if their objects can be.
 _ARRAY_KINDS = "biufcmMSUO"
 
-#: Makes an object with one key of a value of a further type; None of others.
-_Special: TypeAlias = Callable[[Any], dict[str, Any] | None]
+#: Returns a value of a further type as an object with one key; None for values of other types.
+_FurtherTypes: TypeAlias = Callable[[Any], dict[str, Any] | None]
 
 #: Makes plain data of a value at a depth, the number of lists and objects around it.
 _ToPlain: TypeAlias = Callable[[Any, int], Any]
@@ -53,18 +53,20 @@ _FromPlain: TypeAlias = Callable[[Any], Any]
 # ------------------------------------------------------------------ values to plain data
 
 
-def to_plain(value: Any, special: _Special | None = None, first: _Special | None = None) -> Any:
-    """Return ``value`` as JSON data.
+def to_plain(
+    value: Any, special: _FurtherTypes | None = None, first: _FurtherTypes | None = None
+) -> Any:
+    """Return ``value`` as plain data, which JSON holds.
 
-    These are None, booleans, integers, finite floats, strings, lists, and objects with one key,
-    which names a type.
+    Plain data are None, booleans, integers, finite floats, strings, lists, and objects with one
+    key, which names a type.
 
     Args:
         value: of these types, a tuple, dict, set, range, slice, bytes, or a numpy scalar or array
             (arrays of objects too, if these are such values), nested at will.
         special: converts further types to an object with one key; returns None for others.
-        first: as ``special``, but called first for all values except None, booleans, integers,
-            floats and strings.
+        first: converts values before all other rules, except None, booleans, integers, floats and
+            strings; returns None for values that the other rules convert.
 
     Raises:
         ConfigError: a value of another type, or nested more than 100 levels deep.
@@ -109,12 +111,12 @@ def to_plain(value: Any, special: _Special | None = None, first: _Special | None
 
 
 def _plain_object(value: Any, convert: _ToPlain, depth: int) -> dict[str, Any] | None:
-    """Return a value as an object with one key; None of a type that plain data do not have.
+    """Return a value as an object with one key; None if plain data lack the type of the value.
 
     Args:
-        value: anything except a list, and the values that JSON has.
-        convert: makes plain data of the values within.
-        depth: their depth.
+        value: not a list, and not of a type that JSON has.
+        convert: makes plain data of the values within ``value``.
+        depth: the depth of these values.
     """
     is_array = isinstance(value, (np.ndarray, np.generic))
     if is_array and value.dtype.kind in _ARRAY_KINDS:
@@ -234,13 +236,13 @@ def _make_tuple(content: Any, convert: _FromPlain) -> tuple[Any, ...]:
 
 def _make_dict(content: Any, convert: _FromPlain) -> dict[Any, Any]:
     pairs = _check_list(content)
-    made: dict[Any, Any] = {}
+    items_by_key: dict[Any, Any] = {}
     for pair in pairs:
         key, item = _check_list(pair, 2)
-        made[convert(key)] = convert(item)
-    if len(made) != len(pairs):
+        items_by_key[convert(key)] = convert(item)
+    if len(items_by_key) != len(pairs):
         raise ValueError("a key occurs twice")
-    return made
+    return items_by_key
 
 
 def _make_set(content: Any, convert: _FromPlain) -> frozenset[Any]:
@@ -249,9 +251,9 @@ def _make_set(content: Any, convert: _FromPlain) -> frozenset[Any]:
 
 def _make_range(content: Any, convert: _FromPlain) -> range:
     start, stop, step = _check_list(content, 3)
-    made = range(start, stop, step)
-    len(made)  # OverflowError if it is too long
-    return made
+    numbers = range(start, stop, step)
+    len(numbers)  # raises OverflowError if the range is too long
+    return numbers
 
 
 def _make_slice(content: Any, convert: _FromPlain) -> slice:
@@ -347,7 +349,8 @@ def shorten(value: Any) -> str:
         value = value[: _MAX_SHOWN + 1]
     try:
         text = repr(value)
-    except Exception:  # noqa: BLE001  # an integer of too many digits, a deeply nested list, or a foreign class
+    except Exception:  # noqa: BLE001  # the repr of foreign classes may raise anything
+        # Python's own raises for an integer of too many digits and a deeply nested list.
         return f"a {type(value).__name__}"
     if len(text) > _MAX_SHOWN:
         return f"{text[: _MAX_SHOWN - 1]}…"
@@ -386,10 +389,7 @@ class PythonCodec(Codec):
         return from_plain(json.loads(bytes(record)), self._makers())
 
     def _describe(self, value: Any) -> dict[str, Any] | None:
-        """Return a value of a type that plain data lack as an object with one key.
-
-        None: the value is of another type.
-        """
+        """Return a complex number as an object with one key; None for other values."""
         if type(value) is complex:
             return {"complex": [to_plain(value.real), to_plain(value.imag)]}
         return None
@@ -422,8 +422,8 @@ class PythonCodec(Codec):
         elif not self._is_exact(value):
             raise ConfigError(
                 f"a {value_type.__module__}.{value_type.__qualname__} cannot be written: "
-                f"{value!r:.80}; map it to numbers, text, bytes, arrays, or lists, tuples and dicts "
-                "of such"
+                f"{value!r:.80}; map it to numbers, text, bytes, arrays, "
+                "or lists, tuples and dicts of such"
             )
 
 

@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from data_stack.codecs.codec import Codec, ColumnType, check_range
-from data_stack.codecs.images import ImageCodec, as_native, save
+from data_stack.codecs.images import ImageCodec, as_native, encode_by_pillow
 from data_stack.codecs.registry import register_codec
 from data_stack.exception import MissingDependencyError
 
@@ -45,13 +45,14 @@ _MODES: Final = {(): "L", (3,): "RGB", (4,): "RGBA"}
 _SMALL_PIXELS: Final = 1 << 20
 
 
-class _Pixels(NamedTuple):
-    """What the head of a plain file says of its pixels.
+class _PlainHead(NamedTuple):
+    """The head of a plain file, which states the type of its pixels.
 
     Attributes:
         shape: ``(height, width)``, ``(height, width, 3)`` or ``(height, width, 4)``.
         dtype: uint8 or uint16.
-        is_deep_color: whether they are colors of 16 bits a channel, which Pillow reads as 8 bits.
+        is_deep_color: whether the pixels are colors of 16 bits a channel, which Pillow reads as
+            8 bits.
     """
 
     shape: tuple[int, ...]
@@ -84,8 +85,8 @@ class PngCodec(ImageCodec):
     extensions = ("png",)
     media_type = "image/png"
 
-    _module = "PngImagePlugin"
-    _class = "PngImageFile"
+    _pillow_module = "PngImagePlugin"
+    _pillow_class = "PngImageFile"
     _signature = SIGNATURE
     _channels = {"uint8": (1, 2, 3, 4), "uint16": (1,), "bool": (1,)}
 
@@ -94,23 +95,23 @@ class PngCodec(ImageCodec):
         check_range("compress_level", self.compress_level, 0, 9)
 
     def _decode(self, record: bytes) -> npt.NDArray[Any]:
-        plain = _parse_head(record[:_HEAD_BYTES])
-        if plain is None:
+        head = _parse_head(record[:_HEAD_BYTES])
+        if head is None:
             return super()._decode(record)
-        height, width = plain.shape[:2]
+        height, width = head.shape[:2]
         if height * width > min(self.max_pixels, _SMALL_PIXELS):
-            self._check_pixels(width, height)
+            self._check_size(width, height)
 
         # Pillow converts to other modes, and reduces deep colors to 8 bits.
-        is_own_mode = self.mode is None or self.mode == _MODES[plain.shape[2:]]
-        if not is_own_mode or (plain.is_deep_color and not self.deep):
+        is_own_mode = self.mode is None or self.mode == _MODES[head.shape[2:]]
+        if not is_own_mode or (head.is_deep_color and not self.deep):
             return super()._decode(record)
 
-        pixels = _decode_by_opencv(record, plain)
+        pixels = _decode_by_opencv(record, head)
         if pixels is not None:
             return pixels
-        if plain.is_deep_color:
-            raise _needs_opencv()
+        if head.is_deep_color:
+            raise _missing_opencv_error()
         return super()._decode(record)
 
     def adapt(self, column: ColumnType) -> Codec:
@@ -128,22 +129,23 @@ class PngCodec(ImageCodec):
         pixels = as_native(pixels)
         is_deep_color = pixels.dtype == np.uint16 and pixels.ndim == 3
         if not is_deep_color:
-            return save(pixels, "PNG", compress_level=self.compress_level)
+            return encode_by_pillow(pixels, "PNG", {"compress_level": self.compress_level})
         # Pillow cannot write deep colors.
         cv2 = _opencv()
         if cv2 is None:
-            raise _needs_opencv()
+            raise _missing_opencv_error()
         options = [cv2.IMWRITE_PNG_COMPRESSION, self.compress_level]
         _, data = cv2.imencode(".png", _swap_red_and_blue(pixels), options)
         return bytes(data)
 
-    def _storable(self) -> Mapping[str, tuple[int, ...]]:
+    def _storable_channels(self) -> Mapping[str, tuple[int, ...]]:
         if self.deep:
             return {**self._channels, "uint16": (1, 3, 4)}
         return self._channels
 
 
-def _needs_opencv() -> MissingDependencyError:
+def _missing_opencv_error() -> MissingDependencyError:
+    """Make the error of colors of 16 bits, which Pillow neither reads nor writes."""
     return MissingDependencyError(
         "a colored PNG image of 16 bits", "opencv-python-headless", "images"
     )
@@ -162,8 +164,8 @@ def _opencv() -> Any:
     return cv2
 
 
-def _decode_by_opencv(record: bytes, plain: _Pixels) -> npt.NDArray[Any] | None:
-    """Decode a file whose head states the pixels ``plain``.
+def _decode_by_opencv(record: bytes, head: _PlainHead) -> npt.NDArray[Any] | None:
+    """Decode a plain file, of which ``head`` is the head.
 
     None: OpenCV is not installed, or would not return the pixels that Pillow returns.
 
@@ -177,7 +179,7 @@ def _decode_by_opencv(record: bytes, plain: _Pixels) -> npt.NDArray[Any] | None:
     # OpenCV 4.11 and later returns RGB if asked to; otherwise it returns BGR or BGRA.
     flags = cv2.IMREAD_UNCHANGED
     is_red_first = False
-    if plain.shape[2:] == (3,):
+    if head.shape[2:] == (3,):
         is_red_first = hasattr(cv2, "IMREAD_COLOR_RGB")
         color = cv2.IMREAD_COLOR_RGB if is_red_first else cv2.IMREAD_COLOR
         flags = color | cv2.IMREAD_ANYDEPTH | cv2.IMREAD_IGNORE_ORIENTATION
@@ -188,7 +190,7 @@ def _decode_by_opencv(record: bytes, plain: _Pixels) -> npt.NDArray[Any] | None:
         return None
     if pixels is None:
         raise ValueError("damaged PNG: its pixels cannot be decompressed")
-    if pixels.shape != plain.shape or pixels.dtype != plain.dtype:
+    if pixels.shape != head.shape or pixels.dtype != head.dtype:
         return None
     if is_red_first or pixels.ndim == 2:
         return pixels
@@ -207,10 +209,13 @@ def _swap_red_and_blue(pixels: npt.NDArray[Any]) -> npt.NDArray[Any]:
 
 
 def _check_chunks(record: bytes) -> bool:
-    """Check the checksums of all chunks; return whether OpenCV decodes the file as Pillow does.
+    """Check the CRC-32 of all chunks, of which OpenCV and Pillow check some only.
 
-    It does if no chunk changes pixels, and if no bytes follow the end. OpenCV and Pillow check the
-    CRC-32 (https://www.w3.org/TR/png-3/#5Chunk-layout) of some chunks only.
+    The checksums: https://www.w3.org/TR/png-3/#5Chunk-layout
+
+    Returns:
+        Whether OpenCV decodes the file as Pillow does: no chunk changes pixels, and no bytes follow
+        the end.
 
     Raises:
         ValueError: the file is cut short or damaged.
@@ -219,6 +224,7 @@ def _check_chunks(record: bytes) -> bool:
     offset = len(SIGNATURE)
     if _parse_head(record[:_HEAD_BYTES]) is not None:  # which checked this checksum
         offset = _HEAD_BYTES
+    # The usual end: the chunk IEND need not be parsed.
     end_offset = None
     if record.endswith(_END_CHUNK):
         end_offset = len(record) - len(_END_CHUNK)
@@ -272,7 +278,7 @@ def _is_harmless(name: bytes, content: memoryview) -> bool:
 
 
 @functools.lru_cache(maxsize=1024)
-def _parse_head(head: bytes) -> _Pixels | None:
+def _parse_head(head: bytes) -> _PlainHead | None:
     """Return the pixels that the head of a plain file states; None for other files.
 
     A file is plain if it is not interlaced, and if its pixels are grey, RGB or RGBA of 8 or 16
@@ -305,5 +311,5 @@ def _parse_head(head: bytes) -> _Pixels | None:
     dtype = np.dtype(np.uint8 if depth == 8 else np.uint16)
     n_channels = _CHANNELS[color_type]
     if n_channels == 1:
-        return _Pixels((height, width), dtype, is_deep_color=False)
-    return _Pixels((height, width, n_channels), dtype, is_deep_color=depth == 16)
+        return _PlainHead((height, width), dtype, is_deep_color=False)
+    return _PlainHead((height, width, n_channels), dtype, is_deep_color=depth == 16)

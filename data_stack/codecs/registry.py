@@ -1,7 +1,7 @@
-"""The registry of codecs, which finds a codec by its name, a file extension or the first bytes.
+"""Finds the codec of a name, of a file extension, or of the first bytes of a file.
 
-Each codec registers itself by the decorator :func:`register_codec`. A search imports all modules of
-this package. Programs register their codecs in the same way; those of plugins come from the hook
+Each codec registers itself by the decorator :func:`register_codec`; so do the codecs of programs.
+The first search imports all modules of this package. Codecs of plugins come from the hook
 ``data_stack_codecs``.
 """
 
@@ -58,9 +58,9 @@ def _full_name(codec_class: type[Codec]) -> str:
 
 
 def registered_types() -> Mapping[str, type[Codec]]:
-    """Return the registered classes by name.
+    """Return the registered classes by name, those of this package included.
 
-    They include those of this package, which import no heavy package.
+    Importing the modules of this package imports no heavy package.
     """
     _import_own_codecs()
     return _classes
@@ -87,7 +87,7 @@ def find_provided_codecs() -> dict[str, Codec]:
     """Return the codecs of all providers, by type."""
     import_providers()
     codecs: dict[str, Codec] = {}
-    # The earlier ones come last, and replace what the later ones brought.
+    # Backwards, as codecs of earlier providers replace those of later ones.
     for provider in reversed(_providers):
         codecs.update(provider())
     return codecs
@@ -96,7 +96,10 @@ def find_provided_codecs() -> dict[str, Codec]:
 # ------------------------------------------------------------------ by the type of a column
 
 
-def codec_of(type: str, codecs: Codecs | None = None) -> Codec:  # noqa: A002  # as Granular calls it
+def codec_of(
+    type: str,  # noqa: A002  # as Granular calls it
+    codecs: Codecs | None = None,
+) -> Codec:
     """Return the codec of a column's type, such as ``"array"`` or ``"zstd(json)"``.
 
     A ``[]`` at the end of the type is ignored.
@@ -108,13 +111,18 @@ def codec_of(type: str, codecs: Codecs | None = None) -> Codec:  # noqa: A002  #
 
     Raises:
         ConfigError: the type is unknown, or its entry in ``codecs`` is not a codec.
-        MissingDependencyError: it needs a package that is not installed.
+        MissingDependencyError: the codec needs a package that is not installed.
     """
     return _find_codec(type.removesuffix("[]"), codecs or {}, nesting=0)
 
 
 def _find_codec(name: str, custom_codecs: Codecs, nesting: int) -> Codec:
-    """Return the codec of a type that stands inside of ``nesting`` other ones."""
+    """Return the codec of a type that stands inside of ``nesting`` other ones.
+
+    Raises:
+        ConfigError: the type is unknown, or its entry in ``custom_codecs`` is not a codec.
+        MissingDependencyError: the codec needs a package that is not installed.
+    """
     if name in custom_codecs:
         return _as_codec(name, custom_codecs[name])
 
@@ -195,7 +203,7 @@ def codec_from_json(content: Any, _nesting: int = 0) -> Codec:
 
     Raises:
         ConfigError: the codec or one of its options is unknown.
-        MissingDependencyError: as for :func:`codec_of`.
+        MissingDependencyError: the codec needs a package that is not installed.
     """
     name = None
     options: Any = None
@@ -207,7 +215,8 @@ def codec_from_json(content: Any, _nesting: int = 0) -> Codec:
 
     codec_class: Any = registered_types().get(name)
     if codec_class is None and not options:
-        return codec_of(name)  # of a plugin, or an error
+        # A codec of a plugin has no options; codec_of() raises if no plugin has it either.
+        return codec_of(name)
     if codec_class is None:
         raise ConfigError(f"the codec {name!r:.80} with options {options!r:.80} is not registered")
     try:
@@ -229,7 +238,8 @@ def types_by_extension(*media: str) -> dict[str, str]:
     """Return the names of the registered codecs by file extension, without the dot.
 
     Args:
-        media: ``"image"``, ``"audio"``, ``"video"``: of such files only. None: of all files.
+        media: ``"image"``, ``"audio"`` or ``"video"``, for extensions of such files only. Without
+            arguments, the extensions of all codecs are returned.
     """
     names: dict[str, str] = {}
     for name, codec_class in registered_types().items():
@@ -260,9 +270,10 @@ def type_of_extension(extension: str) -> str | None:
 
 
 def type_of_bytes(start: bytes) -> str | None:
-    """Return the name of the codec of a file that begins with these 16 bytes.
+    """Return the name of the codec of a file; None if no registered codec recognizes the file.
 
-    None: no registered codec recognizes them.
+    Args:
+        start: the first 16 bytes of the file; fewer if the file is shorter.
     """
     for name, codec_class in registered_types().items():
         if codec_class.recognizes(start):

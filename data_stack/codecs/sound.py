@@ -18,8 +18,8 @@ from data_stack.util.request_limit import check_request
 #: The maximum number of samples per second.
 _MAX_RATE = 2**31 - 1
 
-#: The header of FLAC has 36 bits for the number of samples. libsndfile reports more if the number
-#: is missing.
+#: More samples than a file can state: the header of FLAC has 36 bits for their number. libsndfile
+#: reports a larger number for a file that states none.
 _MAX_SAMPLES = 2**36
 
 #: The dtype of samples by the subtype of libsndfile; 24 bits become the upper bits of int32.
@@ -50,8 +50,9 @@ class SoundCodec(Codec):
     """Sound as ``(samples, rate)``: an array, and the number of samples per second as an int.
 
     The array has the shape ``(n,)`` or ``(n, channels)``; one channel comes back with the shape
-    ``(n,)``. If the codec has a ``rate``, values are only the arrays, which stack to batches, and a
-    file of another rate is refused. The bytes of such a file can be stored, too, unchanged.
+    ``(n,)``. If the codec has a ``rate``, values are the arrays alone, which stack to batches, and
+    files of another rate are refused. The bytes of a sound file can be stored, too, and are not
+    changed.
 
     Args:
         rate: samples per second if values are only arrays; None for values ``(samples, rate)``.
@@ -229,8 +230,9 @@ class FlacCodec(SoundCodec):
 
 # ------------------------------------------------------------------ WAV
 
-#: The head of a chunk: its name, and its size as a little-endian uint32.
+#: The size of the name of a chunk in bytes.
 _CHUNK_NAME_BYTES = 4
+#: The size of the head of a chunk: its name, and its size as a little-endian uint32.
 _CHUNK_HEAD_BYTES = 8
 
 #: The head of a WAV file, before its first chunk: RIFF, a size, WAVE.
@@ -239,8 +241,9 @@ _WAV_HEAD_BYTES = 12
 #: Sizes of the samples of a WAV file that mean "unknown": those of ffmpeg, sox, arecord and others.
 _UNKNOWN_SIZES = (range(2**31 - 4096, 2**31 + 1), range(2**32 - 4096, 2**32))
 
-#: Where the chunk of peaks is found, and which of its bytes are the time of day.
+#: The chunk PEAK begins within this number of bytes, before the samples.
 _MAX_PEAK_OFFSET = 256
+#: The bytes of the chunk PEAK that are the time of day.
 _TIME_IN_PEAK = slice(12, 16)
 
 

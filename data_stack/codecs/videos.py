@@ -17,6 +17,7 @@ from data_stack.codecs.registry import register_codec
 from data_stack.exception import ConfigError
 from data_stack.util.request_limit import check_request
 
+#: The maximum number of frames per second.
 _MAX_FPS = 1_000_000
 
 #: The largest denominator of a rate: rates such as 30000/1001 stay exact.
@@ -42,16 +43,17 @@ def _av() -> ModuleType:
 class VideoCodec(Codec):
     """Videos as uint8 of shape ``(n_frames, height, width, 3)``, RGB, lossy.
 
-    The bytes of such a file can be stored, too, unchanged. Decoding reads the frames of the first
-    video stream as stored, without its rate, sound and the rotation in its header.
+    The bytes of a video file can be stored, too, and are not changed. Decoding returns the frames
+    of the first video stream as they are stored. The rate, the sound, and the rotation in the
+    header are not read.
 
     Encoding uses one thread and writes no timestamps; nevertheless x264 sometimes encodes equal
     videos to different bytes.
 
     Args:
         fps: frames per second for players.
-        codec: encoder.
-        pixel_format: how colours are stored.
+        codec: the name of an encoder of ffmpeg.
+        pixel_format: ffmpeg's name of the format in which colors are stored.
         options: options of the encoder.
         max_bytes: maximum size of a decoded record.
     """
@@ -147,6 +149,8 @@ class VideoCodec(Codec):
     def _decode_frames(self, container: Any, stream: Any, frames: list[npt.NDArray[Any]]) -> None:
         """Append the frames of a stream to ``frames``.
 
+        The caller owns the list, as it reports how many frames came before an error.
+
         Raises:
             ValueError: a frame is damaged, or the frames have more than ``max_bytes``.
             RequestLimitError: the frames exceed the limit of a request.
@@ -167,7 +171,7 @@ class VideoCodec(Codec):
         """Open a file that has a video stream, as a context manager.
 
         Raises:
-            ValueError: it is no file of this format, or has no video that can be decoded.
+            ValueError: the file is of another format, or has no video that can be decoded.
         """
         av = _av()
         try:
@@ -192,8 +196,8 @@ class Mp4Codec(VideoCodec):
 
     Args:
         fps: frames per second for players.
-        codec: encoder, such as ``"h264"`` or ``"hevc"``.
-        pixel_format: how colours are stored; ``"yuv444p"`` at full resolution.
+        codec: an encoder of ffmpeg, such as ``"h264"`` or ``"hevc"``.
+        pixel_format: the format in which colors are stored; ``"yuv444p"`` at full resolution.
         options: options of the encoder, such as ``{"crf": "18"}``.
         max_bytes: maximum size of a decoded record.
     """
@@ -212,8 +216,8 @@ class WebmCodec(VideoCodec):
 
     Args:
         fps: frames per second for players.
-        codec: encoder, such as ``"vp9"`` or ``"av1"``.
-        pixel_format: how colours are stored; ``"yuv444p"`` at full resolution.
+        codec: an encoder of ffmpeg, such as ``"vp9"`` or ``"av1"``.
+        pixel_format: the format in which colors are stored; ``"yuv444p"`` at full resolution.
         options: options of the encoder, such as ``{"crf": "18", "b": "0"}``.
         max_bytes: maximum size of a decoded record.
     """

@@ -11,9 +11,10 @@ from data_stack.codecs.registry import register_codec
 from data_stack.exception import ConfigError
 from data_stack.util.request_limit import check_request, current_request, limit_bytes
 
-_WHAT = "a record of zstd"
+#: How messages call a record that exceeds the limit of a request.
+_RECORD_IN_MESSAGES = "a record of zstd"
 
-#: What a decompressor may allocate for itself, in bytes.
+#: The maximum window of a frame, which the decompressor allocates beside the content, in bytes.
 _MAX_WINDOW_BYTES = 1 << 27
 
 
@@ -25,6 +26,7 @@ class _ThreadState(threading.local):
 
     #: The compressors by their level.
     compressors: dict[int, Any]
+    #: The decompressor; None until the thread decodes its first record.
     decompressor: Any
 
     def __init__(self) -> None:
@@ -36,15 +38,21 @@ _thread_state = _ThreadState()
 
 
 def _zstandard() -> Any:
+    """Return the package zstandard.
+
+    Raises:
+        MissingDependencyError: the package is not installed.
+    """
     return import_optional("zstandard", "a column of zstd(…)", "zstandard", "zstd")
 
 
 @register_codec
 @dataclass(frozen=True, repr=False)
 class ZstdCodec(Codec):
-    """The records of another codec, each compressed as one zstd frame with a checksum: ``zstd(json)``, ``zstd(array)``.
+    """Compresses the records of another codec: ``zstd(json)``, ``zstd(array)``.
 
-    Compression pays off for records of a KiB or more; small records hardly shrink.
+    Each record is one zstd frame with a checksum. Compression pays off for records of a KiB or
+    more; small records hardly shrink.
 
     Args:
         inner: the codec of the records.
@@ -90,10 +98,12 @@ class ZstdCodec(Codec):
         data = _decompress(record, self.max_bytes)
         request = current_request()
         # The bytes are in memory while the inner codec decodes, which may be zstd, too.
-        request.reserve(len(data), _WHAT)
+        request.reserve(len(data), _RECORD_IN_MESSAGES)
         value = self.inner.decode(data)
+        # The bytes are free now. The caller counts an array by its nbytes. The size of other values
+        # is unknown, so the bytes stay counted in their place.
         if hasattr(value, "nbytes"):
-            request.n_bytes -= len(data)  # freed by now; the caller counts the value
+            request.n_bytes -= len(data)
         return value
 
 
@@ -116,7 +126,7 @@ def _decompress(record: bytes, max_bytes: int) -> bytes:
                 f"a zstd record unpacks to more than max_bytes={max_bytes}; "
                 "raise max_bytes if intended"
             )
-        check_request(max(0, stated_bytes), _WHAT)
+        check_request(max(0, stated_bytes), _RECORD_IN_MESSAGES)
         max_output_bytes = min(max_bytes, limit_bytes())
         data = decompressor.decompress(
             record, max_output_size=max_output_bytes, allow_extra_data=False

@@ -82,7 +82,10 @@ class DatasetReport(Document):
 
         started_at = time.perf_counter()
         loaded = dataset.load(split, **(config or {}))
-        splits = loaded if isinstance(loaded, dict) else {split or "all": loaded}
+        if isinstance(loaded, dict):
+            splits = loaded
+        else:
+            splits = {split or "all": loaded}
         steps.append(("open", time.perf_counter() - started_at))
 
         started_at = time.perf_counter()

@@ -40,21 +40,22 @@ _Positions: TypeAlias = npt.NDArray[np.int64]
 class DatasetDiff(Document):
     """What :func:`diff` found. It prints as text, and shows samples in a notebook.
 
-    Positions are arrays of shape ``(n, 2)``: the number of the split, by :attr:`splits`, and the
-    position in it. ``moved``, ``relabelled`` and ``changed`` are pairs of such arrays of equal
-    length, of the first and of the second dataset.
+    A sample is named by two numbers: the index of its split in :attr:`splits`, and its position in
+    the split. ``added`` and ``removed`` are arrays of such pairs, int64 of shape ``(n, 2)``.
+    ``moved``, ``relabelled`` and ``changed`` are two such arrays each: row ``i`` of the first array
+    is a sample of the first dataset, and row ``i`` of the second one its counterpart.
 
     Attributes:
         splits: names of the splits of both datasets; ``("",)`` for iterators.
-        n_first: samples of the first dataset, by split.
-        n_second: samples of the second one.
-        n_equal: samples that are equal and in the same split.
-        added: in the second only.
-        removed: in the first only.
+        n_first: the number of samples of the first dataset, in each of ``splits``.
+        n_second: the number of samples of the second dataset, in each of ``splits``.
+        n_equal: the number of samples that are equal and in the same split.
+        added: samples that only the second dataset has.
+        removed: samples that only the first dataset has.
         moved: equal samples in another split.
         relabelled: samples that differ in target and tag only.
         changed: samples of the same key that differ otherwise; only with a key.
-        changed_columns: by column, in how many of ``changed`` it differs.
+        changed_columns: for each column, in how many of ``changed`` it differs.
     """
 
     splits: tuple[str, ...]
@@ -67,6 +68,7 @@ class DatasetDiff(Document):
     relabelled: tuple[_Positions, _Positions]
     changed: tuple[_Positions, _Positions]
     changed_columns: Mapping[str, int]
+    #: The iterators of the first and of the second dataset, one for each of ``splits``.
     _iterators: tuple[Sequence[Any], Sequence[Any]] = field(repr=False, compare=False)
 
     @property
@@ -109,13 +111,18 @@ class DatasetDiff(Document):
             blocks.append(self._table_of_columns())
         blocks += self._show_samples(level, "Added", 1, self.added)
         blocks += self._show_samples(level, "Removed", 0, self.removed)
-        for title, positions in (
-            ("Moved", self.moved),
-            ("Relabelled", self.relabelled),
-            ("Changed", self.changed),
-        ):
-            blocks += self._show_samples(level, f"{title}, first", 0, positions[0])
-            blocks += self._show_samples(level, f"{title}, second", 1, positions[1])
+        blocks += self._show_pairs(level, "Moved", self.moved)
+        blocks += self._show_pairs(level, "Relabelled", self.relabelled)
+        blocks += self._show_pairs(level, "Changed", self.changed)
+        return blocks
+
+    def _show_pairs(
+        self, level: int, title: str, positions: tuple[_Positions, _Positions]
+    ) -> list[Block]:
+        """Return blocks that show some samples of the first dataset, and their counterparts."""
+        first_positions, second_positions = positions
+        blocks = self._show_samples(level, f"{title}, first", 0, first_positions)
+        blocks += self._show_samples(level, f"{title}, second", 1, second_positions)
         return blocks
 
     def _summary(self) -> str:
@@ -142,10 +149,10 @@ class DatasetDiff(Document):
         """Return blocks that show some of these samples, those of one split.
 
         Args:
-            level: of the document.
-            title: of the samples.
+            level: the level of the document's heading.
+            title: the heading of the samples.
             side: 0 for samples of the first dataset, 1 for those of the second.
-            positions: of the samples, shape ``(n, 2)``.
+            positions: the samples, each as split and position, shape ``(n, 2)``.
         """
         if len(positions) == 0:
             return []
@@ -181,7 +188,7 @@ def diff(
 
     Args:
         first: the name of a dataset, an iterator, or a dict of iterators by split.
-        second: the other one.
+        second: the dataset to compare with, in one of the same forms.
         key: a column that identifies samples; its values are distinct in each dataset.
         storage: where datasets that are given by name are kept; None for the default store.
 
@@ -295,9 +302,9 @@ class _NumberedSamples:
             ConfigError: the key does not exist, or two samples have the same key; or a sample
                 cannot be compared.
         """
-        contents = list[bytes]()
-        inputs = list[bytes]()
-        keys = list[bytes]()
+        contents: list[bytes] = []
+        inputs: list[bytes] = []
+        keys: list[bytes] = []
         for split, iterator in enumerate(self.iterators):
             if len(iterator) == 0:
                 continue
@@ -314,10 +321,12 @@ class _NumberedSamples:
                 if key_column is not None:
                     keys += list_digests(row_digests((batch[key_column],)))
         self._check_distinct(keys, key)
+        # Samples of a split without a target have no inputs of their own.
+        have_all_inputs = len(inputs) == len(contents)
         return DatasetDigests(
             splits=[split for split, _ in self._positions],
             contents=contents,
-            inputs=inputs if len(inputs) == len(contents) else None,
+            inputs=inputs if have_all_inputs else None,
             keys=keys if key is not None else None,
         )
 
@@ -335,7 +344,11 @@ class _NumberedSamples:
         return column
 
     def _check_distinct(self, keys: Sequence[bytes], key: ColumnKey | None) -> None:
-        """Check that no two samples have the same key."""
+        """Check that no two samples have the same key.
+
+        Raises:
+            ConfigError: two have.
+        """
         for digest, count in Counter(keys).most_common(1):
             if count > 1:
                 split, position = self._positions[keys.index(digest)]
@@ -347,7 +360,10 @@ class _NumberedSamples:
 
 
 def _input_columns(iterator: DatasetIteratorIF, sample: Any) -> list[Any] | None:
-    """Return the columns of a sample but target and tag; None if it has neither, or no others."""
+    """Return the columns of a sample without those of the target and the tag.
+
+    None: a sample has only these two, or neither of them, so that it cannot be relabelled.
+    """
     meta = getattr(iterator, "dataset_meta", None)
     _, target_column = default_keys(meta, sample)
     tag_column = getattr(meta, "tag_pos", None)

@@ -24,8 +24,8 @@ class RepeatedSamples:
     """Samples that occur more than once in one split.
 
     Attributes:
-        split: its name.
-        n_samples: samples in the split.
+        split: the name of the split.
+        n_samples: number of samples in the split.
         n_repeats: number of samples that equal an earlier one.
         positions: (first occurrence, repeat) of some repeats, in order.
     """
@@ -138,7 +138,7 @@ def find_duplicates(
     *,
     max_positions: int = 20,
 ) -> DuplicatesReport:
-    """Find equal samples within and between ``splits``; exact, by the samples' digests.
+    """Find equal samples within and between ``splits``.
 
     ::
 
@@ -146,9 +146,9 @@ def find_duplicates(
         report = find_duplicates({"train": train, "test": test}, columns=0)
         assert not report.is_leaking
 
-    Every sample is read once, a few thousand at a time; each takes some 200 bytes of memory.
-    Samples are equal if their ``sample_digest`` is equal: numbers of different types are equal if
-    their values are.
+    Every sample is read once, a few thousand at a time. The digest of each sample is kept, which
+    takes about 200 bytes. Samples are equal if all of their values are (their ``sample_digest``);
+    numbers of different types may be equal.
 
     Args:
         splits: iterators by name, or one iterator to search for repeats.
@@ -196,6 +196,7 @@ def _digest_split(
 
 
 def _find_repeats(split: str, digests: Sequence[bytes], max_positions: int) -> RepeatedSamples:
+    """Find the samples of a split that equal an earlier one."""
     first_positions = _first_positions(digests)
     repeats = []
     for position, digest in enumerate(digests):
@@ -211,6 +212,7 @@ def _find_shared(
     second_digests: Sequence[bytes],
     max_positions: int,
 ) -> SharedSamples:
+    """Find the samples that are in both of two splits."""
     positions_in_first = _first_positions(first_digests)
     positions_in_second = _first_positions(second_digests)
     shared_digests = positions_in_first.keys() & positions_in_second.keys()

@@ -11,20 +11,22 @@ from data_stack.dataset.recipes.nodes import list_origins
 from data_stack.exception import ConfigError, DatasetNotFoundError, LockError
 from data_stack.io.progress import progress_as
 from data_stack.repository.default_storage import Storage, as_storage_connector
+from data_stack.reproduce.lock_differences import LoadedSplits
 from data_stack.reproduce.lock_file import LockFile, name_plugin, resolve_locked
 
+#: The default path of a lock file.
 LOCK_FILE = "data_stack.lock"
 
-#: An environment variable: the lock file of ``data_stack.load``.
-VARIABLE = "DATA_STACK_LOCK"
+#: The environment variable that names the lock file of ``data_stack.load``.
+LOCK_VARIABLE = "DATA_STACK_LOCK"
 
 
 class _Configuration(NamedTuple):
     """A dataset to lock.
 
     Attributes:
-        name: of the dataset, ``name`` or ``name@version``.
-        config: its options.
+        name: the name of the dataset, or ``name@version``.
+        config: the options of the dataset.
     """
 
     name: str
@@ -44,15 +46,15 @@ def lock(
         data_stack.lock(train=train, validate=validate)       # writes data_stack.lock; commit it
 
     Args:
-        names: of datasets.
-        path: the file; a missing one is created.
+        names: names of datasets, or ``name@version``.
+        path: the lock file; a missing one is created.
         storage: where the datasets are kept; None for the default store.
         stacks: iterators by the names that they have in the lock.
 
     Raises:
-        ConfigError: no recipe can make a stack again; or stacks have two versions of a dataset, or
-            options that TOML lacks.
-        LockError: the file is damaged.
+        ConfigError: no recipe can make a stack again; two versions of one dataset are to be locked;
+            or an option of a dataset has a value that TOML lacks.
+        LockError: the lock file is damaged.
     """
     if not all(isinstance(name, str) for name in names):
         raise ConfigError(
@@ -101,7 +103,8 @@ def load_by_lock(
         raise LockError(f"{error} {name_plugin(entry)}") from error
     loaded = dataset.load(split, progress=progress, **config)
     with progress_as(progress):
-        differences = list(lock_file.compare(name, dataset, prepares=False, only=(config, split)))
+        loaded_splits = LoadedSplits(config, split)
+        differences = list(lock_file.compare(name, dataset, prepares=False, only=loaded_splits))
     problems = [str(difference) for difference in differences if not difference.is_harmless]
     if problems:
         raise LockError("; ".join(problems))
@@ -120,7 +123,11 @@ def _datasets_of(iterator: DatasetIteratorIF) -> list[_Configuration]:
 
 
 def _check_one_version(names: Iterable[str]) -> None:
-    """Check that no two names, each once, are versions of one dataset."""
+    """Check that the names do not name two versions of one dataset.
+
+    Raises:
+        ConfigError: they do.
+    """
     distinct_names = set(names)
     plain_names = {name.rpartition("@")[0] or name for name in distinct_names}
     if len(plain_names) < len(distinct_names):
@@ -133,15 +140,23 @@ def _check_one_version(names: Iterable[str]) -> None:
 def _complete_config(
     name: str, config: Mapping[str, Any], locked_configs: list[dict[str, Any]]
 ) -> dict[str, Any]:
-    """Return the options to load a dataset with: those of the lock where it has one configuration.
+    """Return the options to load a dataset with.
+
+    If the lock has one configuration, its options are the defaults. If it has several, the options
+    of the caller are used, without options the locked configuration that has none.
+
+    Args:
+        name: the name of the dataset, for the message.
+        config: the options of the caller.
+        locked_configs: the options of each locked configuration.
 
     Raises:
-        LockError: the lock has several configurations, and the caller named none.
+        LockError: the lock has several configurations, all with options, and the caller gave none.
     """
     if len(locked_configs) == 1:
         return {**locked_configs[0], **config}
-    has_one_without_options = not all(locked_configs)
-    if not config and locked_configs and not has_one_without_options:
+    is_locked_without_options = {} in locked_configs
+    if not config and locked_configs and not is_locked_without_options:
         shown_configs = []
         for locked_config in locked_configs:
             options = (f"{key}={value!r:.40}" for key, value in locked_config.items())

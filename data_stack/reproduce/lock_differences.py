@@ -1,4 +1,4 @@
-"""How a dataset differs from its entry in a lock file."""
+"""Finds the differences of a dataset from its entry in a lock file."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ from data_stack.repository.missing_datasets import advise_install
 from data_stack.reproduce.lock_entry import libraries_of, prepared_of, sources_of
 from data_stack.reproduce.sample_digests import SampleDigests
 
-#: What to do about damaged prepared files.
-ADVICE = (
+#: What to do about damaged prepared files, for messages.
+REPAIR_ADVICE = (
     "Prepare it again (`data-stack lock restore`, or `data-stack prepare NAME --again`), "
     "or copy it from an intact store"
 )
 
-#: What to do about a dataset that is not prepared.
-UNPREPARED = "it is not prepared here; `data-stack lock restore` prepares it"
+#: The message about a dataset that is not prepared.
+NOT_PREPARED_MESSAGE = "it is not prepared here; `data-stack lock restore` prepares it"
 
 
 class Difference(NamedTuple):
     """A difference from the lock.
 
     Attributes:
-        name: of the dataset or stack.
-        what: ``"plugin"``, ``"version"``, ``"source"``, ``"preparation"``, ``"samples"`` or
-            ``"stack"``.
+        name: the name of the dataset or stack.
+        what: what differs: ``"plugin"``, ``"version"``, ``"source"``, ``"preparation"``,
+            ``"samples"`` or ``"stack"``.
         message: what differs, and what to do.
-        is_harmless: the samples are equal all the same.
+        is_harmless: whether all samples are equal in spite of it.
     """
 
     name: str
@@ -40,6 +40,18 @@ class Difference(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.name}: {self.message}"
+
+
+class LoadedSplits(NamedTuple):
+    """The samples that a program loads.
+
+    Attributes:
+        config: the options of the dataset.
+        split: the name of the split; None: all splits.
+    """
+
+    config: Mapping[str, Any]
+    split: str | None
 
 
 class LockedSplits(NamedTuple):
@@ -95,18 +107,17 @@ def differing_samples(
     dataset: Any,
     *,
     compares_equal_bytes: bool,
-    only: tuple[Any, str | None] | None = None,
+    only: LoadedSplits | None = None,
 ) -> Iterator[Difference]:
-    """Compare the samples with the digests of a lock file.
+    """Compare the samples of a dataset with the digests of a lock file.
 
     Args:
-        name: of the dataset.
-        entry: of the lock file.
-        dataset: resolved, and ready.
-        compares_equal_bytes: whether to compare the samples where the prepared bytes are those of
-            the lock.
-        only: compare only these options and this split (None: all splits), if the lock file has
-            them.
+        name: the name of the dataset.
+        entry: the entry of the dataset in the lock file.
+        dataset: the dataset, as the repository resolves it; it is ready.
+        compares_equal_bytes: whether to read and compare the samples even if the prepared bytes
+            equal those of the lock.
+        only: the samples to compare; None: all locked samples. See :func:`splits_to_compare`.
 
     Yields:
         At most one difference.
@@ -116,26 +127,26 @@ def differing_samples(
     if has_equal_bytes and locked_resources and not compares_equal_bytes:
         return
     try:
-        splits = _differing_splits(name, entry, dataset, only)
+        differing_splits = _find_differing_splits(name, entry, dataset, only)
     except DatasetFileCorruptError as error:
-        message = f"its samples cannot be read: {error} {ADVICE}"
+        message = f"its samples cannot be read: {error} {REPAIR_ADVICE}"
         yield Difference(name, "preparation", message)
         return
-    if has_equal_bytes and not splits:
+    if has_equal_bytes and not differing_splits:
         return
 
     libraries = _describe_libraries(
         entry.get("libraries") or (), libraries_of(dataset.distribution) or ()
     )
-    if splits:
-        although = ""
+    if differing_splits:
+        bytes_are_equal = ""
         if has_equal_bytes and locked_resources:
-            although = ", although the prepared bytes are equal"
+            bytes_are_equal = ", although the prepared bytes are equal"
         maker_here = dataset.package or "this program"
         maker_then = entry.get("plugin", "another program")
         message = (
-            f"the samples of {', '.join(splits)} differ from those in the lock{although} "
-            f"({maker_here} made them here, {maker_then} then{libraries}). "
+            f"the samples of {', '.join(differing_splits)} differ from those in the lock"
+            f"{bytes_are_equal} ({maker_here} made them here, {maker_then} then{libraries}). "
             f"{advise_code(entry)}; or see what changed with `data-stack diff`, and renew the lock "
             f"with `data-stack lock add`"
         )
@@ -151,15 +162,15 @@ def differing_samples(
 def splits_to_compare(
     configurations: Iterable[Mapping[str, Any]],
     splits: Iterable[str],
-    only: tuple[Any, str | None] | None,
+    only: LoadedSplits | None,
 ) -> list[LockedSplits]:
     """Return the splits to compare, by configuration.
 
     Args:
-        configurations: of a lock file, each with ``config`` and ``splits``.
-        splits: that the dataset has here.
-        only: the options and the split (None: all splits) that a program loads; None for all. If
-            the lock file does not have these options, all configurations are compared.
+        configurations: the configurations of a lock file, each with ``config`` and ``splits``.
+        splits: the names of the splits that the dataset has here.
+        only: the samples that a program loads; None: all locked samples are compared. All are
+            compared as well if no configuration of the lock file has the options of ``only``.
     """
     every_configuration = []
     for configuration in configurations:
@@ -169,22 +180,21 @@ def splits_to_compare(
     if only is None:
         return every_configuration
 
-    config, split = only
     for locked in every_configuration:
-        if canonical_json(locked.config) != canonical_json(config):
+        if canonical_json(locked.config) != canonical_json(only.config):
             continue
         # A dataset without splits is locked under an empty name.
         has_splits = "" not in locked.digests
-        if split is not None and has_splits:
-            return [locked._replace(names=[split])]
+        if only.split is not None and has_splits:
+            return [locked._replace(names=[only.split])]
         return [locked]
     return every_configuration
 
 
-def _differing_splits(
-    name: str, entry: Mapping[str, Any], dataset: Any, only: tuple[Any, str | None] | None
+def _find_differing_splits(
+    name: str, entry: Mapping[str, Any], dataset: Any, only: LoadedSplits | None
 ) -> list[str]:
-    """Return the splits whose samples differ, as text with their options.
+    """Return the splits whose samples differ, as texts such as ``"'train' (size=64)"``.
 
     Raises:
         DatasetFileCorruptError: samples cannot be read.
@@ -204,6 +214,7 @@ def _differing_splits(
 
 
 def _describe_options(config: Mapping[str, Any]) -> str:
+    """Return options in brackets, to be appended to the name of a split; empty without options."""
     if not config:
         return ""
     options = ", ".join(f"{key}={value!r:.40}" for key, value in config.items())
@@ -211,7 +222,14 @@ def _describe_options(config: Mapping[str, Any]) -> str:
 
 
 def _describe_libraries(locked: Iterable[str], installed: Iterable[str]) -> str:
-    """Return which libraries differ, to be appended to a message; empty if none do."""
+    """Return which libraries have other versions here, to be appended to a message.
+
+    Empty if one side has no library that the other side lacks: its libraries may be unknown.
+
+    Args:
+        locked: libraries of the lock file, such as ``"numpy 2.1.0"``.
+        installed: libraries that are installed here, in the same form.
+    """
     only_here = sorted(set(installed) - set(locked))
     only_then = sorted(set(locked) - set(installed))
     if not only_here or not only_then:

@@ -10,6 +10,7 @@ from typing import Any
 from data_stack.factories.declarative import DatasetFactory
 from data_stack.io.redaction import hide_credentials
 
+#: The name of data_stack on the package index.
 _OUR_DISTRIBUTION = "lazy-data-stack"
 
 
@@ -62,7 +63,7 @@ def libraries_of(distribution: str | None) -> list[str] | None:
     """Return data_stack and the distributions that a plugin requires, with their versions.
 
     Args:
-        distribution: of the plugin.
+        distribution: the distribution of the plugin; None if a program provides the dataset itself.
 
     Returns:
         Texts such as ``"numpy 2.1.0"``, sorted; None for a dataset without a plugin.

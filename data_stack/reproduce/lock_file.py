@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -35,9 +35,10 @@ from data_stack.repository.places import Place
 from data_stack.repository.published import PublishedDataset
 from data_stack.repository.repository import default_repository
 from data_stack.reproduce.lock_differences import (
-    ADVICE,
-    UNPREPARED,
+    NOT_PREPARED_MESSAGE,
+    REPAIR_ADVICE,
     Difference,
+    LoadedSplits,
     advise_code,
     differing_samples,
     differing_sources,
@@ -49,12 +50,14 @@ from data_stack.reproduce.sample_digests import SampleDigests
 from data_stack.util.suggestions import did_you_mean
 from data_stack.util.untrusted_text import MAX_BYTES, describe_format, parse_json, parse_toml
 
-#: An environment variable; ``0``: do not compare samples where the prepared bytes are those of the
-#: lock.
+#: The environment variable that, with the value ``0``, saves reading the samples of datasets whose
+#: prepared bytes equal those of the lock.
 SAMPLES_VARIABLE = "DATA_STACK_LOCK_SAMPLES"
 
+#: The version of the format of lock files.
 _FORMAT = 1
 
+#: The first lines of a lock file.
 _HEADER = "# Which data this work uses. Made by `data-stack lock`; commit it, do not edit it.\n\n"
 
 _Entries: TypeAlias = Mapping[str, Any]
@@ -63,14 +66,15 @@ _Entries: TypeAlias = Mapping[str, Any]
 class LockFile:
     """The contents of a lock file. Reading and checking it never change the file.
 
-    Paths of files in recipes are relative to the lock file on disk, and absolute here.
+    The paths of files in recipes are relative to the lock file on disk, and absolute here.
 
     Args:
-        datasets: for each dataset its version, plugin and libraries, sources, prepared resources,
-            and for each configuration digests of its samples.
-        stacks: for each stack its recipe as JSON text, fingerprint, number of samples, and the
-            digest of its indices.
-        folder: of the lock file; None for the current folder.
+        datasets: the entries of datasets by name. An entry has the version, plugin, libraries,
+            sources and prepared resources of the dataset, and the digests of its samples in each
+            locked configuration.
+        stacks: the entries of stacks by name. An entry has the recipe of the stack as JSON text,
+            its fingerprint, its number of samples, and the digest of its indices.
+        folder: the folder of the lock file; None for the current folder.
     """
 
     #: The entries of datasets by name.
@@ -118,9 +122,12 @@ class LockFile:
         return cls(fields.get("datasets"), fields.get("stacks"), folder)
 
     def write(self, path: str | os.PathLike[str]) -> None:
-        """Write the file; a crash leaves the old one.
+        """Write the lock file, sorted, so that version control shows what changed.
 
-        The file is sorted, so that version control shows what changed.
+        The write is atomic: a crash leaves the old file.
+
+        Raises:
+            ConfigError: an option of a dataset has a value that TOML lacks.
         """
         folder, name = os.path.split(os.path.abspath(path))
         stacks = _with_recipes(self.stacks, functools.partial(relative_to, folder))
@@ -143,18 +150,20 @@ class LockFile:
     def add(self, name: str, *, storage: Storage | None = None, **config: Any) -> None:
         """Add a dataset in a configuration, or renew its entry.
 
-        The dataset is prepared first if necessary, and all samples are read once. Other
-        configurations of it stay in the lock; their samples are read again unless the store
-        remembers their digests.
+        The dataset is prepared first if necessary, and all samples are read once. The other
+        configurations in which the dataset is locked are renewed as well; the store may remember
+        the digests of their samples.
 
         Args:
-            name: of the dataset, also ``name@version``.
-            storage: where it is kept; None for the default store.
-            config: its options.
+            name: the name of the dataset, or ``name@version``.
+            storage: where the dataset is kept; None for the default store.
+            config: the options of the dataset.
 
         Raises:
-            DatasetNotFoundError, ConfigError, RetrievalError, PreparationError: as for
-                :func:`data_stack.load`.
+            DatasetNotFoundError: no such dataset is installed.
+            ConfigError: the dataset has no such option, or is a path or URL.
+            RetrievalError: a source cannot be retrieved.
+            PreparationError: the dataset cannot be prepared.
         """
         dataset = default_repository().resolve(name, storage)
         if isinstance(dataset, (Place, PublishedDataset)):
@@ -186,8 +195,8 @@ class LockFile:
             "prepared": prepared_of(factory),
             "configurations": sorted(configurations, key=_order_of_configuration),
         }
-        # TOML has no null.
-        self.datasets[key] = {name: value for name, value in entry.items() if value is not None}
+        # TOML has no null, so a missing version or plugin is left out.
+        self.datasets[key] = {field: value for field, value in entry.items() if value is not None}
 
     def _configs_of(self, dataset: str, added_config: Mapping[str, Any]) -> list[Mapping[str, Any]]:
         """Return the distinct options in which a dataset is locked, with those to add."""
@@ -203,7 +212,7 @@ class LockFile:
         """Add a stack of iterators, or renew its entry.
 
         Raises:
-            ConfigError: no recipe can rebuild it; the message has the reason.
+            ConfigError: no recipe can rebuild the stack; the message says why.
         """
         recipe = as_iterator(iterator).recipe()
         if not recipe["reproducible"]:
@@ -221,11 +230,11 @@ class LockFile:
     # ------------------------------------------------------------------------------- checking
 
     def check(self, storage: Storage | None = None) -> list[Difference]:
-        """Return the differences from the lock. Retrieves and prepares nothing.
+        """Return the differences of all datasets from the lock. Retrieve and prepare nothing.
 
-        All samples are read once for each version of the code, and their digests are compared,
-        which the store remembers; with ``DATA_STACK_LOCK_SAMPLES=0`` only where the prepared bytes
-        differ.
+        The digests of all samples are compared. The store remembers them, so samples are read once
+        for each version of the code. With ``DATA_STACK_LOCK_SAMPLES=0`` the samples are compared
+        only where the prepared bytes differ.
 
         Args:
             storage: where the datasets are kept; None for the default store.
@@ -242,11 +251,7 @@ class LockFile:
             The differences from the lock.
         """
         differences = list(self._check_datasets(storage, prepares=True))
-        worst_differences: dict[str, Difference] = {}
-        for difference in differences:
-            known = worst_differences.get(difference.name)
-            if known is None or known.is_harmless:
-                worst_differences[difference.name] = difference
+        worst_differences = _find_worst_differences(differences)
         for name in sorted(self.stacks):
             differences += self._check_stack(name, storage, worst_differences)
         return differences
@@ -272,15 +277,15 @@ class LockFile:
         dataset: Any,
         *,
         prepares: bool,
-        only: tuple[Any, str | None] | None = None,
+        only: LoadedSplits | None = None,
     ) -> Iterator[Difference]:
         """Yield the differences of a dataset from its entry.
 
         Args:
-            name: of the dataset, in the lock.
-            dataset: resolved.
-            prepares: whether to prepare it.
-            only: as for :func:`differing_samples`.
+            name: the name of the dataset in the lock.
+            dataset: the dataset, as the repository resolves it.
+            prepares: whether to prepare the dataset.
+            only: compare only the samples that a program loads; None: all locked samples.
         """
         entry = self.datasets[name]
         factory = dataset.factory
@@ -288,7 +293,7 @@ class LockFile:
         if prepares:
             problem = _prepare(name, entry, dataset)
         else:
-            problem = _find_unprepared(name, factory)
+            problem = _why_not_prepared(name, factory)
         if problem is not None:
             yield problem
             return
@@ -301,6 +306,7 @@ class LockFile:
         )
 
     def _check_datasets(self, storage: Storage | None, *, prepares: bool) -> Iterator[Difference]:
+        """Yield the differences of all datasets, also of those that cannot be resolved."""
         # Made here, so that its errors are not taken for those of a plugin.
         connector = None if storage is None else as_storage_connector(storage)
         for name, entry in sorted(self.datasets.items()):
@@ -324,32 +330,29 @@ class LockFile:
         """Rebuild a stack, and yield its difference from the lock.
 
         Args:
-            name: of the stack.
-            storage: where its datasets are kept.
+            name: the name of the stack.
+            storage: where the datasets of the stack are kept.
             differences: the worst difference of each dataset that differs.
         """
         entry = self.stacks[name]
         try:
             recipe = parse_json(entry["recipe"])
             origins = [node["arguments"] for node in recipe["nodes"] if node["layer"] == DATASET]
-            differing = []
-            for origin in origins:
-                if origin["name"] in differences and origin["name"] not in differing:
-                    differing.append(origin["name"])
-            worse = sorted(dataset for dataset in differing if not differences[dataset].is_harmless)
-            if worse:
+            names_of_datasets = dict.fromkeys(origin["name"] for origin in origins)
+            differing = [dataset for dataset in names_of_datasets if dataset in differences]
+            with_other_samples = sorted(
+                dataset for dataset in differing if not differences[dataset].is_harmless
+            )
+            if with_other_samples:
                 message = (
-                    f"the stack differs from the lock, as its datasets differ: {', '.join(worse)}"
+                    f"the stack differs from the lock, as its datasets differ: "
+                    f"{', '.join(with_other_samples)}"
                 )
                 yield Difference(name, "stack", message)
                 return
-            # The recipe names the digests of the locked bytes; here are other bytes with the same
-            # samples.
             for origin in origins:
                 if origin["name"] in differing:
-                    locked = self.datasets[origin["name"]]
-                    factory: Any = resolve_locked(origin["name"], locked, storage).factory
-                    origin["resources"] = to_plain(factory.manifest().digests())
+                    self._name_digests_here(origin, storage)
             stack = from_recipe(recipe, storage=storage)
         except (RecipeError, DatasetNotFoundError, RetrievalError, PreparationError) as error:
             yield Difference(name, "stack", f"the stack cannot be made: {error}")
@@ -374,8 +377,30 @@ class LockFile:
             )
             yield Difference(name, "stack", message, is_harmless=True)
 
+    def _name_digests_here(self, origin: dict[str, Any], storage: Storage | None) -> None:
+        """Let a recipe accept a dataset whose bytes differ from the lock, but not its samples.
+
+        Args:
+            origin: the arguments of the dataset in the recipe, with the digests of the locked
+                bytes. They get the digests of the bytes that are stored here.
+            storage: where the dataset is kept.
+        """
+        name = origin["name"]
+        factory: Any = resolve_locked(name, self.datasets[name], storage).factory
+        origin["resources"] = to_plain(factory.manifest().digests())
+
 
 # ---------------------------------------------------------------------------------- of one entry
+
+
+def _find_worst_differences(differences: Iterable[Difference]) -> dict[str, Difference]:
+    """Return one difference for each dataset that differs: a harmful one if it has any."""
+    worst_differences: dict[str, Difference] = {}
+    for difference in differences:
+        known_difference = worst_differences.get(difference.name)
+        if known_difference is None or known_difference.is_harmless:
+            worst_differences[difference.name] = difference
+    return worst_differences
 
 
 def resolve_locked(name: str, entry: Mapping[str, Any], storage: Storage | None) -> Any:
@@ -386,7 +411,7 @@ def resolve_locked(name: str, entry: Mapping[str, Any], storage: Storage | None)
 
 
 def name_plugin(entry: Mapping[str, Any]) -> str:
-    """Return a sentence that names the plugin of an entry, and one that says how to get it."""
+    """Return two sentences for a message: which plugin the lock names, and how to get the plugin."""
     plugin = entry.get("plugin", "of your own program")
     return f"The lock names the plugin {plugin}. {advise_code(entry)}"
 
@@ -403,14 +428,14 @@ def _prepare(name: str, entry: Mapping[str, Any], dataset: Any) -> Difference | 
     return None
 
 
-def _find_unprepared(name: str, factory: Any) -> Difference | None:
-    """Return why a dataset cannot be compared without preparing it; None if it can be."""
+def _why_not_prepared(name: str, factory: Any) -> Difference | None:
+    """Return a difference that says why a dataset must be prepared; None if it is ready."""
     if not isinstance(factory, DatasetFactory) or factory.is_ready():
         return None
-    message = UNPREPARED
+    message = NOT_PREPARED_MESSAGE
     reason = factory.readiness().reason
     if reason:
-        message = f"what is stored here cannot be used: {reason}. {ADVICE}"
+        message = f"what is stored here cannot be used: {reason}. {REPAIR_ADVICE}"
     return Difference(name, "preparation", message)
 
 
@@ -428,9 +453,10 @@ def _order_of_configuration(configuration: Mapping[str, Any]) -> tuple[int, str]
 
 
 def _indices_digest(iterator: DatasetIteratorIF) -> str:
-    """Return the SHA-256 of the positions of the samples in what the stack rearranges.
+    """Return the SHA-256 of the positions from which a stack takes its samples.
 
-    They are ``0 … n - 1`` where the stack rearranges nothing.
+    They are positions in the iterator that the stack selects from and reorders, as int64,
+    little-endian; ``0 … n - 1`` if the stack does neither.
     """
     _, positions = access_to(iterator).unwrap()
     every_position = np.arange(len(iterator))

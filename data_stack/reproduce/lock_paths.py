@@ -1,4 +1,4 @@
-"""The paths of files in the recipes of a lock file: relative to it on disk, absolute in memory."""
+"""Makes the paths in the recipes of a lock file relative on disk, absolute in memory."""
 
 from __future__ import annotations
 

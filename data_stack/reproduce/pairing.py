@@ -61,7 +61,7 @@ class SamplePairs:
 
 def pair_by_key(first: DatasetDigests, second: DatasetDigests) -> SamplePairs:
     """Pair the samples with equal keys, and sort the pairs by how their samples differ."""
-    pairs = SamplePairs([], [], [], [])
+    pairs = SamplePairs(equal=[], moved=[], relabelled=[], changed=[])
     matcher = _Matcher(len(first.contents), len(second.contents))
     for pair in matcher.match(first.keys or (), second.keys or ()):
         number, other_number = pair
@@ -98,6 +98,7 @@ def pair_by_content(first: DatasetDigests, second: DatasetDigests) -> SamplePair
 def _have_equal_inputs(
     first: DatasetDigests, number: int, second: DatasetDigests, other_number: int
 ) -> bool:
+    """Return whether two samples are equal but for target and tag."""
     if first.inputs is None or second.inputs is None:
         return False
     return first.inputs[number] == second.inputs[other_number]
@@ -133,13 +134,13 @@ class _Matcher:
         Returns:
             The new pairs, in the order of the first dataset.
         """
-        waiting: defaultdict[Hashable, deque[int]] = defaultdict(deque)
+        candidates_by_value: defaultdict[Hashable, deque[int]] = defaultdict(deque)
         for number in self._unpaired_second:
-            waiting[second_values[number]].append(number)
+            candidates_by_value[second_values[number]].append(number)
 
         pairs = []
         for number in self._unpaired_first:
-            candidates = waiting.get(first_values[number])
+            candidates = candidates_by_value.get(first_values[number])
             if candidates:
                 pairs.append((number, candidates.popleft()))
 

@@ -30,15 +30,15 @@ class Plan(Document):
     """What loading a dataset would do. It prints as text, and shows as HTML in a notebook.
 
     Attributes:
-        name: of the dataset.
-        version: of its prepared data; None for a legacy factory.
-        storage: the store.
+        name: the name of the dataset.
+        version: the version of the prepared data; None for a legacy factory.
+        storage: the store, as text.
         is_ready: whether the dataset is prepared, and would only be opened.
-        reason: why stored data cannot be used; None if nothing is stored, or it can.
-        sources: what would be retrieved; empty if the dataset is ready.
+        reason: why stored data cannot be used; None if they can be used, or nothing is stored.
+        sources: the sources of the dataset; empty if the dataset is ready.
         steps: what would be done, in order.
-        bytes_free: on the disk of the store; None for stores that are not folders.
-        license: of the card; None if it names no license.
+        bytes_free: free bytes on the disk of the store; None for stores that are not folders.
+        license: the license in the card; None if the card names none.
         code: the package whose code would run, ``"lazy-data-stack-digits 0.2.0"``.
         problems: why loading would fail; empty if no problem is known.
     """
@@ -134,16 +134,18 @@ def plan(
     source does not answer.
 
     Args:
-        name: as for :func:`data_stack.load`, like ``storage`` and ``config``.
-        storage: where the dataset would be kept.
+        name: the name of the dataset, as for :func:`data_stack.load`.
+        storage: where the dataset would be kept: a connector, a path or a URL; None for the default
+            store.
         offline: use no network; None reads ``DATA_STACK_OFFLINE``.
-        timeout_seconds: longest silence of a source.
+        timeout_seconds: how long a source may send nothing.
         config: further options of the dataset.
 
     Raises:
         DatasetNotFoundError, AmbiguousDatasetError, PluginError: the dataset is unknown, or its
             plugin is broken.
-        ConfigError: ``storage`` is not a store. StorageError: the store cannot be read.
+        ConfigError: ``storage`` is not a store.
+        StorageError: the store cannot be read.
     """
     connector = as_storage_connector(storage)
     check_there(connector, may_be_new=True)
@@ -208,13 +210,13 @@ def _plan_preparation(
     readiness: Readiness,
     sources: tuple[PlannedSource, ...],
 ) -> Plan:
-    """Plan steps and problems of a dataset that is not ready.
+    """Add steps and problems to the plan of a dataset that is not ready.
 
     Args:
-        known: the plan without them.
+        known: the plan without steps and without problems of sources.
         stored: the dataset in its store.
-        readiness: of the dataset.
-        sources: of the dataset.
+        readiness: why the dataset is not ready.
+        sources: the sources of the dataset.
     """
     missing = [source for source in sources if not source.is_stored]
     steps = []

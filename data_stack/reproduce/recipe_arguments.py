@@ -20,6 +20,7 @@ _ABSENT: Any = object()
 #: An error lists at most so many nodes or functions.
 _MAX_LISTED = 20
 
+#: An error shows at most this many characters of the name of a value.
 _MAX_NAME_CHARACTERS = 300
 
 
@@ -75,8 +76,8 @@ class RecipeArguments:
     def read(self, node: RecipeNode) -> dict[str, Any] | None:
         """Return the arguments of a node as values.
 
-        Returns None, and notes why, if an argument, or the iterator itself, cannot be made from a
-        recipe.
+        None: an argument, or the iterator itself, cannot be made from a recipe. The reason is
+        noted for :meth:`check_that_nothing_is_missing`.
 
         Raises:
             RecipeError: an argument is malformed.
@@ -209,7 +210,13 @@ class RecipeArguments:
         return self._note("function", content, "function")
 
     def _note(self, kind: str, content: Any, field: str) -> Any:
-        """Note a value that cannot be made again; ``field`` of its content names it."""
+        """Note a value that cannot be made again, and return the mark that takes its place.
+
+        Args:
+            kind: what the value is, for the error.
+            content: the description of the value in the recipe.
+            field: the field of ``content`` that names the value.
+        """
         name = content.get(field) if isinstance(content, dict) else content
         if isinstance(name, str) and name.isprintable():
             text = name[:_MAX_NAME_CHARACTERS]

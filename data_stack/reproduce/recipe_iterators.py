@@ -221,7 +221,7 @@ def stack_layer(node: RecipeNode, below: list[Any], arguments: dict[str, Any]) -
         RecipeError: the layer cannot be made of these arguments, or on these iterators.
     """
     layer_class: Any = import_layers()[str(node.layer)]
-    # Whoever loads a dataset notes its origin, and no recipe does.
+    # Its other arguments are the origin of a dataset, which only the loading of a dataset may set.
     if node.layer == "informed" and arguments.keys() != {"dataset_meta"}:
         refuse(node, f"it has the argument 'dataset_meta' alone, not {list_names(arguments)}")
     try:

@@ -16,18 +16,20 @@ from data_stack.reproduce.recipe_nodes import RecipeNode
 def match_sources(nodes: Sequence[RecipeNode], sources: Any) -> dict[int, DatasetIteratorIF]:
     """Return the source for each node that sources stand for, by the number of the node.
 
-    A source takes the place of the nodes that are equal to the last one of its own recipe. Of
-    several alike, the first is for the first such node, and so on.
+    A source takes the place of the nodes that are equal to the last node of its own recipe. Several
+    sources with equal last nodes are used in their order, one for each such node.
 
     Raises:
         ConfigError: ``sources`` is not a list of iterators.
-        RecipeError: a source fits no node, or another number of nodes than there are sources.
+        RecipeError: no node equals the last node of a source; or several sources are alike, but
+            not as many as there are nodes for them.
     """
     if isinstance(sources, DatasetIteratorIF) or not isinstance(sources, Iterable):
         raise ConfigError(
             f"sources are a list of iterators, got {shorten(sources)}; "
             f"for one write sources=[iterator]"
         )
+    # An iterator that is passed twice counts once. Iterators cannot be compared by ==.
     distinct_sources = list({id(source): source for source in sources}.values())
     if not distinct_sources:
         return {}

@@ -30,26 +30,27 @@ def from_recipe(
         recipe = train.shuffle(seed=1).take(1000).recipe()        # plain JSON data
         again = data_stack.from_recipe(recipe)                    # on another machine, next year
 
-    A recipe is data, also a stranger's. It can name datasets, which are loaded as by
-    ``data_stack.load``, files and folders of this machine, whose samples must have the fingerprint
-    that the recipe gives, and functions, which are called only if they are allowed here. It can
-    still ask for more work than you have time for.
+    A recipe may come from a stranger: it is data, and runs no code of its own. It can name datasets,
+    which are loaded as by ``data_stack.load``. It can name files and folders of this machine, whose
+    samples must have the fingerprint that the recipe gives. It can name functions, which are called
+    only if ``functions`` allows them. It can still ask for more work than you have time for.
 
     Args:
         recipe: returned by :meth:`~data_stack.DatasetIteratorIF.recipe`, or its JSON text.
         storage: where datasets, and caches in a store, are kept: a connector, a path or a URL; None
             for the default store.
         sources: iterators that stand for what no recipe can make, such as an iterator of your own
-            class or large arrays: each takes the place of the nodes that are equal to the last one
-            of its own recipe. Of several alike, the first is for the first such node, and so on.
-        functions: functions that the recipe may call, by the name that it calls them, e.g.
+            class or large arrays. Each takes the place of the nodes that are equal to the last node
+            of its own recipe. Sources with equal last nodes are used in their order: the first one
+            for the first such node, and so on.
+        functions: functions that the recipe may call, by their names in the recipe, such as
             ``{"package.module:name": name}``.
-        repository: knows the datasets; None for the default one.
+        repository: finds the datasets; None for the default repository.
 
     Raises:
-        RecipeError: the recipe is damaged or of another version, names a layer, function, dataset
-            or version that is not there, a function that is not allowed, or something that has to
-            be given as one of ``sources``. It names the node.
+        RecipeError: the recipe is damaged or of another version; it names a layer, function,
+            dataset or version that does not exist here, or a function that is not allowed; or
+            something must be passed as one of ``sources``. The error names the node.
         ConfigError: an argument has another type.
         RetrievalError, PreparationError, StorageError, PluginError, MissingDependencyError: a
             dataset could not be loaded.
@@ -83,8 +84,8 @@ def _read_arguments(
 ) -> dict[int, dict[str, Any]]:
     """Read the arguments of the nodes that are needed, by the number of the node.
 
-    The last node is needed, and so is each node that a needed one is stacked on. Nodes that are
-    given, and what only these are stacked on, are not needed.
+    The last node is needed, and so is each node that a needed node is stacked on. Nodes that the
+    caller has ``given`` as sources are not made, nor are the nodes that only these are stacked on.
     """
     arguments_of_node: dict[int, dict[str, Any]] = {}
     needed = {len(nodes) - 1}

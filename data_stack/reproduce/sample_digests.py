@@ -28,6 +28,7 @@ from data_stack.util.logger import logger
 from data_stack.util.untrusted_text import MAX_BYTES, JsonObject, seal_json
 from data_stack.values.digests import row_digests
 
+#: The name of data_stack on the package index.
 _OUR_DISTRIBUTION = "lazy-data-stack"
 
 #: Samples that are read at once.
@@ -46,9 +47,9 @@ class SampleDigests:
     store, are always read.
 
     Args:
-        name: of the dataset, for progress bars.
-        factory: of the dataset.
-        distribution: that provides it; None for one of the program itself.
+        name: the name of the dataset, for progress bars.
+        factory: the factory of the dataset.
+        distribution: the distribution that provides the dataset; None if the program does.
     """
 
     #: Where digests are remembered; None if the samples are always read.
@@ -93,16 +94,15 @@ class SampleDigests:
         """Return the number and the digest of the samples of a split.
 
         Args:
-            config: the options.
-            split: its name.
-            load: opens the split, if its samples must be read.
+            config: the options of the dataset.
+            split: the name of the split; empty for a dataset without splits.
+            load: opens the split; called if the store does not remember the digest.
 
         Returns:
-            ``length`` and ``samples``, the digest: what the store remembers, or else that of all
-            samples, read now.
+            A dict of ``length``, the number of samples, and ``samples``, their digest.
         """
         key = json_digest([self._content, dict(config), split])
-        remembered = self._remembered()
+        remembered = self._read_remembered()
         if key in remembered:
             return remembered[key]
         title = f"{self._name}/{split}" if split else self._name
@@ -110,8 +110,11 @@ class SampleDigests:
         self._remember(key, digests)
         return digests
 
-    def _remembered(self) -> dict[str, dict[str, Any]]:
-        """Return all remembered digests by key, the latest last; none if they are damaged."""
+    def _read_remembered(self) -> dict[str, dict[str, Any]]:
+        """Return all digests that the store remembers by key, the latest last.
+
+        If the stored digests are damaged, those before the damage are returned.
+        """
         if self._stored is None:
             return {}
         remembered: dict[str, dict[str, Any]] = {}
@@ -130,10 +133,11 @@ class SampleDigests:
         return remembered
 
     def _remember(self, key: str, digests: Mapping[str, Any]) -> None:
+        """Add digests to those that the store remembers; a store that cannot is only logged."""
         if self._stored is None:
             return
         # Another process may have remembered other digests meanwhile.
-        remembered = {**self._remembered(), key: digests}
+        remembered = {**self._read_remembered(), key: digests}
         latest = list(remembered.items())[-_MAX_REMEMBERED:]
         splits = [{"key": split_key, **split_digests} for split_key, split_digests in latest]
         try:

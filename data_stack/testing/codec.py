@@ -18,9 +18,10 @@ from data_stack.formats.records import RecordReader, RecordWriter
 from data_stack.testing.comparing import assert_same
 from data_stack.testing.unpickling import watch_for_pickles
 
-#: A record is damaged at this many offsets at most.
+#: The maximum number of offsets at which a record is damaged.
 _MAX_OFFSETS = 300
 
+#: The number of characters that the repr of a codec must not reach: messages show it.
 _MAX_LENGTH_OF_REPR = 90
 
 
@@ -86,12 +87,12 @@ class CodecContract:
         Any error will do: readers report it as damage of the record. No pickle is read, as a
         pickle runs the code of its author.
         """
-        with watch_for_pickles() as looked_up:
+        with watch_for_pickles() as unpickled_names:
             for damaged_record in _damage(codec.encode(values[0])):
                 with contextlib.suppress(Exception):
                     codec.decode(damaged_record)
 
-        assert looked_up == [], "a codec never runs what it reads"
+        assert unpickled_names == [], "a codec never runs what it reads"
 
     def test_a_record_dataset_holds_its_values(
         self, codec: Codec, values: list[Any], tmp_path: Path
@@ -121,7 +122,10 @@ def _arrays_in(value: Any) -> list[np.ndarray[Any, Any]]:
 
 
 def _damage(record: bytes) -> list[bytes]:
-    """Return copies of a record: cut short at offsets, and with one flipped bit at each of them."""
+    """Return damaged copies of a record: for each of many offsets, two.
+
+    One copy ends before the offset, the other one has a flipped bit there.
+    """
     step = max(1, len(record) // _MAX_OFFSETS)
     damaged_records = []
     for offset in range(0, len(record), step):

@@ -41,7 +41,8 @@ def assert_same(actual: Any, expected: Any) -> None:
 
 def assert_same_bits(actual: Any, expected: Any) -> None:
     """Check that two columns, arrays of numpy, are equal to the last bit."""
-    assert (actual.dtype, actual.shape) == (expected.dtype, expected.shape)
+    assert actual.dtype == expected.dtype
+    assert actual.shape == expected.shape
     if expected.dtype == object:
         is_same = actual.tolist() == expected.tolist()
     else:

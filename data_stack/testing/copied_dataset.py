@@ -65,8 +65,8 @@ def with_sources(
 ) -> type[DatasetFactory]:
     """Return a subclass of the author's class with other sources.
 
-    The subclass is the author's class by its name, module and docstring: the tests check the
-    docstring, and the digest of a dataset's code depends on the names.
+    The subclass has the name, module and docstring of the author's class: the tests check the
+    docstring, and the digest of a dataset's code depends on the name and the module.
     """
 
     def set_attributes(namespace: dict[str, Any]) -> None:

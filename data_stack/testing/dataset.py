@@ -33,7 +33,7 @@ Splits: TypeAlias = dict[str, DatasetIteratorIF]
 """The samples of each split."""
 
 Records: TypeAlias = tuple[ResourceRecord, ...]
-"""What a manifest says of prepared resources."""
+"""The records of prepared resources in a manifest."""
 
 #: Samples of a split that are read where reading all of them would take long.
 _MAX_SAMPLES = 100
@@ -53,19 +53,19 @@ class DatasetContract(DatasetIteratorContract):
         class TestWine(DatasetContract):
             factory = WineFactory
 
-    The sources are copied to files of this machine, with the digests of what is in these; no
-    network is used. A source that has a path or a ``package:`` among its places is taken as it is.
-    For any other, define :meth:`make_source`. The promises of :class:`DatasetIteratorContract` are
+    The tests use no network: they copy each source to a file, and expect the digest of the copy. A
+    source that has a path or a ``package:`` among its places is copied from there. For sources of
+    other places, define :meth:`make_source`. The promises of :class:`DatasetIteratorContract` are
     tested on the first 100 samples of each split.
 
     Attributes:
-        factory: the class.
-        config: the options to open it with.
-        n_samples: how many samples each split has, if known.
+        factory: the class that is tested.
+        config: the options, beside ``split``, that are passed to the factory.
+        n_samples: how many samples each split has, by the names of splits; None: unknown.
         n_shared_samples: how many different samples two splits share in the published data, summed
             over all pairs of splits.
-        is_reproducible: whether preparing twice writes the same bytes, which formats with a time in
-            their files do not.
+        is_reproducible: whether preparing twice writes the same bytes. Set it to False for a format
+            that writes the time into its files.
     """
 
     factory: ClassVar[type[DatasetFactory]]
@@ -243,9 +243,9 @@ class DatasetContract(DatasetIteratorContract):
         for split, iterator in splits.items():
             _, meta = dataset.get_dataset_iterator({"split": split, **self.config})
             targets = iterator.read_column(meta.target_pos)
-            different_targets = set(
-                np.concatenate([np.ravel(target) for target in targets]).tolist()
-            )
+            # A sample may have several targets, in an array of any shape.
+            all_targets = np.concatenate([np.ravel(target) for target in targets])
+            different_targets = set(all_targets.tolist())
 
             assert different_targets <= known_targets, f"targets of {split!r} without a name"
 
@@ -255,6 +255,7 @@ class DatasetContract(DatasetIteratorContract):
         self, copied: CopiedDataset, dataset: DatasetFactory
     ) -> None:
         """The manifest has the digest of each source, and that it was verified."""
+        # A dataset that stores nothing has no manifest.
         recorded_sources = getattr(dataset.manifest(), "sources", ())
 
         digests = {source.identifier: source.sha256 for source in recorded_sources}
@@ -302,13 +303,13 @@ class DatasetContract(DatasetIteratorContract):
         """Neither preparing nor reading loads a pickle, which would run the code of its author."""
         store = InMemoryStorageConnector()
 
-        with watch_for_pickles() as looked_up:
+        with watch_for_pickles() as unpickled_names:
             copied.factory(store).prepare(progress=False)
             for split in copied.factory.splits:
                 iterator = load_split(copied.factory, store, split, self.config)
                 iterator.read_batch(range(min(_MAX_SAMPLES, len(iterator))))
 
-        assert looked_up == [], "a pickle runs the code of its author"
+        assert unpickled_names == [], "a pickle runs the code of its author"
 
     # ------------------------------------------------------------------ other processes
 

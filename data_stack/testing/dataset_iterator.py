@@ -187,11 +187,11 @@ class DatasetIteratorContract:
         self, iterator: DatasetIteratorIF, expected: list[Any]
     ) -> None:
         """A key that no column has raises ConfigError."""
-        has_columns = len(keys_of(expected[0])) > 0
+        if not keys_of(expected[0]):
+            pytest.skip("its samples are bare values, without columns")
         for key in (99, "no such key"):
-            if has_columns:
-                with pytest.raises(ConfigError):
-                    iterator.read_column(key)
+            with pytest.raises(ConfigError):
+                iterator.read_column(key)
 
     # ------------------------------------------------------------------ the iterator itself
 
@@ -207,7 +207,7 @@ class DatasetIteratorContract:
     def test_it_pickles(self, iterator: DatasetIteratorIF, expected: list[Any]) -> None:
         """A copy made by pickle has the same samples, and the original goes on working."""
         if not self.pickles:
-            return
+            pytest.skip("pickles is False")
 
         copy = pickle.loads(pickle.dumps(iterator))  # noqa: S301  # our own pickle
 

@@ -40,9 +40,10 @@ from data_stack.testing.waiting import PATIENCE_SECONDS, wait_until
 #: How long a task runs that the engine has to stop.
 _LONG_SECONDS = 25.0
 
-#: The same for an engine whose tasks run in this process, where nothing can stop them.
+#: How long such a task runs in this process, where nothing can stop it.
 _SHORT_SECONDS = 0.3
 
+#: Tasks by name; each is a number.
 _TASKS = {f"number {number}": number for number in range(5)}
 
 #: More results than an engine may hold at a time.
@@ -52,8 +53,8 @@ _N_RESULTS = 2_000
 class EngineContract:
     """What every engine promises.
 
-    Inherit it in a test class, and define a fixture ``engine``, which runs two tasks at once and
-    attempts each at least twice.
+    Inherit it in a test class, and define a fixture ``engine``: an engine that runs two tasks at
+    the same time, and attempts a task that fails at least twice.
 
     Attributes:
         keeps_processes: whether processes of tasks outlive the process that prepares, as those of a
@@ -73,9 +74,10 @@ class EngineContract:
 
     @pytest.fixture
     def kill_node(self) -> Callable[[int], None]:
-        """Return a function that kills a node that runs tasks of the process with a given id.
+        """Return a function that kills one node of the cluster of ``driver_engine``.
 
-        Override it if ``driver_engine`` has several nodes.
+        The function gets the id of the process that prepares; the node must run tasks of that
+        process. Override the fixture if ``driver_engine`` has several nodes.
         """
         pytest.skip(
             f"{type(self).__name__} does not override the fixture kill_node: its engine has one "
@@ -136,7 +138,7 @@ class EngineContract:
         self, engine: PreparationEngine, tmp_path: Path
     ) -> None:
         """A store in memory, work or a result that does not pickle are errors that say so."""
-        skip_in_this_process(engine)
+        skip_if_tasks_run_here(engine)
         in_memory = ShardedNumbers(tmp_path, InMemoryStorageConnector())
         work_with_lock = functools.partial(_lock_at_three, threading.Lock())
         work_that_makes_locks = functools.partial(_lock_at_three, None)
@@ -167,10 +169,10 @@ class EngineContract:
                 next(running)
 
         fail_and_close()
-        held_before = _Held.now(tmp_path)
+        held_before = _HeldResources.now(tmp_path)
         fail_and_close()
 
-        assert wait_until(lambda: not _Held.now(tmp_path).exceeds(held_before))
+        assert wait_until(lambda: not _HeldResources.now(tmp_path).exceeds(held_before))
 
     # ------------------------------------------------------------------ preparing datasets
 
@@ -180,7 +182,7 @@ class EngineContract:
     ) -> None:
         """The dataset is whole, also if the process of each first attempt dies."""
         if dies:
-            skip_in_this_process(engine)
+            skip_if_tasks_run_here(engine)
         dataset = ShardedNumbers(tmp_path, act=die_once if dies else pause)
 
         dataset.prepare(engine=engine, progress=False)
@@ -195,7 +197,7 @@ class EngineContract:
     ) -> None:
         """The error has the shard, the number of attempts, and what the last one raised."""
         if how == "dies":
-            skip_in_this_process(engine)
+            skip_if_tasks_run_here(engine)
         seconds = _LONG_SECONDS if engine.leaves_process else _SHORT_SECONDS
         act = functools.partial(fail, how, seconds)
         dataset = ShardedNumbers(tmp_path, act=act, n_shards=2)
@@ -239,7 +241,7 @@ class EngineContract:
             driver.kill()
             assert driver.wait() == -signal.SIGKILL
         if not self.keeps_processes:
-            assert wait_until(lambda: not _any_runs(dataset.process_ids()))
+            assert wait_until(lambda: not _is_any_running(dataset.process_ids()))
         assert_quiet(tmp_path)
         n_missing = dataset.n_shards - dataset.n_done()
         shutil.copytree(tmp_path / "store", tmp_path / "copy")
@@ -269,8 +271,8 @@ class EngineContract:
         dataset.check_whole()
 
 
-def skip_in_this_process(engine: PreparationEngine) -> None:
-    """Skip a test that needs tasks in other processes."""
+def skip_if_tasks_run_here(engine: PreparationEngine) -> None:
+    """Skip a test that needs tasks in other processes, if those of the engine run in this one."""
     if not engine.leaves_process:
         pytest.skip("its tasks run in this process")
 
@@ -316,7 +318,7 @@ class _DuplicatingEngine(PreparationEngine):
         self._winner = winner
 
     @property
-    def leaves_process(self) -> bool:  # type: ignore[override]  # known by the class of others
+    def leaves_process(self) -> bool:  # type: ignore[override]  # elsewhere an attribute of a class
         return self._engine.leaves_process
 
     def run(
@@ -362,8 +364,8 @@ def _start_driver(
             process.kill()
 
 
-def _any_runs(process_ids: list[int]) -> bool:
-    """Return whether one of these processes runs on this machine."""
+def _is_any_running(process_ids: list[int]) -> bool:
+    """Return whether at least one of these processes runs on this machine."""
     return any(Path(f"/proc/{process_id}").exists() for process_id in process_ids)
 
 
@@ -375,7 +377,7 @@ def _press_ctrl_c(running: Path) -> None:
 
 def assert_quiet(folder: Path) -> None:
     """Check that no task runs any more: that none writes dots, or begins an attempt."""
-    last_size = -1
+    last_size: int | None = None
 
     def is_quiet() -> bool:
         nonlocal last_size
@@ -392,7 +394,7 @@ def assert_quiet(folder: Path) -> None:
 
 
 @dataclass(frozen=True)
-class _Held:
+class _HeldResources:
     """What this process holds, and the number of files in a folder."""
 
     n_children: int
@@ -401,8 +403,8 @@ class _Held:
     n_files: int
 
     @classmethod
-    def now(cls, folder: Path) -> _Held:
-        """Count."""
+    def now(cls, folder: Path) -> _HeldResources:
+        """Count what this process holds now, and the files in ``folder``."""
         n_children = 0
         for path in Path("/proc/self/task").glob("*/children"):
             n_children += len(path.read_text().split())
@@ -413,8 +415,8 @@ class _Held:
             n_files=len(list(folder.rglob("*"))),
         )
 
-    def exceeds(self, other: _Held) -> bool:
-        """Return whether there is more of one thing than there was."""
+    def exceeds(self, other: _HeldResources) -> bool:
+        """Return whether one of the numbers is larger than in ``other``."""
         return (
             self.n_children > other.n_children
             or self.n_descriptors > other.n_descriptors

@@ -56,8 +56,8 @@ class _Reporter:
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Write the outcome of a test, or of its preparation unless that passed."""
-        is_of_test = report.when == "call"
-        if report.passed and not is_of_test:
+        is_about_preparation = report.when != "call"
+        if report.passed and is_about_preparation:
             return
         result = {
             "check": _sentence_of(report),

@@ -35,4 +35,5 @@ def _call_pickled(pickled_call: bytes) -> bytes:
 
 
 def _pickle(value: Any) -> bytes:
+    """Return a pickle that holds code which the other process cannot import."""
     return bytes(dump(value, in_one_piece=True)[0])

@@ -15,15 +15,15 @@ from data_stack.io.retriever import Limits, RetrievedResource, Transfer, retriev
 from data_stack.io.storage_connectors.memory import InMemoryStorageConnector
 
 Publish: TypeAlias = Callable[[str, bytes], str]
-"""Puts bytes under a name where they can be fetched, and returns the source."""
+"""A function that puts bytes under a name where they can be fetched, and returns the source."""
 
 Store: TypeAlias = InMemoryStorageConnector
-"""Where resources arrive."""
+"""The store in which retrieved resources arrive."""
 
 #: More bytes than a block of any transfer has.
 _DATA = hashlib.shake_128(b"source").digest(3_000_001)
 
-#: Bytes that are promised but do not arrive: fewer, more, others.
+#: Bytes that differ from those that arrive: one byte is missing, one is too many, one is another.
 _OTHER_DATA = [_DATA[:-1], _DATA + b"x", _DATA[:-1] + b"x"]
 
 
@@ -34,21 +34,21 @@ class RetrieverContract:
     ``publish``.
 
     Attributes:
-        scheme: of the sources.
+        scheme: the scheme of the sources, such as ``"doi"``.
     """
 
     scheme: ClassVar[str]
 
     def fetch(self, source: str, transfer: Transfer) -> None:
-        """Fetch a source, by your function."""
+        """Fetch a source: call the function that is tested."""
         raise NotImplementedError(f"{type(self).__name__} must define fetch(source, transfer)")
 
     @pytest.fixture
     def publish(self) -> Publish:
         """Return a function that puts bytes where they can be fetched, and returns the source.
 
-        It gets a name such as ``"a.bin"``, and the bytes. The name with ``".missing"`` at its end
-        must name nothing.
+        The function gets a name such as ``"a.bin"``, and the bytes. The returned source with
+        ``".missing"`` at its end must not exist.
         """
         raise NotImplementedError(f"{type(self).__name__} must define the fixture `publish`")
 

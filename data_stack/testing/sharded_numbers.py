@@ -23,14 +23,14 @@ from data_stack.io.storage_connectors.connector import StorageConnector
 from data_stack.io.storage_connectors.file import FileStorageConnector
 from data_stack.testing.waiting import wait_until
 
-# The points of the preparation of a shard.
+# The points of the preparation of a shard, at which ShardedNumbers calls its ``act``.
 BEFORE_FIRST_FILE = 0
 IN_FIRST_FILE = 1
 BEFORE_SECOND_FILE = 2
 IN_SECOND_FILE = 3
 
 Act: TypeAlias = Callable[["ShardedNumbers", int, int], None]
-"""What a preparation does at each point: gets the dataset, the shard and the point."""
+"""A function that is called at each point, with the dataset, the shard and the point."""
 
 
 def pause(dataset: ShardedNumbers, shard: int, point: int) -> None:
@@ -133,7 +133,8 @@ class ShardedNumbers(DatasetFactory):
             assert self.is_random or first_content == _content_of_shard(shard)
         assert self.verify() == []
 
-        # Of two attempts, one may be killed once the other one has counted, and leave garbage.
+        # Of two attempts at a shard, the slower one may be killed when the other one has counted.
+        # It then leaves garbage.
         assert wait_until(self._has_no_garbage)
         assert len(store.list_resources()) == len(expected_names) + 1  # the manifest
 
@@ -172,15 +173,15 @@ def wait_for_other_attempt(dataset: ShardedNumbers, shard: int, point: int) -> N
 def fail(how: str, seconds: float, dataset: ShardedNumbers, shard: int, point: int) -> None:
     """Fail at shard 1 in each attempt, and at shard 0 in the first one.
 
-    The second attempt at shard 0 runs for ``seconds``. It runs when shard 1 fails for the last
-    time, so that the engine has a task to stop.
+    The second attempt at shard 0 runs when shard 1 fails for the last time, so that the engine has
+    a task to stop.
 
     Args:
-        how: ``"raises"``, or ``"dies"``: shard 1 ends its process.
-        seconds: see above.
-        dataset: whose shard is prepared.
-        shard: 0 or 1.
-        point: of the preparation.
+        how: how shard 1 fails: ``"raises"`` an error, or ``"dies"``, which ends its process.
+        seconds: how long the second attempt at shard 0 runs.
+        dataset: the dataset that is prepared; it has two shards.
+        shard: the shard that is prepared, 0 or 1.
+        point: the point of its preparation; nothing fails at others than ``BEFORE_SECOND_FILE``.
     """
     is_first_attempt = dataset.n_attempts()[shard] == 1
     if point != BEFORE_SECOND_FILE:

@@ -38,7 +38,7 @@ _TEXT = "eins\nzwölf\n\N{OK HAND SIGN}"
 #: Sizes around the blocks of stores: of GridFS (255 KiB), and of 64 KiB, 1 MiB, 3 MiB.
 _SIZES = (0, 1, 65_536, (255 << 10) + 1, (1 << 20) - 1, (3 << 20) + 1)
 
-#: What is no identifier.
+#: Values that are not identifiers; a store that accepts one may read or write outside of its root.
 HOSTILE_IDENTIFIERS: Final = [
     # outside of the root, absolute, or not normalized
     "", ".", "..", "/", "../up", "a/../../up", "/etc/passwd", "//host/share", "a//b", "a/", "/a",
@@ -82,8 +82,8 @@ class StorageConnectorContract:
     Attributes:
         crosses_processes: whether the connector pickles, and another process sees what is stored;
             False for one process's memory.
-        frees_leases_of_killed_processes: whether the lease of a killed process is free at once; in
-            some stores leases expire.
+        frees_leases_of_killed_processes: whether the lease of a killed process is free at once.
+            False for a store whose leases expire after some time.
     """
 
     crosses_processes: ClassVar[bool] = True
@@ -261,8 +261,10 @@ class StorageConnectorContract:
                 (65_530, 12),
                 (0, 300_001),
             ]:
+                other_offset = size
                 assert resource.seek(offset) == offset
-                assert resource.read_at(size, 100) == CONTENT[size : size + 100]
+                at_other_offset = resource.read_at(other_offset, 100)
+                assert at_other_offset == CONTENT[other_offset : other_offset + 100]
                 assert_same_bytes(resource.read(size), CONTENT[offset : offset + size])
                 assert resource.tell() == min(offset + size, len(CONTENT))
             assert resource.seek(-5, os.SEEK_END) == len(CONTENT) - 5
@@ -556,13 +558,13 @@ class StorageConnectorContract:
                 if overrides(connector, "lease"):
                     assert not second.acquire()
         with connector.lease("a/lease") as third:
-            # A store that did not answer in time has the lease until it lapses.
+            # If a store did not answer the release in time, the lease is held until it lapses.
             assert wait_until(third.acquire)
 
     def test_the_lease_of_a_killed_process_is_free_again(self, connector: StorageConnector) -> None:
         """The system, or the store, sees that the holder is dead."""
         if not self.frees_leases_of_killed_processes:
-            return
+            pytest.skip("frees_leases_of_killed_processes is False")
         here, there = multiprocessing.Pipe()
         holder = multiprocessing.get_context("spawn").Process(
             target=_hold_lease, args=(connector, there), daemon=True
@@ -607,7 +609,7 @@ class StorageConnectorContract:
     def test_another_process_reads_what_is_stored(self, connector: StorageConnector) -> None:
         """A pickled connector, and a pickled resource, read the same bytes in another process."""
         if not self.crosses_processes:
-            return
+            pytest.skip("crosses_processes is False")
         connector.set_resource("a", CONTENT)
 
         with connector.get_resource("a") as resource:
@@ -618,9 +620,9 @@ class StorageConnectorContract:
         assert_same_bytes(read_by_resource, CONTENT)
 
     def test_a_pickled_resource_holds_no_bytes(self, connector: StorageConnector) -> None:
-        """To its connector it adds a name and a digest, nothing that is stored."""
+        """A pickled resource is its connector, a name and a digest, and no stored bytes."""
         if not self.crosses_processes:
-            return
+            pytest.skip("crosses_processes is False")
         connector.set_resource("a", CONTENT)
 
         with connector.get_resource("a") as resource:
@@ -633,7 +635,7 @@ class StorageConnectorContract:
     ) -> None:
         """The position of a resource in a forked child is not that in its parent."""
         if not hasattr(os, "fork"):
-            return
+            pytest.skip("this system has no fork")
         connector.set_resource("a", CONTENT)
         with connector.get_resource("a") as resource:
             beginning = resource.read(1000)

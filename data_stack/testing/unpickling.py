@@ -17,16 +17,16 @@ def watch_for_pickles() -> Iterator[list[str]]:
     Yields:
         The list of their names, which grows during the block.
     """
-    looked_up: list[str] = []
+    names: list[str] = []
     is_watching = True
 
     def note_lookup(event: str, arguments: tuple[Any, ...]) -> None:
         if is_watching and event == "pickle.find_class":
-            looked_up.append(".".join(map(str, arguments)))
+            names.append(".".join(map(str, arguments)))
 
     # Python cannot remove an audit hook, so this one does nothing after the block.
     sys.addaudithook(note_lookup)
     try:
-        yield looked_up
+        yield names
     finally:
         is_watching = False

@@ -20,7 +20,7 @@ from data_stack.io.storage_connectors import (
     InMemoryStorageConnector,
     StorageConnector,
 )
-from data_stack.reproduce.lock import VARIABLE
+from data_stack.reproduce.lock import LOCK_VARIABLE
 from data_stack.reproduce.lock_file import SAMPLES_VARIABLE, LockFile
 
 READ: list[int] = []
@@ -191,7 +191,7 @@ def test_each_configuration_of_a_dataset_is_locked(tmp_path: Path, source: Path)
 def test_the_variable_names_the_lock_unknown_datasets_are_errors(
     lock_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv(VARIABLE, str(lock_path))
+    monkeypatch.setenv(LOCK_VARIABLE, str(lock_path))
 
     assert len(data_stack.load("numbers", "test", "memory://")) == 2
     with pytest.raises(
