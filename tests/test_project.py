@@ -7,6 +7,8 @@ import os
 import re
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parent.parent
 #: data_stack/testing is tests: it asserts, and sends things through pickle to see that they survive.
 MODULES = sorted(
@@ -105,20 +107,53 @@ def test_no_tracked_file_names_a_machine_a_registry_or_another_package() -> None
     ] == []
 
 
-def test_every_file_that_the_architecture_page_names_is_there() -> None:
-    page = (ROOT / "docs/architecture.md").read_text(encoding="utf-8")
-    folders = [
-        ROOT,
-        ROOT / "docs",
-        *(path for path in (ROOT / "data_stack").rglob("*") if path.is_dir()),
-        ROOT / "data_stack",
-    ]
+#: Files ``a/b.py``, and folders ``a/b/``.
+NAMED_PATH = re.compile(
+    r"(?:[A-Za-z_0-9]+/)*[A-Za-z_0-9]+\.(?:pyi?|md|svg)\b|(?:[a-z_0-9]+/)+(?![A-Za-z*_0-9.])"
+)
 
-    named = set(
-        re.findall(r"[a-z_0-9]+(?:/[a-z_0-9]+)*\.(?:py|md|svg)\b|[a-z_0-9]+(?:/[a-z_0-9]+)+", page)
-    )
+
+@pytest.mark.parametrize("name_of_page", ["docs/architecture.md", "CONTRIBUTING.md"])
+def test_every_path_that_a_page_on_the_code_names_exists(name_of_page: str) -> None:
+    page = (ROOT / name_of_page).read_text(encoding="utf-8")
+    page_without_urls = re.sub(r"https?://\S+|\.venv\S*", "", page)
+    folders = [ROOT, ROOT / "docs"]
+    for top in (ROOT / "data_stack", ROOT / "tests"):
+        folders += [top, *(path for path in top.rglob("*") if path.is_dir())]
+
+    named = set(NAMED_PATH.findall(page_without_urls))
 
     assert len(named) > 40
-    assert [
+    missing = [
         name for name in sorted(named) if not any((folder / name).exists() for folder in folders)
+    ]
+    assert [name for name in missing if name != "dist/"] == []  # make dist makes it
+
+
+def test_every_table_to_which_contributors_add_a_line_is_there() -> None:
+    page = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    mentions = re.findall(r"((?:`[A-Z_]+`(?:, | and )?)+) (?:of|in) `([\w/]+\.py)`", page)
+    tables = [(table, path) for names, path in mentions for table in re.findall(r"[A-Z_]+", names)]
+
+    missing = []
+    for table, path in tables:
+        files = [
+            folder / path for folder in (ROOT, ROOT / "data_stack", ROOT / "tests/dataset/iterator")
+        ]
+        texts = [file.read_text(encoding="utf-8") for file in files if file.is_file()]
+        if not any(re.search(rf"^{table}\b.* = ", text, re.MULTILINE) for text in texts):
+            missing.append((table, path))
+
+    assert len(tables) > 5
+    assert missing == []
+
+
+def test_the_layout_names_every_package() -> None:
+    contributing = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    architecture = (ROOT / "docs/architecture.md").read_text(encoding="utf-8")
+    packages = sorted(path.parent.name for path in (ROOT / "data_stack").glob("*/__init__.py"))
+
+    assert [name for name in packages if f"data_stack/{name}/" not in contributing] == []
+    assert [
+        name for name in packages if not re.search(rf"^ +.*\b{name}  ", architecture, re.M)
     ] == []

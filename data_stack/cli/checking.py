@@ -73,14 +73,16 @@ def _run_tests(name: str) -> list[dict[str, Any]]:
     Raises:
         DataStackError: pytest could not run the tests; the message is its output.
     """
-    # The user's settings and installed plugins of pytest must not change the tests.
+    # The user's settings and installed plugins of pytest must not change the tests, nor the
+    # conftest.py of a clone in which data_stack lies.
     environment = {
         **os.environ,
         "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
         "PYTEST_ADDOPTS": "",
         "PYTHONPATH": os.pathsep.join(sys.path),
     }
-    options = ["-p", _TESTS, "-p", "no:cacheprovider", "-c", os.devnull, "--tb=short"]
+    options = ["-p", _TESTS, "-p", "no:cacheprovider", "-c", os.devnull, "--noconftest"]
+    options += ["--tb=short"]
     with tempfile.TemporaryDirectory() as folder:
         results_file = Path(folder, "results")
         options += ["--dataset", name, "--results", str(results_file)]

@@ -148,7 +148,8 @@ def _check_store(settings: Settings) -> dict[str, Any]:
 
     findings["usable"] = True
     if isinstance(connector, FileStorageConnector) and not os.path.isdir(connector.root_path):
-        return findings  # the first preparation creates the folder
+        findings["not_writable"] = "the folder does not exist yet; the first prepare creates it"
+        return findings
     return findings | _check_writing(connector, probe)
 
 

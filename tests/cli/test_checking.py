@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import hashlib
+import sys
 from pathlib import Path
 
+import pytest
 from command_runs import Install, Run
+
+TESTS = Path(__file__).parents[1]
 
 ROWS = """
     from data_stack import DatasetCard, DatasetFactory
@@ -55,3 +59,18 @@ def test_check_tests_an_installed_dataset_with_its_real_sources(
     mirror = checks["the source is at [http://127.0.0.1:9/a.csv]"]
     assert mirror["outcome"] == "skipped"
     assert "--offline" in mirror["reason"]
+
+
+def test_check_needs_nothing_of_the_tests_of_a_clone(
+    command: Run, install: Install, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = tmp_path / "a.csv"
+    source.write_bytes(b"1,2,0\n3,4,1\n" * 5)
+    digest = hashlib.sha256(source.read_bytes()).hexdigest()
+    install("rows", ROWS.format(source=source, sha256=digest))
+    paths_of_users = [path for path in sys.path if not Path(path).is_relative_to(TESTS)]
+    monkeypatch.setattr(sys, "path", paths_of_users)
+
+    outcome = command("check", "rows", "--offline", "--json")
+
+    assert outcome.json["passed"] > 20

@@ -20,7 +20,7 @@ from PIL import Image
 import data_stack
 from data_stack import formats
 from data_stack.dataset.iterator import DatasetIteratorIF, SequenceDatasetIterator
-from data_stack.exception import ResourceChangedError
+from data_stack.exception import ConfigError, ResourceChangedError
 from data_stack.formats import ImageFolderIterator, NumpyDatasetIterator, WebDatasetIterator
 from data_stack.formats.conversion import convert
 from data_stack.formats.parquet import ParquetDataset, col
@@ -44,8 +44,10 @@ def made(place: Path, values: Array, kind: str | None = None) -> Any:
         samples = SequenceDatasetIterator([pictures, values[:, 0], values[:, 1]]).as_dict(
             "image", "a", "b"
         )
-        columns = "a,b" if kind == "jsonl" else None
-        convert(samples, place, target_format=kind, columns=columns, verify=False)
+        try:
+            convert(samples, place, target_format=kind, verify=False)
+        except ConfigError:  # the format holds no pictures
+            convert(samples, place, target_format=kind, columns="a,b", verify=False)
     return data_stack.load(str(place))
 
 
@@ -61,7 +63,12 @@ def other_in_the_middle(values: Array) -> Array:
 
 
 @pytest.mark.parametrize(
-    "kind", ["x.npy", "x.csv", *(name for name in writable_formats() if name != "npy")]
+    "kind",
+    [
+        "x.npy",
+        "x.csv",
+        *(name for name, format_ in writable_formats().items() if format_.keeps_names),
+    ],
 )
 def test_the_fingerprint_of_a_source_is_that_of_its_content(tmp_path: Path, kind: str) -> None:
     name, target = (

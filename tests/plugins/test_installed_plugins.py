@@ -17,6 +17,7 @@ from process_harness import run_python
 from writing import append_all
 
 import data_stack
+from data_stack import CatalogueName
 from data_stack.cli.preparing import engine_of_options
 from data_stack.codecs import IntCodec, codec_of
 from data_stack.dataset.encoders import encoder_from_state
@@ -31,7 +32,7 @@ from data_stack.formats.records import RecordReader, RecordWriter
 from data_stack.formats.registry import all_formats, detect_format
 from data_stack.io.location import location_of
 from data_stack.io.storage_connectors import InMemoryStorageConnector
-from data_stack.plugins import PluginManager, default_manager
+from data_stack.plugins import PluginManager, default_manager, hookspecs
 from data_stack.repository import encoders, storage_connector_from_url
 
 Site = Any  # the class in conftest.py, which cannot be imported from here
@@ -363,13 +364,42 @@ def test_an_example_keeps_its_contract(tmp_path: Path, name: str) -> None:
     assert " passed" in said
 
 
-@pytest.mark.parametrize("name", sorted(set(EXAMPLES) - {"Layer"}))
+#: The examples that are plugins, by the hook that each defines.
+EXAMPLES_OF_HOOKS = {
+    match[2]: match[1]
+    for match in re.finditer(
+        r"```python\n((?:(?!```).)*?@hookimpl\ndef data_stack_(\w+)\(.*?)```", PAGE, re.DOTALL
+    )
+}
+
+
+def test_there_is_an_example_of_each_hook() -> None:
+    hooks = {name.removeprefix("data_stack_") for name in vars(hookspecs) if "data_stack_" in name}
+
+    assert set(EXAMPLES_OF_HOOKS) == hooks
+
+
+@pytest.mark.parametrize("name", sorted(EXAMPLES_OF_HOOKS))
 def test_the_hook_of_an_example_is_accepted(site: Site, manager: PluginManager, name: str) -> None:
-    site.install_hooks("example", EXAMPLES[name])
+    site.install_hooks("example", EXAMPLES_OF_HOOKS[name])
 
     (record,) = site.records(manager.doctor()).values()
 
     assert (record.state, record.error) == ("ok", None)
+
+
+def test_the_catalogue_of_the_page_is_searched_and_loaded(
+    site: Site, manager: PluginManager
+) -> None:
+    site.install_hooks("example", EXAMPLES_OF_HOOKS["catalogues"])
+    catalogue = manager.provided("catalogues")["series"]
+
+    [entry] = catalogue.search("cub")
+    name = CatalogueName.parse(entry.name)
+    assert name is not None
+    samples = catalogue.find(name).get_dataset_iterator({"split": "all"})[0]
+
+    assert samples[3] == (27,)
 
 
 STORAGE = """
