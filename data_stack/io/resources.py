@@ -1,4 +1,4 @@
-"""Named streams of bytes or text: lazy, safe across threads and forks, picklable."""
+"""Resources: named streams of bytes or text."""
 
 from __future__ import annotations
 
@@ -17,18 +17,19 @@ from data_stack.io.positional_stream import SourceStream
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-#: Ranges that are longer or more distant than this are clipped to the resource first, as Python's
-#: files allocate the requested length.
+#: Longer or more distant ranges are clipped to the resource first, as Python's files allocate the
+#: requested length. The size of a resource may cost a request, so it is not asked for others.
 _LARGE_BYTES: Final = 1 << 30
-#: Limit of positions and lengths, beyond which Python's files raise OverflowError.
+#: Python's files raise OverflowError for larger positions and lengths.
 _MAX_BYTES: Final = 1 << 62
 #: How much is read at a time into a buffer, out of a file without positional reads.
 _PIECE_BYTES: Final = 1 << 20
+#: Bytes per chunk when a resource is iterated over.
 _DEFAULT_CHUNK_BYTES: Final = 1 << 20
 
 
 class GivesResources(Protocol):
-    """The method of a storage connector that reopening needs."""
+    """The one method of a storage connector that is needed to reopen a resource."""
 
     def get_resource(self, identifier: str) -> StreamedResource: ...
 
@@ -36,10 +37,14 @@ class GivesResources(Protocol):
 class StreamedResource(io.BufferedIOBase):
     """A named binary stream.
 
-    There are two kinds of resources. Those of a storage connector are *sealed*: lazy (opened by the
-    first read), read-only, with ``read_at`` from any thread, independent after a fork, and pickled
-    as (connector, identifier). Others wrap a ``buffer`` of the caller, to store it under a name. A
-    third party's connector returns such ones; they are pickled as (connector, identifier) too, and
+    There are two kinds of resources.
+
+    A *sealed* resource comes from a storage connector of data_stack. It is read-only, and opened by
+    the first read. Any thread may call ``read_at``. After a fork, parent and child read it
+    independently. It is pickled as (connector, identifier).
+
+    Any other resource wraps a ``buffer``, for example to store it under a name. The connector of a
+    third party returns such resources as well; they are pickled as (connector, identifier) too, and
     reopened in a forked child.
 
     Iterating yields chunks of ``chunk_size`` bytes, each time from the start (from the current
@@ -123,7 +128,10 @@ class StreamedResource(io.BufferedIOBase):
         return self
 
     def pin(self, sha256: str | None) -> Self:
-        """Refuse other bytes than those of a digest when the resource is opened; None: accept any.
+        """Let opening the resource fail with a ResourceChangedError if it has another digest.
+
+        Args:
+            sha256: the expected SHA-256, 64 hex digits; None to accept any bytes.
 
         Returns:
             The resource itself.
@@ -160,7 +168,7 @@ class StreamedResource(io.BufferedIOBase):
 
     @property
     def tag(self) -> str | None:
-        """The version in the store, such as an ETag, if it does not know a digest; else None."""
+        """The version in a store that does not know the digest, such as an ETag; else None."""
         if self._source is None:
             return None
         return self._source.tag
@@ -182,9 +190,9 @@ class StreamedResource(io.BufferedIOBase):
     # ------------------------------------------------------------------ reading by position
 
     def read_at(self, offset: int, size: int) -> bytes:
-        """Read ``size`` bytes from ``offset`` on (fewer at the end) without moving the position.
+        """Return ``size`` bytes from ``offset`` on, fewer only at the end.
 
-        Any number of threads and processes may do so at once.
+        The position of the resource stays. Any number of threads and processes may read at once.
 
         Raises:
             ValueError: ``offset`` or ``size`` is negative.
@@ -204,7 +212,7 @@ class StreamedResource(io.BufferedIOBase):
         return bytes(data)
 
     def readinto_at(self, offset: int, buffer: Any, /) -> int:
-        """Fill ``buffer`` from ``offset`` on, as :meth:`read_at` reads.
+        """Fill ``buffer`` from ``offset`` on. The position of the resource stays.
 
         Returns:
             How many bytes were read, fewer only at the end.
@@ -227,10 +235,10 @@ class StreamedResource(io.BufferedIOBase):
             n_read += len(piece)
 
     def read_ranges(self, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
-        """Read ``(offset, size)`` ranges, in one request where the store can.
+        """Return the bytes of ``(offset, size)`` ranges, read in one request if the store can.
 
-        Each range is cut short at the end. Like :meth:`read_at` it does not move the position, and
-        any number of threads and processes may do so at once.
+        A range that goes beyond the end of the resource is cut short. The position of the resource
+        stays. Any number of threads and processes may read at once.
         """
         clipped_ranges = [self._clip(offset, size) for offset, size in ranges]
         if self._source is None:
@@ -252,8 +260,8 @@ class StreamedResource(io.BufferedIOBase):
         They come in one request to a remote store.
 
         Returns:
-            How many of the first ranges are cached now; at least one of any. The cache has some
-            MiB.
+            How many of the first ranges are cached now: as many as fit into the cache of a few MiB,
+            but at least one.
         """
         if self._source is None:
             return len(ranges)
@@ -261,7 +269,7 @@ class StreamedResource(io.BufferedIOBase):
         return self._source.prefetch([self._clip(offset, size) for offset, size in ranges])
 
     def _clip(self, offset: int, size: int) -> tuple[int, int]:
-        """Clip very long or distant ranges to the resource.
+        """Return a range, clipped to the resource if it is very long or distant.
 
         Raises:
             ValueError: offset or size is negative.
@@ -292,9 +300,11 @@ class StreamedResource(io.BufferedIOBase):
         if size < -1:
             raise ValueError(f"size must be at least 0, or -1 for all, not {size}")
         stream = self._stream()
-        # Python's files allocate the requested length, unless all is asked for.
-        max_bytes = _MAX_BYTES if self._source is None else self._source.size
-        if size >= max_bytes:
+        # Python's files allocate the requested length, unless all bytes are requested.
+        n_possible_bytes = _MAX_BYTES
+        if self._source is not None:
+            n_possible_bytes = self._source.size
+        if size >= n_possible_bytes:
             size = -1
         return stream.read(size)
 
@@ -458,7 +468,8 @@ class StreamedResource(io.BufferedIOBase):
 
         An open file of the parent would share its position with the parent.
         """
-        if self._connector is None or self._pid == os.getpid() or self.closed:
+        is_in_fork = self._pid != os.getpid()
+        if not is_in_fork or self.closed or self._connector is None:
             return
         position = self._buffer.tell()
         self._buffer = self._connector.get_resource(self.identifier)
@@ -489,14 +500,14 @@ Storable = Union["StreamedResource", IO[bytes], Iterable[bytes], bytes, bytearra
 class StreamedTextResource(io.TextIOWrapper):
     """A named text stream over a binary one.
 
-    Iterating yields lines, as of any text file, but always from the first one on.
+    Iterating yields lines. Unlike that of other text files, it always begins with the first line.
 
     Args:
         identifier: the resource's name.
         buffer: the binary stream to decode; closed together with the resource.
         chunk_size: bytes per chunk of the binary stream underneath.
-        encoding: any codec of Python's.
-        newline: as for :func:`open`; ``""`` for :mod:`csv` with line breaks inside of fields.
+        encoding: the name of any codec of Python.
+        newline: as for :func:`open`. :mod:`csv` needs ``""`` if fields hold line breaks.
 
     Attributes:
         identifier: the resource's name.
@@ -522,12 +533,12 @@ class StreamedTextResource(io.TextIOWrapper):
     def from_streamed_resource(
         resource: StreamedResource, encoding: str = "utf-8", newline: str | None = None
     ) -> StreamedTextResource:
-        """Read ``resource`` as text; closing the text closes it."""
+        """Return a stream of the text in ``resource``, which is closed together with it."""
         return StreamedTextResource(
             resource.identifier, resource, resource.chunk_size, encoding, newline
         )
 
-    #: The original's spelling.
+    #: The name in the original DataStack, which is spelled so.
     from_streamed_resouce = from_streamed_resource
 
     def reopen_by(self, connector: GivesResources) -> StreamedTextResource:
@@ -540,7 +551,8 @@ class StreamedTextResource(io.TextIOWrapper):
         if isinstance(binary, StreamedResource):
             binary.reopen_by(connector)
             return self
-        # The connector of a third party decoded a file of its own: give it a resource instead.
+        # The connector of a third party may decode a file of its own. The text then reads a
+        # resource over that file, which can be reopened.
         encoding = self.encoding
         resource = StreamedResource(self.identifier, self.detach(), self.chunk_size)
         super().__init__(resource.reopen_by(connector), encoding=encoding, newline=self._newline)
@@ -559,7 +571,7 @@ class StreamedTextResource(io.TextIOWrapper):
 
     @property
     def name(self) -> str:
-        """The identifier, under the name that files have it."""
+        """The identifier; files have their name here."""
         return self.identifier
 
     # typeshed: what iterates is the file itself
