@@ -468,8 +468,10 @@ class StreamedResource(io.BufferedIOBase):
 
         An open file of the parent would share its position with the parent.
         """
+        if self._connector is None:
+            return  # only a buffer of the caller, which nothing can reopen
         is_in_fork = self._pid != os.getpid()
-        if not is_in_fork or self.closed or self._connector is None:
+        if not is_in_fork or self.closed:
             return
         position = self._buffer.tell()
         self._buffer = self._connector.get_resource(self.identifier)
