@@ -36,7 +36,8 @@ class DeclaredColumn(NamedTuple):
     """A column as a schema declares it.
 
     Attributes:
-        dtype: the name of the dtype of the values, such as ``"int32"``; None if only the values tell.
+        dtype: the name of the dtype of the values, such as ``"int32"``; None if only the values
+            tell.
         shape: the shape of a value, with None for a dimension that varies; None if only the values
             tell.
         is_nullable: whether values may be missing.
@@ -110,9 +111,9 @@ class SampleAccess(ABC):
             order by blocks.
         stacks_samples: whether a batch is the samples stacked, and costs as much as reading these
             one by one. Then a combination of many parts reads few samples of a part one by one.
-        n_at_once: how many samples to read in one request where each is used by itself, as by a map.
-            It is small where samples are decoded one by one, so that few are in memory. It has no
-            limit where one request for many costs less.
+        n_at_once: how many samples to read in one request where each is used by itself, as by a
+            map. It is small where samples are decoded one by one, so that few are in memory. It has
+            no limit where one request for many costs less.
     """
 
     n_samples: int
@@ -415,13 +416,13 @@ def public_methods(kind: type, called: str = "") -> frozenset[str] | None:
 
     A class may inherit ``make_access`` and redefine a public method. It is then read by its public
     methods. If it redefines ``__getitem__`` or ``__len__``, it has other samples than the access:
-    the inherited versions of the other methods would return the samples of the access, and are built
-    on ``__getitem__`` and ``__len__`` instead.
+    the inherited versions of the other methods would return the samples of the access, and are
+    built on ``__getitem__`` and ``__len__`` instead.
 
     Args:
         kind: the class.
-        called: the public method whose inherited version is running; ``""`` if none is. A class that
-            redefines this method runs that version by ``super()``. Its own version must not be
+        called: the public method whose inherited version is running; ``""`` if none is. A class
+            that redefines this method runs that version by ``super()``. Its own version must not be
             called again, which would never end.
 
     Returns:
@@ -435,7 +436,8 @@ def public_methods(kind: type, called: str = "") -> frozenset[str] | None:
             if has_other_samples:
                 return frozenset(redefined)
             if redefined and not called:
-                # The samples are those of the access, so that methods it does not redefine read them.
+                # The samples are those of the access, so that methods it does not redefine read
+                # them.
                 return frozenset(READING_METHODS)
             return None
         defined = set(vars(base)).intersection(_SAMPLE_METHODS.union(READING_METHODS))

@@ -43,8 +43,8 @@ def as_iterator(samples: Any) -> DatasetIteratorIF:
     Nothing is read.
 
     Raises:
-        ConfigError: ``samples`` lacks ``len`` or ``[i]``, or is a text, bytes, a dict, a table, or a
-            list of iterators.
+        ConfigError: ``samples`` lacks ``len`` or ``[i]``, or is a text, bytes, a dict, a table, or
+            a list of iterators.
     """
     if isinstance(samples, DatasetIteratorIF):
         return samples

@@ -138,7 +138,7 @@ def _look_into(value: Any) -> tuple[int, list[Any]]:
 
 
 def _find_n_bytes(value: Any) -> int | None:
-    """Return ``nbytes`` of an array, a scalar of numpy's, a tensor or a memoryview, otherwise None."""
+    """Return ``nbytes`` of an array, a scalar of numpy's, a tensor or a memoryview; else None."""
     try:
         n_bytes = getattr(value, "nbytes", None)
     except Exception:  # noqa: BLE001  # sparse tensors raise, and any other class may

@@ -47,7 +47,7 @@ else:
     SampleT = TypeVar("SampleT", covariant=True)
 
 Sample = Any
-"""What ``iterator[i]`` returns: a tuple such as ``(sample, target, tag)``, a dict, or a bare value."""
+"""What ``iterator[i]`` returns: a tuple such as ``(sample, target, tag)``, a dict, a bare value."""
 
 #: The most layers that a meta lists. Of a higher stack it lists those at the top.
 _MAX_LAYERS_IN_META = 100
@@ -68,12 +68,12 @@ class DatasetIteratorIF(
     ``__getitem__`` that shall take slices and index arrays ends in
     :func:`data_stack.dataset.iterator.sample_or_view`.
 
-    Where a subclass redefines only ``__getitem__`` or ``__len__``, the methods that it inherits call
-    these. Faster inherited versions would return the samples of the parent, and are not used.
+    Where a subclass redefines only ``__getitem__`` or ``__len__``, the methods that it inherits
+    call these. Faster inherited versions would return the samples of the parent, and are not used.
     """
 
-    #: The public methods by which samples are read, while the inherited version of one of them runs,
-    #: by the name of that one; by ``""`` for all other times. See ``access.public_methods``.
+    #: The public methods by which samples are read, while the inherited version of one of them
+    #: runs, by the name of that one; by ``""`` for all other times. See ``access.public_methods``.
     _public_methods: ClassVar[Mapping[str, frozenset[str] | None]]
 
     #: What ``repr()`` says besides the number of samples.
@@ -379,8 +379,9 @@ class InformedDatasetIteratorIF(_InformedMethods[SampleT], DatasetIteratorIF[Sam
 def sample_or_view(iterator: DatasetIteratorIF, index: Any) -> Any:
     """Return ``iterator[index]`` for any index.
 
-    A ``__getitem__`` calls this function where ``index`` is not an int in ``[0, len(iterator))``. It
-    is called again, with such an int, for an integer of another kind (negative, numpy, 0-d array).
+    A ``__getitem__`` calls this function where ``index`` is not an int in ``[0, len(iterator))``.
+    It is called again, with such an int, for an integer of another kind (negative, numpy, 0-d
+    array).
 
     Args:
         iterator: the iterator.

@@ -22,8 +22,8 @@ from data_stack.dataset.iterator.stack import walk_stack
 #: Types of values that never change, and that hold no others.
 _ATOMS: Final = frozenset((int, float, complex, bool, str, bytes, type(None)))
 
-#: Types of values that Python's hash tells apart. It does not tell apart all numbers: -1 and -2 have
-#: one hash, and so have 0.0 and -0.0.
+#: Types of values that Python's hash tells apart. It does not tell apart all numbers: -1 and -2
+#: have one hash, and so have 0.0 and -0.0.
 _TEXTS: Final = frozenset((str, bytes))
 
 #: The format of marshal in which equal values have equal bytes. Later ones refer to objects that

@@ -70,8 +70,8 @@ def has_random_layers(iterator: DatasetIteratorIF) -> bool:
 def list_draws(iterator: DatasetIteratorIF) -> list[Any]:
     """Return the layers of a stack that keep samples of random layers in memory.
 
-    A pickle of such a layer does not hold the iterator that it was read from. Without that iterator,
-    :func:`at_epoch` cannot draw the layer again.
+    A pickle of such a layer does not hold the iterator that it was read from. Without that
+    iterator, :func:`at_epoch` cannot draw the layer again.
     """
     ids_of_random_layers: set[int] = set()
     draws: list[Any] = []

@@ -368,9 +368,9 @@ class FluentIterator(DescribedIterator, ConvertedIterator, Generic[_Stack, _Same
             rank: from 0 to ``world - 1``.
             world: the number of ranks.
             contiguous: whether a rank has a run of neighbours, not every ``world``-th sample.
-            uneven: what becomes of the samples that remain when ``world`` does not divide the number
-                of samples: ``"keep"`` gives some ranks one more, ``"pad"`` repeats samples from the
-                start, ``"drop"`` leaves samples out.
+            uneven: what becomes of the samples that remain when ``world`` does not divide the
+                number of samples: ``"keep"`` gives some ranks one more, ``"pad"`` repeats samples
+                from the start, ``"drop"`` leaves samples out.
         """
         from data_stack.dataset.iterator.layers.sharded import ShardedDatasetIterator
 
@@ -406,7 +406,8 @@ class FluentIterator(DescribedIterator, ConvertedIterator, Generic[_Stack, _Same
             function: takes a sample, or a value of ``column``. If ``batched``, it takes a batch
                 (columns, as ``read_batch`` returns them), or the column, and returns as many rows.
             column: the only one to change; None for whole samples.
-            columns: the names of the columns of the tuples that ``function`` makes of whole samples.
+            columns: the names of the columns of the tuples that ``function`` makes of whole
+                samples.
             batched: whether ``function`` takes many samples at once.
             seed: an integer for a function that draws random numbers. Its second argument is then a
                 ``numpy.random.Generator`` (if ``batched``, a list of one for each sample), which
@@ -514,8 +515,8 @@ class FluentIterator(DescribedIterator, ConvertedIterator, Generic[_Stack, _Same
         Args:
             encoders: for each column its encoder. A single encoder is for the sample proper, which
                 is where the meta says; without a meta it is column 0.
-            fit_on: the iterator, as a rule the training split, on which encoders that are not fitted
-                yet are fitted now.
+            fit_on: the iterator, as a rule the training split, on which encoders that are not
+                fitted yet are fitted now.
 
         Raises:
             ModelNotTrainedError: an encoder is not fitted, and there is no ``fit_on``.

@@ -39,8 +39,8 @@ class LayerDatasetIterator(AccessedDatasetIterator):
     """A layer on one iterator.
 
     A random layer also sets ``_draw``, which :func:`~data_stack.dataset.randomness.check_draw`
-    makes. :func:`~data_stack.dataset.iterator.epochs.at_epoch` then makes the layer again for another
-    epoch.
+    makes. :func:`~data_stack.dataset.iterator.epochs.at_epoch` then makes the layer again for
+    another epoch.
 
     Args:
         dataset_iterator: the iterator below; it is not closed.

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from data_stack.dataset.iterator import SequenceDatasetIterator
+from data_stack.dataset.iterator import InMemoryDatasetIterator, SequenceDatasetIterator
 from data_stack.dataset.iterator.data_in_memory import digest_of_data_in_memory
 
 ATOMS = st.one_of(
@@ -46,7 +46,7 @@ ATOMS = st.one_of(
 )
 def test_a_changed_value_of_a_list_is_noticed(before: Any, after: Any) -> None:
     column = [before, 5]
-    in_memory = SequenceDatasetIterator([column]).in_memory()
+    in_memory = InMemoryDatasetIterator(SequenceDatasetIterator([column]))
 
     has_changed_at_first = in_memory.has_changed_sources()
     column[0] = after

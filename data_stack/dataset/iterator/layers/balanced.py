@@ -1,4 +1,4 @@
-"""The samples of an iterator, as often of each class."""
+"""The samples of an iterator, such that every class comes equally often."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from data_stack.exception import ConfigError
 class BalancedDatasetIterator(DatasetIteratorView):
     """Samples of ``dataset_iterator`` such that every class comes equally often.
 
-    With k classes, every run of k samples from a multiple of k on has one sample of each class, in an
-    order drawn for it. So the counts of any two classes never differ by more than one. The members of
-    a class come in a drawn order, each of them once, then in another order, and so on: those of a
-    rare class again and again, equally often; those of a frequent class perhaps not all. Seed, epoch
-    and position alone decide which sample is where, and it is computed in constant time.
+    With k classes, each round of k samples has one sample of each class, in a drawn order. So the
+    counts of any two classes never differ by more than one. The members of a class come in a drawn
+    order, each of them once, then in another order, and so on. Those of a rare class come again and
+    again; those of a frequent class may not all come. Seed, epoch and position alone decide which
+    sample is where, and it is computed in constant time.
 
-    The column ``by`` is read once, here; a copy in another process does not read it again. 4 bytes a
-    sample are kept (8 for more than 2**31 samples).
+    The column ``by`` is read once, when this is made; a copy in another process does not read it
+    again. 4 bytes a sample are kept (8 for more than 2**31 samples).
 
     Args:
         dataset_iterator: the samples; it is not closed.
@@ -40,8 +40,8 @@ class BalancedDatasetIterator(DatasetIteratorView):
         epoch: number of the order, from 0; see ``at_epoch``.
 
     Raises:
-        ConfigError: there is no column ``by``, one of its values is missing (NaN, None) or cannot be
-            compared; ``n_samples`` is negative, or positive where there are no samples.
+        ConfigError: there is no column ``by``, or one of its values is missing (NaN, None) or
+            cannot be compared; ``n_samples`` is negative, or positive where there are no samples.
     """
 
     def __init__(
@@ -89,11 +89,13 @@ def _balance(source: SampleAccess, by: ColumnKey, n_samples: int, seed: int) -> 
     [labels] = source.columns([by])
     classes = class_numbers(labels, f"samples cannot be balanced by column {by!r}")
     n_classes = len(classes.counts)
+    # The positions of the members of all classes, class by class, and where each class starts
+    # there.
     members = group_positions(classes.numbers)
     members.setflags(write=False)
     starts = np.cumsum(classes.counts) - classes.counts
     counts = classes.counts.astype(np.uint64)
-    # number 0 is the key of the rounds, the others are those of the classes
+    # Hash 0 is the key of the rounds. The next ones are the keys of the classes.
     round_key = hash_of(seed, 0)
     class_keys = hash_array(seed, 1 + np.arange(n_classes))
     return Formula(n_samples, _take_turns, round_key, class_keys, counts, starts, members)
@@ -110,12 +112,15 @@ def _take_turns(
     """Return the positions of samples in rounds in which each class has one turn.
 
     Args:
-        round_key: what decides the order in each round.
-        keys: of each class, what decides the order of its members.
-        counts: how many members each class has; positive.
-        starts: where they start.
-        members: the positions of all classes, class by class.
-        indices: at which positions are asked for.
+        round_key: decides the order of the classes in each round.
+        keys: for each class the key that decides the order of its members, shape ``(n_classes,)``.
+        counts: how many members each class has, at least 1, shape ``(n_classes,)``.
+        starts: where the members of each class start in ``members``, shape ``(n_classes,)``.
+        members: the positions of the members of all classes, class by class, shape ``(n,)``.
+        indices: the numbers of the turns, counted through all rounds, shape ``(m,)``.
+
+    Returns:
+        Shape ``(m,)``.
     """
     rounds, turns = np.divmod(indices.astype(np.uint64), np.uint64(len(counts)))
     classes = permute_array(len(counts), hash_array(round_key, rounds), turns).astype(np.intp)

@@ -16,18 +16,27 @@ class BatchedDatasetIterator(GroupedDatasetIterator):
 
     Batch ``i`` is what ``read_batch`` returns for the samples ``i * batch_size`` to
     ``(i + 1) * batch_size - 1``: columns of shape ``(batch_size, ...)``, in one request. Several
-    batches are one request too, of shape ``(n, batch_size, ...)``. Making it reads nothing and keeps
-    nothing, however many samples there are.
+    batches are read in one request too, as columns of shape ``(n, batch_size, ...)``. No sample is
+    read when this is made, and no memory is taken for positions.
 
     Args:
-        dataset_iterator: what is read; it is not closed.
+        dataset_iterator: the samples; it is not closed.
         batch_size: samples in a batch, at least 1.
-        drop_last: whether the last batch is left out if it is shorter. Otherwise batches stacked
-            together with it are columns of objects, one array each.
+        drop_last: whether the last batch is left out if it is shorter. Otherwise a batch of batches
+            with it has columns of objects, which are arrays.
 
     Raises:
         ConfigError: ``batch_size`` is not a positive integer.
     """
+
+    #: The number of samples in a batch.
+    _batch_size: int
+
+    #: Whether a shorter last batch is left out.
+    _drop_last: bool
+
+    #: The number of samples below, when this was made.
+    _n_below: int
 
     def __init__(
         self, dataset_iterator: DatasetIteratorIF, batch_size: int, *, drop_last: bool = False

@@ -35,8 +35,8 @@ class CachedDatasetIterator(LayerDatasetIterator):
 
     Samples, batches and columns may be written to: they are copies, at any depth, by the rule of
     :func:`~data_stack.values.copies.copy_value`; a whole column of numbers is not copied, but
-    read-only. Put random layers above the cache: of those below it, it keeps the first draw. A stack
-    ``at_epoch(e)`` begins with an empty cache.
+    read-only. Put random layers above the cache: of those below it, it keeps the first draw. A
+    stack ``at_epoch(e)`` begins with an empty cache.
 
     Any number of threads may read at once. A sample that several threads read at the same time may
     be read below by each of them. Each process has a cache of its own: a pickle has no samples, and
@@ -186,8 +186,8 @@ class CachedSamplesAccess(KeptSamplesAccess, CacheAccess):
     def _fixed_dtypes(self) -> dict[Any, np.dtype[Any]] | None:
         """The dtypes of the columns below, where these are fixed; the key of bare values is None.
 
-        A number that is kept by itself has lost its byte order, and text its width. None in place of
-        the dict where the dtype of a column depends on the samples in a batch.
+        A number that is kept by itself has lost its byte order, and text its width. None in place
+        of the dict where the dtype of a column depends on the samples in a batch.
         """
         if not self.below.fixed_columns:
             return None

@@ -24,9 +24,9 @@ from data_stack.values.stacking import SampleForm
 class ColumnsLayer(LayerDatasetIterator):
     """Other columns of the same samples, in a layout that a subclass decides.
 
-    Which columns there are below is known by names, by a schema or by sample 0. It is found out when
-    the layer is made, if a column is named by a string or if there is a meta; otherwise when samples
-    are read.
+    Which columns there are below is known by names, by a schema or by sample 0. It is found out
+    when the layer is made, if a column is named by a string or if there is a meta; otherwise when
+    samples are read.
 
     Args:
         dataset_iterator: the iterator below; it is not closed.

@@ -326,8 +326,8 @@ class CombinedAccess(SampleAccess):
     ) -> Batch | None:
         """Read runs: from the part where a run lies within one part, otherwise from a batch.
 
-        For no ``starts`` the answer is None, as it would take a request to each of all parts to know
-        whether they have runs.
+        For no ``starts`` the answer is None, as it would take a request to each of all parts to
+        know whether they have runs.
         """
         selection = self._concatenation.select(starts)
         part_ends = np.asarray(self._concatenation.starts, dtype=np.intp).take(selection.parts + 1)

@@ -19,7 +19,7 @@ def with_common_classes(iterators: Sequence[Any], classes: str) -> list[Any]:
     """Return iterators whose labels are numbers in one list of classes.
 
     Args:
-        iterators: whose classes are known.
+        iterators: iterators with known classes; for ``"first"``, any iterators.
         classes: ``"by name"`` numbers the labels by the names of their classes; ``"first"`` drops
             the classes of all but the first from their metas.
 
@@ -35,10 +35,10 @@ def with_common_classes(iterators: Sequence[Any], classes: str) -> list[Any]:
         return [iterators[0]] + [_without_classes(iterator) for iterator in iterators[1:]]
     class_lists = _list_classes(iterators)
     common = common_class_list(class_lists)
-    return [
-        _renumber(iterator, names, common)
-        for iterator, names in zip(iterators, class_lists, strict=True)
-    ]
+    renumbered: list[Any] = []
+    for iterator, names in zip(iterators, class_lists, strict=True):
+        renumbered.append(_renumber(iterator, names, common))
+    return renumbered
 
 
 def _list_classes(iterators: Sequence[Any]) -> list[Sequence[Any]]:
@@ -52,7 +52,7 @@ def _list_classes(iterators: Sequence[Any]) -> list[Sequence[Any]]:
                 f"the classes of iterator {number} are unknown: its meta has no class_names; "
                 f"name them, such as from_numpy(…, target=1, class_names=[…])"
             )
-        # vectors of the same classes can stay
+        # One-hot vectors of the same classes can stay.
         if iterator.dataset_meta.target_kind == "one_hot" and names != first_names:
             raise ConfigError(
                 f"the targets of iterator {number} are one-hot vectors; "
@@ -66,8 +66,8 @@ def _renumber(iterator: Any, names: Sequence[Any], common: Sequence[Any]) -> Any
     """Return an iterator whose labels are numbers in ``common``.
 
     Args:
-        iterator: its labels are numbers in ``names``, or names, which stay.
-        names: of its classes.
+        iterator: an iterator whose labels are numbers in ``names``; labels that are names stay.
+        names: the names of its classes.
         common: the names of the classes of all iterators.
     """
     if tuple(names) == tuple(common):

@@ -16,15 +16,15 @@ from data_stack.values.stacking import SampleForm
 
 @layer("dicts")
 class DictsDatasetIterator(ColumnsLayer):
-    """Tuple samples as dicts. An iterator's meta follows: its positions become names.
+    """Tuple samples as dicts. The positions in the meta become names.
 
     Args:
         dataset_iterator: the samples; it is not closed.
-        names: one key for each column, in their order; none for the names that the meta declares.
+        names: one key for each column, in their order; empty for the names that the meta declares.
 
     Raises:
-        ConfigError: no names, or one twice. When reading: not as many names as columns, or the
-            samples are not tuples.
+        ConfigError: there are no names, or two names are the same. When reading: there are not as
+            many names as columns, or the samples are not tuples.
     """
 
     def __init__(self, dataset_iterator: DatasetIteratorIF, names: Sequence[str] = ()) -> None:

@@ -29,21 +29,21 @@ from data_stack.util.functions import stopped_by
 class EncodedDatasetIterator(LayerDatasetIterator):
     """The samples of ``dataset_iterator`` with some columns encoded.
 
-    A column is encoded whenever it is read, a batch in one call. Other columns pass through
-    untouched, and reading one column reads only that one. Samples keep their form: tuples, lists and
-    named tuples, or dicts. Shapes and dtypes are those that each encoder states; a single sample is
-    a row of a batch.
+    A column is encoded whenever it is read, the column of a batch in one call. Other columns pass
+    through untouched, and reading one column reads only that one. Samples keep their form: tuples,
+    lists, named tuples or dicts. Shapes and dtypes are those that each encoder states. A single
+    sample has the values of a batch of one.
 
     Args:
         dataset_iterator: the samples; it is not closed.
-        encoders: fitted ones by column: a position in tuple samples, negative ones from the end, or
-            a key of dict samples.
+        encoders: fitted encoders by column: a position in tuple samples (negative ones count from
+            the end), or a key of dict samples.
 
     Raises:
         ModelNotTrainedError: an encoder is not fitted.
         ConfigError: ``encoders`` is empty, or an object is not an encoder.
-        EncodingError: (when read) a value is unknown to its encoder; the error names the column, the
-            value and its position.
+        EncodingError: (when read) a value is unknown to its encoder. The error names the column,
+            the value and its position.
     """
 
     #: The encoders by column.
@@ -54,11 +54,10 @@ class EncodedDatasetIterator(LayerDatasetIterator):
     ) -> None:
         self._encoders = column_keys(dataset_iterator, check_encoders(encoders))
         super().__init__(dataset_iterator, encoders=self._encoders)
-        unfitted = [
-            f"column {key!r} ({encoder!r})"
-            for key, encoder in self._encoders.items()
-            if not encoder.is_fitted
-        ]
+        unfitted: list[str] = []
+        for key, encoder in self._encoders.items():
+            if not encoder.is_fitted:
+                unfitted.append(f"column {key!r} ({encoder!r})")
         if unfitted:
             raise ModelNotTrainedError(
                 f"encoders are not fitted: {', '.join(unfitted)}; "
@@ -91,10 +90,10 @@ class EncodedAccess(TransformedColumnsAccess):
 
     Args:
         below: the samples.
-        encoders: by column, fitted.
+        encoders: fitted encoders by column.
 
     Attributes:
-        encoders: by column, as they were given.
+        encoders: the same.
     """
 
     def __init__(self, below: SampleAccess, encoders: Mapping[ColumnKey, Encoder]) -> None:
@@ -109,10 +108,10 @@ def _encode_column(
     """Return an encoded column.
 
     Args:
-        encoder: a fitted one.
-        key: of the column, for errors.
+        encoder: a fitted encoder.
+        key: the column, which errors name.
         column: the values.
-        positions: of the samples, for errors; None for all in order.
+        positions: the positions of the samples, which errors name; None for all samples in order.
 
     Raises:
         ConfigError: a value cannot be encoded, or the encoder returned another number of values.
@@ -139,8 +138,8 @@ def encode(
 
     Args:
         iterator: the samples.
-        encoders: by column; one encoder is for the sample proper.
-        fit_on: the samples on which encoders are fitted that are not.
+        encoders: encoders by column; a single encoder is for the sample proper.
+        fit_on: the samples on which encoders that are not fitted yet are fitted.
 
     Raises:
         ModelNotTrainedError: an encoder is not fitted, and there is no ``fit_on``.

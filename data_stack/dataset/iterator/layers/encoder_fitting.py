@@ -1,4 +1,4 @@
-"""Encoders of the columns of an iterator: checks of them, and fitting."""
+"""Fits encoders on the columns of an iterator."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from data_stack.values.stacking import ColumnArray
 
 
 def check_encoders(encoders: Any) -> dict[ColumnKey, Encoder]:
-    """Return encoders by column; objects with ``fit`` and ``transform`` become such.
+    """Return encoders by column. Objects with ``fit`` and ``transform`` are made encoders.
 
     Raises:
-        ConfigError: ``encoders`` is empty, an object is not an encoder, or a column is named neither
-            by an int nor by a string.
+        ConfigError: ``encoders`` is empty, an object is not an encoder, or a column is neither an
+            int nor a string.
     """
     if not isinstance(encoders, Mapping) or not encoders:
         raise ConfigError(
@@ -56,7 +56,7 @@ def fit_encoders(encoders: Mapping[ColumnKey, Encoder], fit_on: DatasetIteratorI
         raise ConfigError(
             f"encoders cannot be fitted on an iterator without samples (columns {column_names})"
         )
-    # Two encoders may wrap one transformer.
+    # Two encoders may wrap one transformer, which cannot learn two columns.
     learners = [getattr(encoder, "transformer", encoder) for encoder in encoders.values()]
     if len({id(learner) for learner in learners}) < len(learners):
         raise ConfigError(f"two of the columns {column_names} share one encoder that is not fitted")
@@ -66,9 +66,9 @@ def fit_encoders(encoders: Mapping[ColumnKey, Encoder], fit_on: DatasetIteratorI
             with naming_errors(f"fitting column {key!r}"):
                 fitting.add(column)
     source_fingerprint: str | None = None
-    # without one where a part of the stack cannot be written as a recipe
+    # There is none where a part of the stack cannot be written as a recipe.
     with contextlib.suppress(DataStackError):
-        # a function: a client's class may have another method of that name
+        # Not iterator.fingerprint(): a client's class may have another method of that name.
         source_fingerprint = fingerprint(iterator)
     for key, fitting in fittings.items():
         with naming_errors(f"fitting column {key!r}"):
@@ -93,9 +93,9 @@ def name_error(
     """Return the error of an encoder with the place where it was.
 
     Args:
-        error: what the encoder raised.
-        place: such as ``"column 1"``.
-        positions: of the rows that were encoded; None for all in order.
+        error: the error that the encoder raised.
+        place: a text such as ``"column 1"``.
+        positions: the positions of the rows that were encoded; None for all samples in order.
     """
     if not isinstance(error, EncodingError):
         return ConfigError(f"{place}: {error}")

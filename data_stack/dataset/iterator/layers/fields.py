@@ -18,20 +18,20 @@ from data_stack.exception import ConfigError
 
 @layer("fields")
 class FieldsDatasetIterator(ColumnsLayer):
-    """Samples of only the columns ``columns``, in that order: of tuples tuples, of dicts dicts.
+    """Samples of only the columns ``columns``, in that order. Tuples stay tuples, dicts stay dicts.
 
     The other columns are not read where the iterator below can read columns by themselves. To know
     whether samples are tuples or dicts, sample 0 is read once, when a column or batch is read for
     the first time.
 
-    Columns may be given by their names where the dataset declares them. A column that does not exist
-    is an error at once: without names and schema, sample 0 is read for that.
+    Columns may be given by their names where the dataset declares them. A column that does not
+    exist is an error at once: without names and a schema, sample 0 is read for that.
 
-    An iterator's meta follows: positions are those in the new samples. The position of a column that
-    is left out becomes the word ``"sample"``, ``"target"`` or ``"tag"``, a key stays as it is: both
-    name no column, so that asking for it is a ConfigError. What was known of its values (target
-    kind, class names, feature names) is dropped with it. Where neither names nor a schema tell what
-    columns there are, sample 0 is read for the meta when this is made.
+    Positions in the meta are those in the new samples. In place of the position of a column that is
+    left out, the meta has the word ``"sample"``, ``"target"`` or ``"tag"``; a key stays as it is.
+    Both name no column, so that reading it is a ConfigError. The meta also loses what it said of
+    the values of that column (target kind, class names, feature names). Where neither names nor a
+    schema tell what columns there are, sample 0 is read for the meta when this is made.
 
     Args:
         dataset_iterator: the samples; it is not closed.
@@ -39,8 +39,8 @@ class FieldsDatasetIterator(ColumnsLayer):
             samples; at least one.
 
     Raises:
-        ConfigError: no columns, or one twice. When reading: the samples have no such column, or are
-            neither tuples nor dicts.
+        ConfigError: there are no columns, or one is named twice. When reading: the samples have no
+            such column, or are neither tuples nor dicts.
     """
 
     def __init__(self, dataset_iterator: DatasetIteratorIF, columns: Sequence[ColumnKey]) -> None:

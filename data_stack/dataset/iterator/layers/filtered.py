@@ -30,9 +30,9 @@ class FilteredDatasetIterator(DatasetIteratorView):
     """The samples of ``dataset_iterator`` for which ``predicate`` is true, in their order.
 
     They are found when this is made: every sample is read once, from first to last, in blocks of a
-    few MiB; with ``column`` only those columns are read. Then 4 bytes are kept for each sample found
-    (8 in an iterator of more than 2**31). A pickle carries the positions, so another process does
-    not read again; a predicate that cannot be pickled, such as a lambda, is left behind.
+    few MiB; with ``column`` only those columns are read. Then 4 bytes are kept for each sample
+    found (8 in an iterator of more than 2**31). A pickle carries the positions, so another process
+    does not read again; a predicate that cannot be pickled, such as a lambda, is left behind.
 
     Args:
         dataset_iterator: the iterator looked through; it is not closed.
@@ -79,7 +79,8 @@ class FilteredDatasetIterator(DatasetIteratorView):
     def __getstate__(self) -> dict[str, Any]:
         state = super().__getstate__()
         predicate = self._made_with["predicate"]
-        # pickle finds a function by its name, which does not work for "<lambda>" and "f.<locals>.g".
+        # pickle finds a function by its name, which does not work for "<lambda>" and
+        # "f.<locals>.g".
         cannot_be_pickled = "<" in getattr(predicate, "__qualname__", "")
         if cannot_be_pickled:
             name = f"{predicate.__module__}.{predicate.__qualname__}"

@@ -70,7 +70,8 @@ class InMemoryDatasetIterator(AccessedDatasetIterator):
     #: The fingerprint, once it was computed: the samples in memory never change.
     _kept_fingerprint: str | None = None
 
-    #: The :func:`~data_stack.dataset.iterator.data_in_memory.digest_of_data_in_memory` of the source.
+    #: The :func:`~data_stack.dataset.iterator.data_in_memory.digest_of_data_in_memory` of the
+    #: source.
     _digest_of_sources = 0
 
     def __init__(

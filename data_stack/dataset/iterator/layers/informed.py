@@ -1,4 +1,4 @@
-"""The samples of an iterator with what is known of their dataset."""
+"""The samples of an iterator with a meta, which says what is known of their dataset."""
 
 from __future__ import annotations
 
@@ -31,15 +31,18 @@ from data_stack.values.stacking import Batch, ColumnArray
 class InformedDatasetIterator(AccessedDatasetIterator, InformedDatasetIteratorIF):
     """The samples of ``dataset_iterator``, of the dataset that ``dataset_meta`` describes.
 
-    It adds no layer of its own: ``underlying_iterators`` are those of ``dataset_iterator``, and what
-    only that has, such as the ``indices`` of a view or ``fill`` of a stored cache, is found here too.
-    A slice is a view with the same meta.
+    It does not count as a layer: ``underlying_iterators`` are those of ``dataset_iterator``.
+    Attributes that only ``dataset_iterator`` has, such as the ``indices`` of a view or ``fill`` of
+    a stored cache, are attributes of this iterator too. A slice is a view with the same meta.
 
     Args:
         dataset_iterator: the samples; it is not closed.
         dataset_meta: what is known of them.
-        origin: plain data by which the samples can be had again, as a repository puts it: the
-            dataset's name, version, split and options. None if there is none; see :meth:`recipe`.
+        origin: plain data by which a repository can load the samples again: the name, version,
+            split and options of the dataset. None if they were not loaded; see :meth:`recipe`.
+
+    Raises:
+        ConfigError: ``dataset_iterator`` is nothing that has samples.
     """
 
     #: The samples.
@@ -48,7 +51,7 @@ class InformedDatasetIterator(AccessedDatasetIterator, InformedDatasetIteratorIF
     #: What is known of them.
     _dataset_meta: DatasetMetaIF
 
-    #: By what the samples can be had again.
+    #: Plain data by which a repository can load the samples again; None if it has not loaded them.
     _origin: dict[str, Any] | None
 
     def __init__(
@@ -62,14 +65,15 @@ class InformedDatasetIterator(AccessedDatasetIterator, InformedDatasetIteratorIF
         self._dataset_iterator = dataset_iterator
         self._dataset_meta = dataset_meta
         self._repr_details = getattr(dataset_iterator, "_repr_details", "")
-        own_access(self)  # now: what has no samples is refused here
+        # The access is made now, so that what has no samples is refused here.
+        own_access(self)
 
     if not TYPE_CHECKING:  # a type checker is not to believe in every name
 
         def __getattr__(self, name: str) -> Any:
-            """Return an attribute that only the wrapped iterator has, such as the ``indices`` of a view."""
-            # Private names and protocols are asked of this very object. While it is unpickled,
-            # nothing is wrapped yet.
+            """Return an attribute that only the wrapped iterator has."""
+            # Private names and those of Python's protocols are not forwarded. While this object is
+            # unpickled, nothing is wrapped yet.
             wrapped = self.__dict__.get("_dataset_iterator")
             if not name.startswith("_") and hasattr(wrapped, name):
                 return getattr(wrapped, name)
@@ -92,7 +96,7 @@ class InformedDatasetIterator(AccessedDatasetIterator, InformedDatasetIteratorIF
 
     @property
     def dataset_meta(self) -> DatasetMetaIF:
-        """The meta given."""
+        """What is known of the samples, as it was given."""
         return self._dataset_meta
 
 
@@ -101,8 +105,11 @@ class NamedAccess(OneToOneAccess):
 
     Args:
         below: the samples.
-        find_key: returns the column's position for a name, and any other key unchanged.
+        find_key: returns the position of a column for a name of the meta; any other key unchanged.
     """
+
+    #: Returns the position of a column for a name of the meta; any other key unchanged.
+    _find_key: Callable[[int | str], int | str]
 
     def __init__(self, below: SampleAccess, find_key: Callable[[int | str], int | str]) -> None:
         super().__init__(below, keeps_values=True)

@@ -19,14 +19,18 @@ from data_stack.exception import ConfigError
 
 
 class ViewOfSeveral(DatasetIteratorView):
-    """A base class of layers that look through a combination of the iterators given."""
+    """A base class of layers that rearrange the samples of several iterators.
+
+    It is a view of a combination of the iterators.
+    """
 
     @classmethod
     def _from_arguments(
         cls, underlying: list[Any], arguments: Mapping[str, Any]
     ) -> DatasetIteratorIF:
-        make: Any = cls  # the constructor of a subclass takes a list
-        made: DatasetIteratorIF = make(underlying, **arguments)
+        # The constructor of a subclass takes a list of iterators, that of a view one iterator.
+        make_layer: Any = cls
+        made: DatasetIteratorIF = make_layer(underlying, **arguments)
         return made
 
     def _derive_meta(self, meta: DatasetMeta) -> DatasetMeta:
@@ -42,10 +46,10 @@ class ViewOfSeveral(DatasetIteratorView):
 class InterleavedDatasetIterator(ViewOfSeveral):
     """One sample of each iterator in turn, each iterator's in its own order.
 
-    A round takes the next sample of every iterator, in the order given. With ``stop="longest"``
+    A round takes the next sample of every iterator, in the order given. With ``stop="longest"``,
     iterators that are exhausted are skipped, until all are: every sample comes once. With
-    ``stop="shortest"`` the last round is the last one that all iterators can fill: k iterators have
-    ``k * min(lengths)`` samples, none if one is empty.
+    ``stop="shortest"``, the rounds end when one iterator is exhausted: k iterators have
+    ``k * min(lengths)`` samples, and none if one is empty.
 
     4 bytes a sample are kept (8 for more than 2**31 samples). ``indices`` are positions in the
     iterators one after the other.
@@ -82,7 +86,7 @@ def take_in_turn(lengths: Sequence[int]) -> Selection:
     Args:
         lengths: how many samples of each part are taken.
     """
-    # part by part, then sorted by round; a stable sort keeps the order of the parts
+    # List them part by part, then sort them by round. A stable sort keeps the order of the parts.
     parts = np.repeat(np.arange(len(lengths), dtype=np.intp), lengths)
     rounds = _count_each(lengths)
     in_rounds = np.argsort(rounds, kind="stable")
@@ -90,7 +94,7 @@ def take_in_turn(lengths: Sequence[int]) -> Selection:
 
 
 def _count_each(lengths: Sequence[int]) -> npt.NDArray[np.intp]:
-    """Return the numbers from 0 up to each length, one after the other."""
+    """Return the numbers from 0 to ``length - 1`` for each length, one after the other."""
     if not lengths:
         return np.empty(0, dtype=np.intp)
     return np.concatenate([np.arange(length, dtype=np.intp) for length in lengths])

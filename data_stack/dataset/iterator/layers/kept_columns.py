@@ -57,8 +57,8 @@ def read_columns(
         description: the text of the progress bar.
 
     Returns:
-        The columns. None where samples may differ in dtype or shape, and where the values of samples
-        cannot be made again of columns.
+        The columns. None where samples may differ in dtype or shape, and where the values of
+        samples cannot be made again of columns.
     """
     if source.n_samples == 0:
         no_samples: Any = source.batch(np.empty(0, dtype=np.intp))

@@ -53,11 +53,11 @@ class MappedDatasetIterator(LayerDatasetIterator):
     empty iterator has none.
 
     With a ``column`` the function takes and returns the values of that column only; the others pass
-    through, and reading them does not call it. Values arrive as they do at the function of a filter:
-    numbers as Python's, values with a shape as arrays, times as numpy's, all others as they are in
-    the sample. A batched function takes and returns the column. All columns keep their names. If the
-    column is the target, the meta no longer has its class names and kind; if it is the sample
-    proper, the meta no longer has its feature names.
+    through, and reading them does not call it. Values arrive as they do at the function of a
+    filter: numbers as Python's, values with a shape as arrays, times as numpy's, all others as they
+    are in the sample. A batched function takes and returns the column. All columns keep their
+    names. If the column is the target, the meta no longer has its class names and kind; if it is
+    the sample proper, the meta no longer has its feature names.
 
     A function of whole samples may move columns. The columns then lose their names, and the sample
     proper those of its features, unless ``names`` declares the new ones. Sample, target and tag are
@@ -77,9 +77,9 @@ class MappedDatasetIterator(LayerDatasetIterator):
 
     Raises:
         ConfigError: ``function`` cannot be called with one argument (with ``seed``, two); ``seed``
-            or ``epoch`` is not an integer; ``names`` are not distinct strings or given together with
-            ``column``. When reading: a batched function returned no columns, or columns of another
-            length than its batch; samples are not tuples of as many columns as ``names``.
+            or ``epoch`` is not an integer; ``names`` are not distinct strings or given together
+            with ``column``. When reading: a batched function returned no columns, or columns of
+            another length than its batch; samples are not tuples of as many columns as ``names``.
     """
 
     #: What is called.

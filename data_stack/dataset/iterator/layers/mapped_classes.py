@@ -22,13 +22,16 @@ from data_stack.exception import ConfigError
 class MappedClassesView(DatasetIteratorView):
     """The samples of ``dataset_iterator`` whose labels a class mapping names, in their order.
 
-    The labels are read when the view is made. ``iterator.map_classes`` puts it below a mapping that
-    drops labels. A pickle has the positions that were found.
+    The labels are read when the view is made. ``iterator.map_classes`` puts the view below a
+    mapping that drops labels. A pickle has the positions that were found.
 
     Args:
         dataset_iterator: the samples; it is not closed.
-        mapping: which labels stay.
-        columns: where the labels are; a sample stays if all of its labels do.
+        mapping: names the labels that stay.
+        columns: the columns of labels. A sample stays if all of its labels do.
+
+    Raises:
+        ConfigError: there is no such column, or its values are arrays.
     """
 
     def __init__(
@@ -63,7 +66,7 @@ def map_classes(
     Args:
         iterator: the samples.
         mapping: from old labels to new ones.
-        columns: where the labels are; None for the target.
+        columns: the columns of labels; None for the target.
 
     Raises:
         ConfigError: the mapping names a label twice, or there is no column.

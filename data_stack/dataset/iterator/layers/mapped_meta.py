@@ -115,7 +115,7 @@ def follow_role(
         position += n_columns_before
     if position < len(names_before) and names_before[position] in names:
         return names.index(names_before[position])
-    # The column has another name now, or had none. It is taken to be where it was, unless the column
-    # that is there now was another one before.
+    # The column has another name now, or had none. It is taken to be where it was, unless the
+    # column that is there now was another one before.
     is_new_name = 0 <= position < len(names) and names[position] not in names_before
     return position if is_new_name else role

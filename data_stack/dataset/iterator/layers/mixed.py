@@ -196,8 +196,8 @@ class Mix:
         sorted_parts = np.repeat(parts_of_blocks, n_turns_in_block.reshape(-1)).reshape(shape)
         parts = np.take_along_axis(sorted_parts, self._draw_orders(first_block, n_blocks), axis=1)
 
-        # Count the turns of each part. The steps of a part, sorted by part, stand side by side and in
-        # their order. The place of a step there, less that of the first step of the part, is the
+        # Count the turns of each part. The steps of a part, sorted by part, stand side by side and
+        # in their order. The place of a step there, less that of the first step of the part, is the
         # number of turns that the part had before in this block.
         steps_by_part = np.argsort(parts, axis=1, kind="stable")
         first_of_part = np.cumsum(n_turns_in_block, axis=1) - n_turns_in_block
@@ -269,7 +269,7 @@ def _find_positions(mix: Mix, lengths: Sequence[int], n_wanted: int | None) -> I
 
 
 def _estimate_length(mix: Mix, lengths: Sequence[int]) -> int:
-    """Return a number of steps before which a part starts again; it is up to two blocks too large."""
+    """Return a number of steps, up to two blocks too many, before which a part starts again."""
     n_steps_of_parts = [
         math.ceil(length / share)
         for length, share in zip(lengths, mix.shares, strict=True)
@@ -279,7 +279,7 @@ def _estimate_length(mix: Mix, lengths: Sequence[int]) -> int:
 
 
 def _find_restart(turns: Selection, lengths: Sequence[int]) -> int:
-    """Return the index of the first turn at which a part starts again; their number if none does."""
+    """Return the first turn at which a part starts again; the number of turns if none does."""
     starts_again = turns.positions >= np.asarray(lengths)[turns.parts]
     if not starts_again.any():
         return len(turns.parts)

@@ -27,9 +27,9 @@ def one_hot(
 
     Args:
         iterator: the samples.
-        classes: in the order of the vectors; None for those of a class mapping below, of the meta,
-            or those that the labels have, which are then read now.
-        column: where the labels are; None for the target.
+        classes: the classes, in the order of the vectors. None: those of a class mapping below;
+            without one those of the meta; without these the distinct labels, which are read now.
+        column: the column of the labels; None for the target.
 
     Raises:
         ConfigError: two classes are equal, there are no samples to find them in, or the targets are
@@ -53,9 +53,9 @@ def one_hot(
 
 
 def _find_mapping(iterator: DatasetIteratorIF, key: ColumnKey) -> ClassMapping | None:
-    """Return the class mapping of a column; None where its labels may be others, too.
+    """Return the class mapping that has made all labels of a column; None if there is none.
 
-    The mapping is directly below, or below layers that only choose samples.
+    The mapping is directly below, or below layers that only rearrange samples.
     """
     source, _ = access_to(iterator).unwrap()
     if not isinstance(source, EncodedAccess):

@@ -34,8 +34,8 @@ class SortedDatasetIterator(DatasetIteratorView):
         by: the column: numbers, bools, times, strings, bytes, or tuples, lists or arrays of these,
             which are compared by their first value, then by their second, and so on. Other values
             are compared with ``<``.
-        descending: from the largest to the smallest; equal ones stay in their old order here too.
-            NaN and NaT come last in both directions, and so do tuples that hold one.
+        descending: whether the order is from the largest value to the smallest. NaN and NaT come
+            last in both directions, and so do tuples with one of them.
 
     Raises:
         ConfigError: a column does not exist, a value is None (the message names its position), or
@@ -129,10 +129,10 @@ def _is_missing(value: Any) -> bool:
     if isinstance(value, (tuple, list)):
         return any(_is_missing(item) for item in value)
     try:
-        # NaN and NaT alone differ from themselves
+        # Only NaN and NaT differ from themselves.
         return bool(np.any(value != value))
     except (ValueError, TypeError):
-        # values of a class that refuses comparisons: sorting them says so
+        # The class of the value refuses comparisons, which is an error when values are sorted.
         return False
 
 
@@ -147,9 +147,10 @@ def _order_present_values(
         return _order_objects(column, key, descending=descending)
     if not descending:
         return _order_ascending(column)
-    # Sorted from behind, and the order reversed: this puts equal values back into their old order.
-    order_from_behind = _order_ascending(column[::-1])
-    return len(column) - 1 - order_from_behind[::-1]
+    # Only to reverse an ascending order would reverse the order of equal values, too. So the column
+    # is reversed before it is sorted, and the positions are counted from its end.
+    order_from_end = _order_ascending(column[::-1])
+    return len(column) - 1 - order_from_end[::-1]
 
 
 def _order_ascending(column: ColumnArray) -> npt.NDArray[np.intp]:
@@ -157,9 +158,9 @@ def _order_ascending(column: ColumnArray) -> npt.NDArray[np.intp]:
     if column.ndim == 1:
         return np.argsort(column, kind="stable")
     if column.shape[1] == 0:
-        # all rows are equal
+        # All rows are equal.
         return np.arange(len(column), dtype=np.intp)
-    # lexsort compares by the last of its keys first
+    # lexsort() compares by the last of its keys first.
     return np.lexsort(column.T[::-1])
 
 

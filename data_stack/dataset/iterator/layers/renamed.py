@@ -17,15 +17,15 @@ from data_stack.values.stacking import SampleForm
 class RenamedDatasetIterator(ColumnsLayer):
     """Dict samples with new names for some of their keys.
 
-    The order of the columns stays. An iterator's meta follows.
+    The order of the columns stays. The meta has the new names.
 
     Args:
         dataset_iterator: the samples; it is not closed.
         names: ``{"old": "new"}``. Two columns may swap their names.
 
     Raises:
-        ConfigError: two columns would get the same name. When reading: there is no column to rename,
-            a new name is another column's, or the samples are not dicts.
+        ConfigError: two columns would get the same name. When reading: there is no column to
+            rename, a new name is another column's, or the samples are not dicts.
     """
 
     def __init__(self, dataset_iterator: DatasetIteratorIF, names: Mapping[str, str]) -> None:

@@ -18,8 +18,8 @@ from data_stack.exception import ConfigError
 class RepeatedDatasetIterator(DatasetIteratorView):
     """The samples of ``dataset_iterator`` ``times`` times, one pass after the other.
 
-    All passes are in the same order. For another order in each pass, combine
-    ``iterator.shuffle(seed, epoch=pass)``.
+    All passes are in the same order. For another order in each pass, combine the iterators
+    ``iterator.shuffle(seed, epoch=number_of_pass)``.
 
     Args:
         dataset_iterator: the samples; it is not closed. Nothing is read or kept.
@@ -40,7 +40,7 @@ class RepeatedDatasetIterator(DatasetIteratorView):
                 f"repeat them less often"
             )
         if n_samples <= n_below:
-            # one pass or none
+            # There is one pass, or none.
             super().__init__(dataset_iterator, range(n_samples))
         else:
             super().__init__(dataset_iterator, Formula(n_samples, _start_again, n_below))
@@ -48,5 +48,5 @@ class RepeatedDatasetIterator(DatasetIteratorView):
 
 
 def _start_again(n_below: int, indices: IndexArrayOfInts) -> IndexArrayOfInts:
-    """Return the positions below of positions in all passes."""
+    """Return for positions in all passes the positions below."""
     return indices.astype(np.intp, copy=False) % n_below

@@ -27,24 +27,25 @@ _BITS_BELOW_A_FLOAT = 64 - 53
 class ResampledDatasetIterator(DatasetIteratorView):
     """``n_samples`` samples of ``dataset_iterator``, drawn independently and with replacement.
 
-    Which sample stands at a position is decided by seed, epoch and position alone: the first draws
-    of a longer iterator are those of a shorter one. Without weights, every sample has the same
-    probability, up to n / 2**64, and nothing is kept. With weights, the probability of a sample is
-    its weight's part of their sum, in float64, and a sample of weight 0 is never drawn; 8 bytes a
-    sample are kept besides the weights.
+    Seed, epoch and position alone decide which sample stands at a position: the first draws of a
+    longer iterator are those of a shorter one. Without weights, every sample has the same
+    probability, up to n / 2**64 for n samples, and no memory is taken. With weights, the
+    probability of a sample is its weight divided by the sum of all, in float64; a sample of weight
+    0 is never drawn. Then 8 bytes a sample are kept besides the weights.
 
     Args:
         dataset_iterator: the samples; it is not closed. Nothing is read.
         n_samples: number of draws; it may be more than there are samples.
         seed: any integer.
         weights: one number for each sample, shape ``(len(dataset_iterator),)``, finite and not
-            negative, of positive sum; they need not sum to 1. They are copied. None: all samples
-            alike.
+            negative, at least one positive. They need not sum to 1. They are copied. None: all
+            samples have the same weight.
         epoch: number of the drawing, from 0; see ``at_epoch``.
 
     Raises:
-        ConfigError: ``n_samples`` is negative, or positive where there is nothing to draw; weights
-            are too many or too few, or one of them is not allowed; it is named with its position.
+        ConfigError: ``n_samples`` is negative, or positive where there is nothing to draw; there is
+            not one weight for each sample, or a weight is not allowed (the message names its
+            position).
     """
 
     def __init__(
@@ -122,17 +123,30 @@ def _sum_up(weights: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def _draw(key: int, n_below: int, indices: IndexArrayOfInts) -> IndexArrayOfInts:
-    """Return the positions of draws, each sample with the same probability."""
+    """Return the positions of draws in which each sample has the same probability.
+
+    Args:
+        key: 64 bits that decide the draws.
+        n_below: how many samples there are.
+        indices: the numbers of the draws, shape ``(n,)``.
+    """
     return high_product_array(hash_array(key, indices), np.uint64(n_below)).astype(np.intp)
 
 
 def _draw_by_weight(
     key: int, sums: NDArray[np.float64], indices: IndexArrayOfInts
 ) -> IndexArrayOfInts:
-    """Return the positions of draws by the inverse of the cumulative sums of the weights.
+    """Return the positions of draws in which a sample has the probability of its weight.
 
-    A number in [0, 1) with 53 bits, times the total, is below the total, also when it is rounded.
-    The first sum above the product is that of a positive weight.
+    A uniform number below the sum of all weights is drawn. The drawn sample is the one whose
+    cumulative sum is the first above the number, so that its weight is positive. The number is a
+    fraction in [0, 1) of 53 bits, times the sum of all weights; it is below that sum even when the
+    product is rounded.
+
+    Args:
+        key: 64 bits that decide the draws.
+        sums: the cumulative sums of the weights, shape ``(n_below,)``.
+        indices: the numbers of the draws, shape ``(n,)``.
     """
     uniform = (hash_array(key, indices) >> np.uint64(_BITS_BELOW_A_FLOAT)).astype(np.float64)
     uniform *= 2.0**-53

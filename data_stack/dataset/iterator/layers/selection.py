@@ -1,4 +1,4 @@
-"""Which sample of which of several parts stands at a position."""
+"""Which sample of which part stands at a position, where a stack has several parts."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from data_stack.dataset.positions import IndexArrayOfInts
 
 
 class Selection(NamedTuple):
-    """Samples of several parts: a selection map, as Grain calls it.
+    """Samples of several parts, in some order. Grain calls it a selection map.
 
     Attributes:
         parts: the number of the part of each sample, shape ``(n,)``.
@@ -32,10 +32,14 @@ class Concatenation:
         lengths: how many samples each part has.
 
     Attributes:
-        lengths: the same.
-        starts: the position at which each part starts, and that at which the last one ends.
-        n_samples: of all parts.
+        lengths: how many samples each part has.
+        starts: the position at which each part starts, and at last that at which the last part
+            ends.
+        n_samples: the number of samples of all parts.
     """
+
+    #: The same as ``starts``, as an array of shape ``(n_parts + 1,)``.
+    _starts: npt.NDArray[np.intp]
 
     def __init__(self, lengths: Sequence[int]) -> None:
         self.lengths = list(lengths)
@@ -55,6 +59,6 @@ class Concatenation:
         return Selection(parts, positions - self._starts.take(parts))
 
     def positions_of(self, selection: Selection) -> npt.NDArray[np.intp]:
-        """Return the positions at which selected samples are, shape ``(n,)``."""
+        """Return the positions of selected samples, shape ``(n,)``."""
         positions: npt.NDArray[np.intp] = self._starts.take(selection.parts) + selection.positions
         return positions

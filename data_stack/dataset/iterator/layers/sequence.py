@@ -151,7 +151,8 @@ class SequenceAccess(SampleAccess):
     def _arrays_of(self, keys: Sequence[ColumnKey]) -> list[Any]:
         arrays: list[Any] = []
         for key in keys:
-            # Most keys are plain positions. To find these too would double the time of a small batch.
+            # Most keys are plain positions. To find these too would double the time of a small
+            # batch.
             if type(key) is int and 0 <= key < len(self.arrays):
                 arrays.append(self.arrays[key])
             else:

@@ -19,17 +19,18 @@ _Uneven = Literal["keep", "pad", "drop"]
 
 @layer("sharded")
 class ShardedDatasetIterator(DatasetIteratorView):
-    """The samples of rank ``rank`` of ``world``: all ranks together have every sample.
+    """The samples of one of ``world`` ranks.
 
-    Of n samples, rank r has the positions ``r, r + world, r + 2 * world, …``, or with ``contiguous``
-    a run of neighbours. No array of positions is kept, except for positions that are padded. Where
-    ``world`` does not divide n, ``uneven`` says what becomes of the remaining samples:
+    Of n samples, rank r has the positions ``r, r + world, r + 2 * world, …``, or with
+    ``contiguous`` a run of neighbours. No array of positions is kept, except for positions that are
+    padded. Where ``world`` does not divide n, ``uneven`` says what becomes of the remaining
+    samples:
 
     - ``"keep"``: every sample is in exactly one part, and parts differ by one sample at most, the
       first ones being larger.
-    - ``"pad"``: all parts have ``ceil(n / world)`` samples. The missing ones are taken from the start
-      of the iterator, again and again if there are fewer samples than ranks. The parts of an empty
-      iterator are empty.
+    - ``"pad"``: all parts have ``ceil(n / world)`` samples. The missing ones are taken from the
+      start of the iterator, again and again if there are fewer samples than ranks. The parts of an
+      empty iterator are empty.
     - ``"drop"``: all parts have ``n // world`` samples, and the last ``n % world`` samples are in
       none.
 
@@ -37,13 +38,13 @@ class ShardedDatasetIterator(DatasetIteratorView):
         dataset_iterator: the samples; it is not closed. Nothing is read.
         rank: from 0 to ``world - 1``.
         world: number of ranks.
-        contiguous: runs of neighbours instead of every ``world``-th sample.
-        uneven: "keep", "pad" or "drop". Ranks that train in step need equally many samples: "pad" or
-            "drop".
+        contiguous: whether a rank has a run of neighbours, not every ``world``-th sample.
+        uneven: "keep", "pad" or "drop". Ranks that train in step need equally many samples: "pad"
+            or "drop".
 
     Raises:
-        ConfigError: ``world`` is not positive, ``rank`` outside of it, or ``uneven`` none of the
-            three.
+        ConfigError: ``world`` is not positive, ``rank`` is not from 0 to ``world - 1``, or
+            ``uneven`` is none of the three.
     """
 
     def __init__(
@@ -109,7 +110,7 @@ def _pad_part(n_samples: int, rank: int, world: int, *, is_run: bool) -> Positio
     last = start + (length - 1) * step
     if last < n_samples:
         return range(start, last + 1, step)
-    # unsigned: a position below n_samples + world may be 2**63 and more
+    # Up to n_samples + world, which does not fit into an int64 if both are near sys.maxsize.
     offsets = np.arange(length, dtype=np.uint64) * np.uint64(step)
     positions = (np.uint64(start) + offsets) % np.uint64(n_samples)
     return narrow(positions, n_samples)

@@ -15,9 +15,9 @@ class ShuffledDatasetIterator(DatasetIteratorView):
     """Every sample of ``dataset_iterator`` once, in an order that the seed and the epoch decide.
 
     The order depends on ``seed``, ``epoch`` and the number of samples alone. It is a
-    :class:`~data_stack.dataset.randomness.KeyedPermutation`: any position in constant time, and no
-    array of positions for more than 65,536 samples (4 bytes each for fewer). It is the same on every
-    machine and in every version.
+    :class:`~data_stack.dataset.permutation.KeyedPermutation`: any position in constant time, and no
+    array of positions for more than 65,536 samples (4 bytes each for fewer). It is the same on
+    every machine and in every version.
 
     Args:
         dataset_iterator: the samples; it is not closed. Nothing is read.

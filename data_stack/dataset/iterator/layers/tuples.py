@@ -20,19 +20,19 @@ class TuplesDatasetIterator(ColumnsLayer):
     """Samples as tuples of ``columns``, in that order.
 
     Without ``columns``, dict samples become tuples of all their values, in the order of the keys of
-    sample 0. It is read once, when the first sample is, to know that order.
+    sample 0. Sample 0 is read once, when the first sample is read, to know that order.
 
-    Columns that are left out are not read where that is possible. An iterator's meta follows:
-    positions are those in the new samples, see ``FieldsDatasetIterator``.
+    Columns that are left out are not read where that is possible. Positions in the meta are those
+    in the new samples, see ``FieldsDatasetIterator``.
 
     Args:
         dataset_iterator: the samples; it is not closed.
         columns: keys of dict samples, or positions of tuple samples (negative ones count from the
-            end); none for all.
+            end); empty for all.
 
     Raises:
-        ConfigError: a column twice. When reading: the samples have no such column, or are neither
-            tuples nor dicts.
+        ConfigError: a column is named twice. When reading: the samples have no such column, or are
+            neither tuples nor dicts.
     """
 
     def __init__(

@@ -32,9 +32,10 @@ _POSITIONS_AT_ONCE = 1 << 16
 class DatasetIteratorView(LayerDatasetIterator):
     """The samples of ``dataset_iterator`` at ``indices``, in that order; nothing is copied.
 
-    A view of a view reads from the bottom directly, so depth costs nothing; ``underlying_iterators``
-    still has the iterator that the view was made from. A slice or range takes no memory; other
-    indices take 4 bytes each, or 8 in an iterator of more than 2**31 samples.
+    A view of a view reads from the bottom directly, so depth costs nothing;
+    ``underlying_iterators`` still has the iterator that the view was made from. A slice or range
+    takes no memory; other indices take 4 bytes each, or 8 in an iterator of more than 2**31
+    samples.
 
     Args:
         dataset_iterator: the iterator looked through; it is not closed.
@@ -116,8 +117,8 @@ class RearrangedAccess(SampleAccess):
     #: The positions in ``_source``.
     _positions: Positions
 
-    #: The same positions, to look up one. A memoryview returns an int in half the time of an array's
-    #: item().
+    #: The same positions, to look up one. A memoryview returns an int in half the time of an
+    #: array's item().
     _single_positions: Any
 
     def __init__(self, source: SampleAccess, positions: Positions) -> None:

@@ -40,11 +40,11 @@ __all__ = [
 class WindowedDatasetIterator(GroupedDatasetIterator):
     """Sample ``i`` is a window: ``length`` consecutive samples of ``dataset_iterator``, stacked.
 
-    **What is consecutive.** Samples follow each other in the order of the column ``order_by``, equal
-    values in their old order; without ``order_by`` in the order that they are in. With ``group_by``,
-    a window lies within the samples of one value of that column, such as one vehicle. Groups come in
-    the order in which the iterator first has a sample of them; values are equal as in
-    ``DeduplicatedDatasetIterator``, and None and NaN are values too. With ``max_gap``, no window
+    **What is consecutive.** Samples follow each other in the order of the column ``order_by``,
+    equal values in their old order; without ``order_by`` in the order that they are in. With
+    ``group_by``, a window lies within the samples of one value of that column, such as one vehicle.
+    Groups come in the order in which the iterator first has a sample of them; values are equal as
+    in ``DeduplicatedDatasetIterator``, and None and NaN are values too. With ``max_gap``, no window
     spans two samples whose ``order_by`` values differ by more than that. Windows cross the borders
     of files, row groups and combined iterators.
 
@@ -52,25 +52,25 @@ class WindowedDatasetIterator(GroupedDatasetIterator):
     sample, and the next ones ``stride`` samples after the one before, as long as there are
     ``length`` samples left. With ``overlap=False`` no two windows share a sample: a window starts
     after the end of the one before, and at least ``stride`` samples after its start. With
-    ``order_by`` it then also starts at a larger value of that column than the one before ended with;
-    equal values left over from the previous window are skipped, as with Petastorm's
+    ``order_by`` it then also starts at a larger value of that column than the one before ended
+    with; equal values left over from the previous window are skipped, as with Petastorm's
     ``timestamp_overlap=False``.
 
     **What a window is.** ``read_batch`` of its samples, columns of shape ``(length, ...)``. Several
-    windows are columns of shape ``(n, length, ...)``, read in one request; windows that overlap much
-    are read without reading a sample twice.
+    windows are columns of shape ``(n, length, ...)``, read in one request; windows that overlap
+    much are read without reading a sample twice.
 
     With ``offsets``, such as ``{-1: ["speed"], 0: ["speed", "image"], 2: None}``, a window is
-    instead a dict that has one sample for each offset: of the columns named, a tuple or, if they are
-    strings, a dict, with values as ``read_column`` returns them; or for None the whole sample. The
-    lowest offset is the window's first sample; an offset that is not named is not read.
+    instead a dict that has one sample for each offset: of the columns named, a tuple or, if they
+    are strings, a dict, with values as ``read_column`` returns them; or for None the whole sample.
+    The lowest offset is the window's first sample; an offset that is not named is not read.
     ``read_batch`` returns, as of all dicts, one column for each offset, of tuples or dicts as
     objects.
 
-    **What it costs.** When this is made, the columns ``order_by`` and ``group_by`` are read, nothing
-    else. Then 4 bytes are kept for each window, and as much for each sample if they had to be
-    ordered (8 in an iterator of more than 2**31); without order, groups and gaps, nothing. A pickle
-    carries these, so another process does not read again.
+    **What it costs.** When this is made, the columns ``order_by`` and ``group_by`` are read,
+    nothing else. Then 4 bytes are kept for each window, and as much for each sample if they had to
+    be ordered (8 in an iterator of more than 2**31); without order, groups and gaps, nothing. A
+    pickle carries these, so another process does not read again.
 
     Args:
         dataset_iterator: the samples; it is not closed.

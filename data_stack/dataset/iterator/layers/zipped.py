@@ -29,8 +29,8 @@ class ZippedDatasetIterator(AccessedDatasetIterator):
     read by one request to each iterator, a column by one request to the iterator that has it. To
     know which iterator that is, sample 0 of all iterators is read once.
 
-    The meta is that of the first iterator, whose columns keep their positions. Columns have names if
-    those of all iterators have names, no two the same. If a position in the meta counts from the
+    The meta is that of the first iterator, whose columns keep their positions. Columns have names
+    if those of all iterators have names, no two the same. If a position in the meta counts from the
     end, sample 0 of the first iterator is read when this is made, as a tuple has another end now.
 
     Args:
@@ -305,7 +305,8 @@ def _unite(samples: Sequence[Any]) -> dict[Any, Any]:
     united: dict[Any, Any] = {}
     for sample in samples:
         if not isinstance(sample, Mapping) or not united.keys().isdisjoint(sample):
-            # They cannot be united. What finds the columns of samples raises the error that says why.
+            # They cannot be united. What finds the columns of samples raises the error that says
+            # why.
             _SideBySide.of(samples)
         united.update(sample)
     return united
