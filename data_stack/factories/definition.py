@@ -143,17 +143,17 @@ class DatasetDefinition:
         return iterator
 
     def open_splits(
-        self, factory: Any, splits: Sequence[tuple[str, Mapping[str, Any]]], resources: Any
+        self, factory: Any, asked: Sequence[tuple[str, Mapping[str, Any]]], resources: Any
     ) -> list[tuple[DatasetIteratorIF, IteratorMeta]]:
         """Return the samples of some splits, and where the parts of the samples are.
 
         Args:
             factory: the author's.
-            splits: for each split its name and its options, as :meth:`check_config` returns them.
+            asked: the name and the options of each split, as :meth:`check_config` returns them.
             resources: what ``open()`` reads.
         """
         opened_splits = []
-        for split, options in splits:
+        for split, options in asked:
             iterator = self.open_split(factory, split, resources, options)
             opened_splits.append((iterator, self.iterator_meta))
         return opened_splits
