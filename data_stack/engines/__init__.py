@@ -1,4 +1,4 @@
-"""What runs the tasks of a preparation: the contract of engines, and the engine of this machine."""
+"""Engines, which run the tasks of a preparation."""
 
 from data_stack.util.lazy import attach_stub
 

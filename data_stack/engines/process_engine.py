@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from multiprocessing.connection import wait as connection_wait
 from typing import Any
 
-from data_stack.engines.attempts import pack
+from data_stack.engines.attempts import Failure, pack
 from data_stack.engines.engine import PreparationEngine, Result
-from data_stack.engines.task_process import TaskProcess
+from data_stack.engines.task_process import EndedTask, TaskProcess
 from data_stack.exception import ConfigError
 from data_stack.processes.child_process import end_all
 from data_stack.util.executor import n_processors
@@ -64,35 +64,46 @@ class ProcessEngine(PreparationEngine):
                 # Start processes, also in place of those that have died.
                 while waiting and len(processes) < n_processes:
                     processes.append(TaskProcess())
+
+                # Give each idle process a task.
                 for process in processes:
                     if waiting and process.task is None:
                         task = waiting.popleft()
                         process.start(task, packed_work, tasks[task])
 
-                connection_wait([process.channel.fileno() for process in processes], _CHECK_SECONDS)
+                channels = [process.channel.fileno() for process in processes]
+                connection_wait(channels, _CHECK_SECONDS)
 
-                for process in list(processes):
-                    ended = process.take_ended_task()
-                    if process.is_gone:
-                        processes.remove(process)
-                        process.end(time.monotonic())
-                    if ended is None:
-                        continue
+                for ended in _take_ended_tasks(processes):
                     if ended.failure is None:
                         yield ended.name, ended.result
-                        continue
-                    n_failures[ended.name] += 1
-                    if n_failures[ended.name] >= self.attempts:
-                        raise ended.failure.error(ended.name, n_failures[ended.name])
-                    logger.warning(
-                        "%s: attempt %d %s; trying again",
-                        ended.name,
-                        n_failures[ended.name],
-                        ended.failure.problem,
-                    )
-                    waiting.append(ended.name)
+                    else:
+                        n_failures[ended.name] += 1
+                        self._check_may_try_again(ended.name, n_failures[ended.name], ended.failure)
+                        waiting.append(ended.name)
         finally:
             end_all(processes)
+
+    def _check_may_try_again(self, task: str, n_failures: int, failure: Failure) -> None:
+        """Log a failed attempt at a task.
+
+        Raises:
+            TaskError: no attempt is left.
+        """
+        if n_failures >= self.attempts:
+            raise failure.error(task, n_failures)
+        logger.warning("%s: attempt %d %s; trying again", task, n_failures, failure.problem)
+
+
+def _take_ended_tasks(processes: list[TaskProcess]) -> Iterator[EndedTask]:
+    """Yield the tasks that have ended since the last call; remove processes that have died."""
+    for process in list(processes):
+        ended = process.take_ended_task()
+        if process.is_gone:
+            processes.remove(process)
+            process.end(time.monotonic())
+        if ended is not None:
+            yield ended
 
 
 def _check_at_least_one(name: str, value: object) -> None:

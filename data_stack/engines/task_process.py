@@ -1,4 +1,10 @@
-"""A process of this machine that attempts tasks, one after another."""
+"""A process of this machine that attempts tasks, one after another.
+
+The program sends one message for each attempt: its head is the program's arguments and settings,
+its payload the packed function and the argument. The process answers with one message: its head is
+the names of newly imported modules, its payload what :func:`~data_stack.engines.attempts.attempt`
+returned. A message without payload ends the conversation.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from data_stack.engines.attempts import Failure, attempt
+from data_stack.exception import describe_error
 from data_stack.processes.channel import Channel, Payload
 from data_stack.processes.child_process import ChildProcess, loaded_modules
 from data_stack.processes.fork_server import hold, is_readable
@@ -66,8 +73,11 @@ class TaskProcess(ChildProcess):
 
         The death of the process ends its task, with a failure.
         """
-        message = self.channel.receive() if is_readable(self.channel, 0) else None
+        message = None
+        if is_readable(self.channel, 0):
+            message = self.channel.receive()
         if message is None and not self.is_gone:
+            # The attempt goes on.
             return None
         task = self.task
         self.task = None
@@ -77,9 +87,10 @@ class TaskProcess(ChildProcess):
         if message is None or message.load_payload is None:
             problem = f"ended because its process {self.pid} {self.describe_end()}"
             return EndedTask(task, None, Failure(problem))
-        if message.head:
-            # Modules that the task has imported: a process that is started later need not.
-            hold(message.head)
+        imported_modules = message.head
+        if imported_modules:
+            # A process that is started later has these modules from its start.
+            hold(imported_modules)
         return _load_end(task, message.load_payload)
 
 
@@ -90,7 +101,7 @@ def _load_end(task: str, load_payload: Callable[[], Any]) -> EndedTask:
     except Exception as error:  # any class may refuse to be unpickled in a way of its own
         if is_from_signal_handler(error):
             raise
-        problem = f"returned a result that cannot be unpickled: {type(error).__name__}: {error}"
+        problem = f"returned a result that cannot be unpickled: {describe_error(error)}"
         return EndedTask(task, None, Failure(problem))
     return EndedTask(task, result, failure)
 
@@ -98,8 +109,10 @@ def _load_end(task: str, load_payload: Callable[[], Any]) -> EndedTask:
 def main(descriptor: int) -> None:
     """Attempt tasks for the process that started this one, until it closes the channel.
 
+    The fork server calls this in each new process; see :class:`ChildProcess`.
+
     Args:
-        descriptor: of the socket of the channel.
+        descriptor: the file descriptor of the channel's socket.
     """
     channel = Channel(socket.socket(fileno=descriptor))
     n_known_modules = 0
@@ -111,9 +124,10 @@ def main(descriptor: int) -> None:
         sys.argv[:] = program_arguments
         packed_work, argument = message.load_payload()
         with contextlib.closing(Payload(attempt(packed_work, argument, settings))) as payload:
-            modules = []
+            # Most tasks import nothing new, so most answers name no modules.
+            imported_modules = []
             if len(sys.modules) > n_known_modules:
-                modules = loaded_modules()
+                imported_modules = loaded_modules()
             n_known_modules = len(sys.modules)
-            channel.send(modules, payload)
+            channel.send(imported_modules, payload)
     channel.close()

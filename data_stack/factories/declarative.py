@@ -214,30 +214,33 @@ class DatasetFactory(BaseDatasetFactory):
         times all resources.
         """
         definition = self._check_definition()
-        asked = [definition.check_config(config) for config in configs]
+        splits_to_open = [definition.check_config(config) for config in configs]
         stored = self._find_stored(definition)
         if stored is None:
-            nothing = Resources(None, definition.folder, ())
-            return definition.open_splits(self, asked, nothing)
+            no_resources = Resources(None, definition.folder, ())
+            return definition.open_splits(self, splits_to_open, no_resources)
 
         # The damage that made an earlier opening fail; then the dataset is prepared again.
         damage_error: DatasetFileCorruptError | None = None
-        for n_openings_left in reversed(range(_MAX_OPENINGS)):
-            is_last = n_openings_left == 0
+        n_openings = 0
+        while True:
+            n_openings += 1
+            is_last = n_openings == _MAX_OPENINGS
             manifest = self._make_ready(stored, damage_error)
             resources = Resources(stored.connector, definition.folder, manifest.prepared)
             try:
-                opened_splits = definition.open_splits(self, asked, resources)
+                opened_splits = definition.open_splits(self, splits_to_open, resources)
             except (ResourceChangedError, ResourceNotFoundError):
                 is_intact = self._is_current(stored, manifest) and stored.damage(manifest) is None
                 if is_last or is_intact:
                     raise
-                # Another process has replaced the resources meanwhile.
+                # Another process has replaced the resources meanwhile: open the new ones.
                 continue
             except DatasetFileCorruptError as error:
                 damage = stored.damage_behind(error)
                 if is_last or damage is None:
                     raise
+                # A stored resource is damaged: have it prepared again, and open that.
                 stored.outdated = manifest
                 stored.why_outdated = damage
                 damage_error = error
@@ -245,9 +248,8 @@ class DatasetFactory(BaseDatasetFactory):
             # A preparation removes the manifest before it replaces a resource. So if the manifest
             # is still there, the opened resources belong together.
             if is_last or self._is_current(stored, manifest):
-                break
-        self._opened_manifest = manifest
-        return opened_splits
+                self._opened_manifest = manifest
+                return opened_splits
 
     def _make_ready(
         self, stored: StoredDataset, damage_error: DatasetFileCorruptError | None
@@ -305,7 +307,8 @@ class DatasetFactory(BaseDatasetFactory):
         """
         stored = self._find_stored()
         if isinstance(engine, str):
-            # Here, as it imports the plugins.
+            # An unknown name is an error, also if there is nothing to prepare.
+            # Imported here, as that module imports those that find plugins.
             from data_stack.factories.engine_names import make_engine
 
             engine = make_engine(engine)

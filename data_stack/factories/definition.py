@@ -149,7 +149,7 @@ class DatasetDefinition:
 
         Args:
             factory: the author's.
-            asked: for each split its name and its options.
+            asked: the name and the options of each split, as :meth:`check_config` returns them.
             resources: what ``open()`` reads.
         """
         opened_splits = []
@@ -170,15 +170,18 @@ class DatasetDefinition:
         """
         keys: list[Any]
         if isinstance(sample, Mapping):
+            # ``columns`` names the columns of tuple samples only.
+            contradicts_columns = self.columns is not None
             keys = list(sample)
-            has_declared_columns = self.columns is None  # they are those of tuple samples
             description = f"the keys {', '.join(map(repr, keys))}"
         else:
-            n_columns = len(sample) if isinstance(sample, (tuple, list)) else 1
+            n_columns = 1
+            if isinstance(sample, (tuple, list)):
+                n_columns = len(sample)
+            contradicts_columns = self.columns is not None and len(self.columns) != n_columns
             keys = list(range(-n_columns, n_columns))
-            has_declared_columns = self.columns is None or len(self.columns) == n_columns
             description = f"{n_columns} columns"
-        if not has_declared_columns or self._lacks_a_part(keys):
+        if contradicts_columns or self._lacks_a_part(keys):
             raise ConfigError(
                 f"samples of {self.factory} have {description}, not columns={self.columns}, "
                 f"{self.iterator_meta}"

@@ -27,8 +27,10 @@ from data_stack.exception import (
     StorageError,
     TaskError,
     UnsupportedStorageOperationError,
+    describe_error,
 )
 from data_stack.factories.code_digest import code_digest
+from data_stack.factories.definition import DatasetDefinition
 from data_stack.factories.journal import WHOLE, Journal, fingerprint
 from data_stack.factories.manifest import Manifest, SourceRecord
 from data_stack.factories.prepared import PreparedResources, Resources, Superseded
@@ -38,6 +40,7 @@ from data_stack.factories.shards import prepare_by
 from data_stack.factories.stored import StoredDataset
 from data_stack.io.progress import with_bar
 from data_stack.io.retriever import retrieve
+from data_stack.io.storage_connectors.connector import StorageConnector
 from data_stack.io.storage_connectors.lease import Lease
 from data_stack.io.storage_connectors.memory import InMemoryStorageConnector
 from data_stack.util.distributions import distribution_of
@@ -46,6 +49,14 @@ from data_stack.util.polling import polls
 
 #: How often a dataset is prepared whose resources other processes replace meanwhile.
 _MAX_ATTEMPTS = 4
+
+#: Before the next attempt, a process waits for a random multiple of the time that its last attempt
+#: took: of at least this ...
+_MIN_WAIT_FACTOR = 0.5
+
+#: ... and at most this, three times as much after each further attempt. So processes that disturb
+#: each other drift apart until one of them has the time that it needs.
+_MAX_FIRST_WAIT_FACTOR = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,9 +83,8 @@ class PreparationReport:
         return sum(seconds for _, seconds in self.steps)
 
 
-@dataclass
 class Preparation:
-    """One attempt to make a dataset ready.
+    """Makes a dataset ready, once.
 
     Args:
         stored: the dataset in its store.
@@ -90,21 +100,64 @@ class Preparation:
         ConfigError: the engine cannot reach the store.
     """
 
+    #: The dataset in its store.
     stored: StoredDataset
-    factory: Any
-    engine: PreparationEngine | None = None
-    again: bool = False
-    keep_steps: bool = False
-    offline: bool | None = None
-    progress: bool | None = None
 
-    def __post_init__(self) -> None:
-        self._definition = self.stored.definition
-        self._connector = self.stored.connector
-        self._name = self._definition.card.name
-        #: (name, seconds) of each finished step.
-        self._timings: list[tuple[str, float]] = []
-        #: Whether the dataset was ready, and was damaged since.
+    #: The author's factory.
+    factory: Any
+
+    #: Prepares the shards; None if this process does.
+    engine: PreparationEngine | None
+
+    #: Whether to prepare a ready dataset again.
+    again: bool
+
+    #: Whether steps outlive errors and changes of the author's code.
+    keep_steps: bool
+
+    #: Whether the network must not be used; None: the environment says so.
+    offline: bool | None
+
+    #: Whether to show progress bars; None: on a terminal.
+    progress: bool | None
+
+    #: What the author declares.
+    _definition: DatasetDefinition
+
+    #: The store.
+    _connector: StorageConnector
+
+    #: The name of the dataset, for messages.
+    _name: str
+
+    #: (name, seconds) of each finished step.
+    _timings: list[tuple[str, float]]
+
+    #: Whether the dataset was ready, and was damaged since.
+    _was_damaged: bool
+
+    def __init__(
+        self,
+        stored: StoredDataset,
+        factory: Any,
+        engine: PreparationEngine | None = None,
+        *,
+        again: bool = False,
+        keep_steps: bool = False,
+        offline: bool | None = None,
+        progress: bool | None = None,
+    ) -> None:
+        self.stored = stored
+        self.factory = factory
+        self.engine = engine
+        self.again = again
+        self.keep_steps = keep_steps
+        self.offline = offline
+        self.progress = progress
+        self._definition = stored.definition
+        self._connector = stored.connector
+        self._name = stored.definition.card.name
+        self._timings = []
         self._was_damaged = False
         self._check_engine()
 
@@ -150,18 +203,20 @@ class Preparation:
 
     def _find_reason(self) -> str | None:
         """Return why stored data cannot be used; warn if the dataset is prepared again."""
-        code = None if self.keep_steps else partial(code_digest, self.factory)
+        code = None
+        if not self.keep_steps:
+            code = partial(code_digest, self.factory)
         readiness = self.stored.readiness(code)
         # If resources were damaged, the sources may be damaged, too.
         self._was_damaged = readiness.is_damaged
         if readiness.reason is not None and not readiness.resumes:
-            why = readiness.reason
+            message = readiness.reason
             if readiness.is_damaged:
-                why += (
+                message += (
                     f"; if that fails, bring an intact copy: data-stack copy --deep INTACT_STORE "
                     f"THIS_STORE {self._name}"
                 )
-            logger.warning("dataset %r is prepared again: %s", self._name, why)
+            logger.warning("dataset %r is prepared again: %s", self._name, message)
         return readiness.reason
 
     def _prepare_undisturbed(self) -> Manifest:
@@ -181,8 +236,9 @@ class Preparation:
             if manifest is not None and self.stored.damage(manifest) is None:
                 return manifest
             elapsed_seconds = time.monotonic() - started_at
-            max_factor = 2 * 3.0**attempt
-            wait_seconds = random.SystemRandom().uniform(0.5, max_factor) * elapsed_seconds
+            max_factor = _MAX_FIRST_WAIT_FACTOR * 3.0**attempt
+            factor = random.SystemRandom().uniform(_MIN_WAIT_FACTOR, max_factor)
+            wait_seconds = factor * elapsed_seconds
         raise PreparationError(
             f"dataset {self._name!r} was prepared {_MAX_ATTEMPTS} times, but each time another "
             f"process replaced a part of it in {self._connector!r}; stop other writers below "
@@ -190,15 +246,16 @@ class Preparation:
         )
 
     def _tidy_up(self, manifest: Manifest) -> None:
-        """Clean up after a preparation that died between its last two operations.
+        """Clean up after a preparation that died after it stored the manifest.
 
-        They are to store the manifest, and to remove the journal.
+        Its journal is still there, though the dataset is ready.
         """
         journal = self.stored.journal()
         if journal is None or journal.fingerprint != self._fingerprint(manifest.sources):
             return
         with self._connector.lease(self.stored.identifier(MANIFEST)) as lease:
-            # Otherwise another process prepares it again, and needs both.
+            # If another process has the lease, it prepares the dataset again, and needs the
+            # journal and the temporary resources.
             if lease.acquire():
                 self._end()
 
@@ -216,11 +273,11 @@ class Preparation:
         """
         for _ in polls(timeout_seconds, first=0.02, longest=1.0):
             if lease.acquire() or self.stored.ready_manifest() is not None:
-                break
-        else:
-            logger.warning(
-                "dataset %r: another process prepares it for too long; preparing it too", self._name
-            )
+                # With the lease, too: its last holder may have made the dataset ready.
+                return self.stored.ready_manifest()
+        logger.warning(
+            "dataset %r: another process prepares it for too long; preparing it too", self._name
+        )
         return self.stored.ready_manifest()
 
     # -------------------------------------------------------------------------------- adoption
@@ -242,13 +299,13 @@ class Preparation:
                 self._read_ends(split, records)
             manifest = self._manifest(self._sources_to_adopt(), records, adopted=True)
             manifest = self._store_adopted(manifest, records)
-        except Exception as error:  # noqa: BLE001  # damaged files make the author's open() fail in any way
+        # Damaged files make the author's open() fail in any way.
+        except Exception as error:  # noqa: BLE001
             logger.warning(
-                "dataset %r: complete but damaged in %r (%s: %s); preparing it again",
+                "dataset %r: complete but damaged in %r (%s); preparing it again",
                 self._name,
                 self._connector,
-                type(error).__name__,
-                error,
+                describe_error(error),
             )
             return None
         self._timings.append(("adopt", time.perf_counter() - started_at))
@@ -268,11 +325,15 @@ class Preparation:
         """Return records of the declared sources, of which nothing is verified."""
         sources = []
         for source in self._definition.sources:
+            # Sources need not be kept.
             info = self.stored.stat(source.identifier)
+            size = None
+            if info is not None:
+                size = info.size
             sources.append(
                 SourceRecord(
                     identifier=source.identifier,
-                    size=None if info is None else info.size,
+                    size=size,
                     sha256=source.sha256,
                     md5_sum=source.md5_sum,
                     verified=False,
@@ -332,16 +393,12 @@ class Preparation:
         try:
             records = self._make_resources(sources, journal)
             self._check_opens(records)
-            manifest = self.stored.ready_manifest()
-            is_superseded = manifest is not None
         except Superseded:
-            manifest = self.stored.ready_manifest()
-            is_superseded = True
-        if is_superseded:
-            logger.info("dataset %r: another process has prepared it", self._name)
-            return manifest
+            return self._use_other_preparation()
+        if self.stored.ready_manifest() is not None:
+            return self._use_other_preparation()
 
-        # From now on the dataset is ready.
+        # When the manifest is stored, the dataset is ready.
         manifest = self._manifest(sources, records, adopted=False)
         self.stored.write(MANIFEST, manifest.to_json())
         self.stored.outdated = None
@@ -351,6 +408,11 @@ class Preparation:
             self.stored.remove_journal()
         logger.info("dataset %r %s is ready in %r", self._name, manifest.version, self._connector)
         return manifest
+
+    def _use_other_preparation(self) -> Manifest | None:
+        """Return the manifest of another process that has prepared the dataset, if it is ready."""
+        logger.info("dataset %r: another process has prepared it", self._name)
+        return self.stored.ready_manifest()
 
     def _retrieve(self) -> list[SourceRecord]:
         """Retrieve the sources, and return their records."""
@@ -433,6 +495,8 @@ class Preparation:
         except TaskError as error:
             if isinstance(error.__cause__, (StorageError, RetrievalError)):
                 raise error.__cause__ from error
+            # A task that raised has a traceback. One whose process died has none: its code is not
+            # to blame for what was made before.
             has_died = not error.traceback_text
             raise self._failure(prepared, error, has_died=has_died) from error
         except Exception as error:
@@ -477,11 +541,16 @@ class Preparation:
         """
         own_fingerprint = self._fingerprint(sources)
         code = code_digest(self.factory)
-        is_of_same_sources = journal is not None and journal.fingerprint == own_fingerprint
+        if journal is not None and journal.fingerprint != own_fingerprint:
+            # It is that of other sources, or of another class.
+            journal = None
         is_of_same_code = journal is not None and journal.codes == (code,)
-        if journal is None or not is_of_same_sources or not (is_of_same_code or self.keep_steps):
+        if not is_of_same_code and not self.keep_steps:
+            journal = None
+        if journal is None:
             if self.stored.was_begun():
-                # Shards of another preparation, while its journal still lists them.
+                # Remove what another preparation made, while its journal still says that the
+                # dataset is not complete.
                 self.stored.remove_staged()
             journal = Journal(own_fingerprint)
         elif journal.steps and not is_of_same_code:
@@ -507,21 +576,20 @@ class Preparation:
         the process of the code has died.
         """
         if has_died or self.keep_steps:
-            kept = "and all finished steps and shards are kept"
+            what_is_kept = "The retrieved sources and all finished steps and shards are kept."
             with contextlib.suppress(StorageError):
-                # It may lack the latest steps.
+                # The stored journal may lack the latest steps.
                 self.stored.write_journal(prepared.journal)
         else:
-            kept = "are kept, and nothing else"
+            what_is_kept = "The retrieved sources are kept, and nothing else."
             self._forget(prepared)
-        step = ""
+        place = ""
         if prepared.current_step:
-            step = f" in step {prepared.current_step!r}"
+            place = f" in step {prepared.current_step!r}"
         return PreparationError(
             f"could not prepare dataset {self._name!r} {self._definition.card.version}: "
-            f"{self._definition.factory} failed{step} with {type(error).__name__}: {error}\n"
-            f"Fix the cause and prepare it again (data-stack prepare {self._name}). The retrieved "
-            f"sources {kept}."
+            f"{self._definition.factory} failed{place} with {describe_error(error)}\n"
+            f"Fix the cause and prepare it again (data-stack prepare {self._name}). {what_is_kept}"
         )
 
     def _forget(self, prepared: PreparedResources) -> None:
@@ -532,12 +600,16 @@ class Preparation:
         made_names = {record.identifier for record in prepared.records()}
         for step in prepared.journal.steps:
             made_names.update(record.identifier for record in step.resources)
+
+        # An earlier version of the dataset may still be in use.
         names_in_use = set()
         manifest = self.stored.manifest()
         if manifest is not None:
             names_in_use = {record.identifier for record in manifest.prepared}
+
+        # Asked last, as another process may have made the dataset ready meanwhile: then these
+        # resources are its work.
         if self.stored.ready_manifest() is not None:
-            # It is the work of another process.
             return
         with contextlib.suppress(StorageError, UnsupportedStorageOperationError):
             self.stored.write_journal(replace(prepared.journal, steps=()))
@@ -581,8 +653,7 @@ class Preparation:
                     raise
                 raise PreparationError(
                     f"split {split!r} cannot be opened: open() of {self._definition.factory}, or "
-                    f"reading its first or last sample, failed with {type(error).__name__}: "
-                    f"{error}\n"
+                    f"reading its first or last sample, failed with {describe_error(error)}\n"
                     f"Fix open() and prepare {self._name} again; if preprocess() stays as it is, "
                     f"keep_steps=True (`data-stack prepare --keep-steps`) reuses the prepared "
                     f"resources."
@@ -603,6 +674,7 @@ class Preparation:
     # ------------------------------------------------------------------------------ provenance
 
     def _fingerprint(self, sources: Iterable[SourceRecord]) -> str:
+        """Return the fingerprint that a journal of this dataset and these sources has."""
         return fingerprint(
             self._name, self._definition.card.version, self._definition.factory, sources
         )
@@ -610,6 +682,13 @@ class Preparation:
     def _manifest(
         self, sources: list[SourceRecord], records: list[ResourceRecord], *, adopted: bool
     ) -> Manifest:
+        """Return the manifest of the dataset, written now.
+
+        Args:
+            sources: of the preparation.
+            records: of the resources that ``open()`` reads.
+            adopted: whether the resources were found, and not prepared.
+        """
         now = datetime.datetime.now(datetime.timezone.utc)
         seconds = None
         if not adopted:

@@ -63,8 +63,8 @@ class PreparedResources(Resources):
         hold: store all resources under temporary names until :meth:`publish`, because the earlier
             ones are in use.
         progress: show a bar over the steps; None shows it on a terminal and in a notebook.
-        opening: of the attempt at one shard, see :meth:`StoredDataset.open_shards`; None for the
-            leading process.
+        opening: the token of the attempt at one shard, see :meth:`StoredDataset.open_shards`; None
+            for the leading process.
     """
 
     #: The dataset in its store.
@@ -94,7 +94,8 @@ class PreparedResources(Resources):
     #: Whether resources are stored under temporary names.
     _hold: bool
 
-    #: See ``opening``.
+    #: The token of the attempt at one shard, see :meth:`StoredDataset.open_shards`; None in the
+    #: leading process.
     _opening: str | None
 
     #: Guards the names, and the records of what threads have made.
@@ -151,8 +152,10 @@ class PreparedResources(Resources):
         """
         with self._lock:
             self._names.take(name)
+        stored_as = name
+        if self._hold:
+            stored_as = f"{STAGED}{secrets.token_hex(16)}"
         try:
-            stored_as = f"{STAGED}{secrets.token_hex(16)}" if self._hold else name
             with self._connector.create(f"{self._dataset}/{stored_as}") as writer:
                 yield writer
                 self.check_wanted()
@@ -228,11 +231,12 @@ class PreparedResources(Resources):
         return replace(step, staged=tuple(staged_names))
 
     def note(self, done: Step) -> None:
-        """Record a finished step.
+        """Record a finished step, or a shard that another process has finished.
 
-        The journal is stored a twentieth of the time at most, and not for the steps of a shard.
+        Storing the journal takes a twentieth of the time at most.
         """
         if self._opening is not None:
+            # The steps within a shard are not recorded: an interrupted shard starts over.
             return
         # The journal has the steps in the order of completion.
         self._steps.pop(done.name, None)
@@ -312,9 +316,9 @@ class PreparedResources(Resources):
         )
 
     def check_wanted(self) -> None:
-        """Check that a resource may still be stored.
+        """Check that the results of this preparation are still wanted, before one is stored.
 
-        Without temporary names it is about to replace an older one.
+        A resource that is stored under its final name replaces an older one.
 
         Raises:
             Superseded: another process has prepared the dataset.
@@ -327,6 +331,7 @@ class PreparedResources(Resources):
     # ---------------------------------------------------------------------------------- inside
 
     def _identifier(self, name: str) -> str:
+        """Return the identifier in the store of a resource, which may have a temporary name."""
         staged_name = self._staged.get(name)
         if staged_name is not None:
             return f"{self._dataset}/{staged_name}"
@@ -361,6 +366,8 @@ class PreparedResources(Resources):
                 raise Superseded from None
 
     def _note_step(self, name: str, made: Iterable[str]) -> None:
+        """Record a step that this process has finished, and the resources that it made."""
         if len(self._steps) < _MAX_STEPS_RECORDED_AT_ONCE:
+            # Store the journal now.
             self._record_at = 0.0
         self.note(self.step_of(name, made))

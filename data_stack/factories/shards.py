@@ -49,8 +49,11 @@ def prepare_by(
     started_at = time.perf_counter()
     stored = prepared.stored
     has_shards = stored.definition.has_shards
-    shards = _list_shards(factory, raw) if has_shards else {WHOLE: None}
+    shards = {WHOLE: None}
+    if has_shards:
+        shards = _list_shards(factory, raw)
 
+    # The tasks that are left; each gets the name and the value of its shard.
     opening = stored.open_shards(prepared.journal.attempt)
     tasks = {}
     for name, value in shards.items():
@@ -60,17 +63,19 @@ def prepare_by(
     try:
         _run_tasks(engine, work, tasks, prepared, n_shards=len(shards))
     except (Exception, KeyboardInterrupt):
-        # What was done is not done again. (If another process has prepared the dataset, Superseded
-        # is raised, which is neither; then no journal is needed.)
+        # The next preparation takes over what was done. (If another process has prepared the
+        # dataset, Superseded is raised, which is neither of these; then no journal is needed.)
         stored.write_journal(prepared.journal)
         raise
     stored.write_journal(prepared.journal)
 
     for name in shards:
         _take_over(name, prepared)
+
+    # The report names a single shard, and counts several.
     title = f"{len(shards)} shards"
     if len(shards) == 1:
-        title = next(iter(shards))
+        (title,) = shards
     prepared.timings.append((title, time.perf_counter() - started_at))
     if has_shards:
         _finish(factory, raw, prepared)
@@ -107,16 +112,18 @@ def _run_tasks(
         for task, step in finished:
             if step is not None:
                 prepared.note(step)
-                if prepared.step_that_made(task) is not None:
-                    continue
-            _explain_missing(task, prepared.stored, work.opening)
+            if prepared.step_that_made(task) is None:
+                raise _error_of_missing_resources(task, prepared.stored, work.opening)
 
 
-def _explain_missing(task: str, stored: StoredDataset, opening: str) -> None:
-    """Raise the reason why this process does not see the resources that a task has made."""
+def _error_of_missing_resources(
+    task: str, stored: StoredDataset, opening: str
+) -> Superseded | ConfigError:
+    """Return why this process does not see the resources that a task has made."""
     if not stored.wants_shards(opening):
-        raise Superseded  # another process has prepared the dataset
-    raise ConfigError(
+        # Another process has prepared the dataset.
+        return Superseded()
+    return ConfigError(
         f"the resources of {task} of {stored.folder!r} are not in {stored.connector!r}. All "
         f"machines that run tasks must reach the same store by the same name: a shared folder, "
         f"MongoDB or an object store"
@@ -130,7 +137,8 @@ def _take_over(name: str, prepared: PreparedResources) -> None:
     except ConfigError as error:
         raise ConfigError(f"{error}. {name} made it too; shards need distinct names") from error
     if not is_complete:
-        raise Superseded  # another process without a lease has replaced it
+        # Another process that works without a lease has replaced the resources.
+        raise Superseded
 
 
 def _list_shards(factory: Any, raw: Resources) -> dict[str, Any]:
@@ -213,8 +221,8 @@ class _ShardWork:
         if not stored.wants_shards(self.opening):
             return None
         name, value = shard
-        # An interrupted attempt starts over; the leading process publishes what a complete one
-        # made.
+        # An interrupted attempt at a shard starts over, so its journal is empty. The leading process
+        # publishes what a complete attempt made.
         prepared = PreparedResources(
             stored, Journal(""), hold=True, progress=False, opening=self.opening
         )
@@ -223,7 +231,8 @@ class _ShardWork:
                 self.factory.prepare_shard(value, self.raw, prepared)
             else:
                 self.factory.preprocess(self.raw, prepared)
-            prepared.check_wanted()  # see open_shards
+            # After the last resource was stored, see open_shards().
+            prepared.check_wanted()
         except Superseded:
             prepared.discard()
             return None

@@ -28,10 +28,11 @@ from data_stack.util.logger import logger
 from data_stack.util.untrusted_text import MAX_BYTES
 from data_stack.util.versions import version_key
 
-#: The resource that exists as long as shards are accepted, see :meth:`StoredDataset.open_shards`.
+#: The resource with the token of the current opening, see :meth:`StoredDataset.open_shards`. It
+#: exists as long as shards are accepted.
 _OPENING = f"{STAGED}mark"
 
-#: More than an opening takes: two digests of 64 and 32 digits, and a space.
+#: More than a token takes, which has 64 and 32 digits, and a space.
 _MAX_OPENING_BYTES = 200
 
 
@@ -193,24 +194,39 @@ class StoredDataset:
 
         The same attempt, resumed, continues its opening. The token is stored as long as shards are
         accepted, and is removed first. A task checks the token after it has stored a resource: if
-        it is there, :meth:`remove_staged` will see the resource; if not, the task removes the
-        resource itself. So no task leaves resources behind, not even an abandoned one.
+        the token is there, :meth:`remove_staged` will see the resource; if not, the task removes
+        the resource itself. So no task leaves resources behind, not even an abandoned one.
 
         Args:
             attempt: ID of the attempt at the preparation, see :attr:`Journal.attempt`.
+
+        Returns:
+            The attempt and 32 random digits, separated by a space; empty, so that no shard is
+            accepted, if another process has removed the token already.
         """
-        stored_token = self.read(_OPENING, _MAX_OPENING_BYTES) or b""
-        stored_attempt = stored_token.split(b" ")[0]
-        if stored_attempt != attempt.encode():
+        stored_token = self._read_opening() or ""
+        stored_attempt = stored_token.partition(" ")[0]
+        if stored_attempt != attempt:
             token = f"{attempt} {secrets.token_hex(16)}"
-            self.write(_OPENING, token.encode())
-        # Another process, without a lease, may have stored its own; the last one counts.
-        stored_token = self.read(_OPENING, _MAX_OPENING_BYTES) or b""
-        return stored_token.decode("ascii", "replace")
+            self.write(_OPENING, token.encode("ascii"))
+        # Read again: another process that works without a lease may have stored its own token
+        # meanwhile. The stored token counts.
+        return self._read_opening() or ""
 
     def wants_shards(self, opening: str) -> bool:
-        """Return whether shards of this opening are still accepted."""
-        return self.read(_OPENING, _MAX_OPENING_BYTES) == opening.encode()
+        """Return whether shards of this opening are still accepted.
+
+        Args:
+            opening: the token that :meth:`open_shards` returned.
+        """
+        return self._read_opening() == opening
+
+    def _read_opening(self) -> str | None:
+        """Return the stored token; None while no shards are accepted."""
+        data = self.read(_OPENING, _MAX_OPENING_BYTES)
+        if data is None:
+            return None
+        return data.decode("ascii", "replace")
 
     def remove_staged(self) -> None:
         """Remove all resources with temporary names, of any preparation; accept no more shards."""
@@ -232,9 +248,11 @@ class StoredDataset:
         Only resources without a digest, in a store that records digests, are read: other programs
         have changed them.
         """
-        for fault in self._changes(manifest.prepared, reads_undigested=True):
-            return fault.problem
-        return None
+        faults = self._changes(manifest.prepared, reads_undigested=True)
+        first_fault = next(faults, None)
+        if first_fault is None:
+            return None
+        return first_fault.problem
 
     def damage_behind(self, error: BaseException | None) -> str | None:
         """Return the damage of a stored resource that an error, or one of its causes, names.
@@ -242,9 +260,12 @@ class StoredDataset:
         Returns:
             The damage; None if no resource of this dataset is named.
         """
-        while error is not None:
+        # An error may be its own cause: `raise error from error`.
+        seen_ids = set[int]()
+        while error is not None and id(error) not in seen_ids:
+            seen_ids.add(id(error))
             if isinstance(error, ChecksumMismatchError):
-                is_of_dataset = error.identifier.startswith(self.identifier(""))
+                is_of_dataset = error.identifier.startswith(f"{self.folder}/")
                 if is_of_dataset:
                     return _describe_damage(error)
             error = error.__cause__ or error.__context__
@@ -444,10 +465,12 @@ def _describe_damage(error: Exception) -> str:
     """Return what is damaged, without the advice of the error."""
     if not isinstance(error, ChecksumMismatchError):
         return str(error).rstrip(".")
-    part = f"block {error.block} of " if isinstance(error, DamagedBlockError) else ""
+    damaged_part = repr(error.identifier)
+    if isinstance(error, DamagedBlockError):
+        damaged_part = f"block {error.block} of {damaged_part}"
     return (
-        f"{part}{error.identifier!r} is damaged: it has {error.algorithm} {error.actual}, "
-        f"expected {error.expected}"
+        f"{damaged_part} is damaged: it has {error.algorithm} {error.actual}, expected "
+        f"{error.expected}"
     )
 
 

@@ -10,7 +10,7 @@ from typing import Any, cast
 import pluggy
 
 from data_stack.exception import DataStackError, PluginError
-from data_stack.io.storage_connectors.connector import StorageConnector
+from data_stack.io.storage_connectors.connector import StorageConnector, has_required_methods
 from data_stack.plugins import hookspecs
 from data_stack.plugins.hook_kinds import HOOK_KINDS, HookKind
 from data_stack.plugins.record import PluginRecord
@@ -19,8 +19,8 @@ from data_stack.plugins.record import PluginRecord
 class ProvidedBehaviour:
     """The values that plugins provide. A plugin with a fault provides nothing.
 
-    It has no lock: its owner registers one plugin at a time. Readers see the values before or after
-    a registration, never some of them.
+    There is no lock: :class:`~data_stack.plugins.manager.PluginManager` registers one plugin at a
+    time. Readers see all new values of a kind, or none of them.
     """
 
     #: Validates hooks: whether they exist, and their parameters.
@@ -60,6 +60,8 @@ class ProvidedBehaviour:
             if self._hooks.get_plugin(name) is plugin:
                 self._hooks.unregister(plugin, name)
             raise
+        # These functions are called much later, by users of the URL: an error then still names the
+        # plugin.
         new_values["storage_connectors"] = {
             scheme: functools.partial(_connect, record, connect)
             for scheme, connect in new_values["storage_connectors"].items()
@@ -73,6 +75,7 @@ class ProvidedBehaviour:
         Raises:
             PluginError: the hook returned something else, or a name is taken.
         """
+        # pluggy lists the implementations of all plugins; this plugin has one at most.
         values: dict[Any, Any] = {}
         for implementation in getattr(self._hooks.hook, kind.hook).get_hookimpls():
             if implementation.plugin is not plugin:
@@ -87,19 +90,25 @@ class ProvidedBehaviour:
 
 
 def _connect(record: PluginRecord, connect: Callable[[str], Any], url: str) -> StorageConnector:
-    """Call a plugin's function for storage connectors, and blame the plugin for its failures."""
+    """Call a plugin's function for storage connectors.
+
+    Args:
+        record: names the plugin.
+        connect: the function.
+        url: its argument.
+
+    Raises:
+        PluginError: the function failed, or returned something else.
+    """
     try:
         connector = connect(url)
     except DataStackError:
         raise
     except Exception as error:
-        # Not its message: that often holds the URL, and the URL a password.
+        # Without the message of the error, which often contains the URL, and so a password.
         raise PluginError(
             f"{record} could not make a storage connector ({type(error).__name__})"
         ) from error
-    for method in ("get_resource", "set_resource", "has_resource"):
-        if not callable(getattr(connector, method, None)):
-            raise PluginError(
-                f"{record} returned {type(connector).__name__}, not a StorageConnector"
-            )
+    if not has_required_methods(connector):
+        raise PluginError(f"{record} returned {type(connector).__name__}, not a StorageConnector")
     return cast("StorageConnector", connector)

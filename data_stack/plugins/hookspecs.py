@@ -39,8 +39,9 @@ hookimpl = pluggy.HookimplMarker("data_stack")
 def data_stack_storage_connectors() -> Mapping[str, Callable[[str], StorageConnector]]:
     """Name the URL schemes this plugin can store at, e.g. ``{"mongodb": connect}``.
 
-    ``connect(url)`` gets the whole URL and makes a connector without contacting anything yet. The
-    connector pickles as its configuration, and shows no password in its repr or its errors.
+    ``connect(url)`` gets the whole URL, and makes a connector that contacts nothing until it is
+    used. The connector pickles as its configuration, and shows no password in its repr or its
+    errors.
 
     Called once, when a scheme that is not built in is first asked for. If a scheme is already
     taken, nothing of the plugin is used, and ``data-stack doctor`` shows the error.
@@ -54,7 +55,8 @@ def data_stack_retrievers() -> Mapping[str, Fetch]:
 
     ``fetch(source, transfer)`` writes all bytes of ``source`` to ``transfer``, from a thread of its
     own, and raises :class:`~data_stack.io.retriever.transfer.SourceError` with the answer of the
-    source if it fails. The engine checks digests and sizes, tries mirrors, retries and publishes.
+    source if it fails. ``retrieve()`` checks digests and sizes, tries mirrors, retries, and stores
+    the bytes.
 
     Called once, when a scheme that is not built in is first asked for. If a scheme is already
     taken, nothing of the plugin is used, and ``data-stack doctor`` shows the error.
@@ -68,8 +70,8 @@ def data_stack_engines() -> Mapping[str, Callable[..., PreparationEngine]]:
 
     A name is for ``data-stack prepare --engine NAME`` and ``DatasetFactory.prepare(engine=NAME)``.
     ``engine(master, attempts=3)`` makes a :class:`~data_stack.engines.PreparationEngine`:
-    ``master`` is the value of ``--master`` or ``--address``, the address of a cluster, or None;
-    ``attempts`` how often a task is tried. It contacts nothing yet, and raises
+    ``master`` is the address of a cluster, from ``--master`` or ``--address``, or None;
+    ``attempts`` is the number of attempts at a task. ``engine`` contacts nothing yet, and raises
     :class:`~data_stack.exception.ConfigError` for arguments that it cannot use.
 
     Called once, when an engine that is not built in is first asked for. If a name is already taken,
@@ -94,12 +96,11 @@ def data_stack_encoders() -> Mapping[str, type[Encoder]]:
 
 @hookspec
 def data_stack_codecs() -> Mapping[str, Codec]:
-    """Name the types of record columns this plugin brings, with their codecs, e.g. ``{"dicom":
-    DicomCodec()}``.
+    """Name the types of record columns this plugin brings, each with its codec.
 
-    Each is an object derived from :class:`~data_stack.codecs.Codec`. Files contain the type, so
-    later versions must read old records. Codecs that a program passes to a writer or reader come
-    first.
+    For example ``{"dicom": DicomCodec()}``. A codec is an object derived from
+    :class:`~data_stack.codecs.Codec`. Files contain the type, so later versions must read old
+    records. Codecs that a program passes to a writer or reader come first.
 
     Called once, when a type that is not built in is first asked for. If a type is already taken,
     nothing of the plugin is used, and ``data-stack doctor`` shows the error.
@@ -126,13 +127,13 @@ def data_stack_formats() -> Mapping[str, type[Any]]:
 
 @hookspec
 def data_stack_catalogues() -> Mapping[str, Any]:
-    """Name the catalogues this plugin brings, by the scheme of their names, e.g. ``{"hf":
-    HuggingFaceCatalogue()}``.
+    """Name the catalogues this plugin brings, by the schemes of their names.
 
-    Each is an object derived from :class:`~data_stack.factories.catalogue.Catalogue`:
-    ``data_stack.load("hf:owner/name")`` asks the one of ``"hf"`` for a factory. A scheme is
-    lower-case letters, digits and ``-``. Making it contacts nothing. A distribution with the same
-    name that provides datasets comes first, as in ``distribution:name``.
+    For example ``{"hf": HuggingFaceCatalogue()}``. Each is an object derived from
+    :class:`~data_stack.factories.catalogue.Catalogue`: ``data_stack.load("hf:owner/name")`` asks
+    the one of ``"hf"`` for a factory. A scheme is lower-case letters, digits and ``-``. Making a
+    catalogue contacts nothing. If a distribution that provides datasets has the scheme as its name,
+    ``distribution:name`` takes precedence.
 
     Called once, when a name with a scheme is first asked for. If a scheme is already taken, nothing
     of the plugin is used, and ``data-stack doctor`` shows the error.
@@ -142,13 +143,13 @@ def data_stack_catalogues() -> Mapping[str, Any]:
 
 @hookspec
 def data_stack_documents() -> Mapping[str, Callable[[str, Any], bytes]]:
-    """Name the documents that this plugin writes beside published datasets, e.g.
-    ``{"croissant.json": describe}``.
+    """Name the documents that this plugin writes beside published datasets.
 
-    A name is that of a file in the folder of the published dataset. ``describe(name, storage)``
-    gets the name of a prepared dataset, and the store that has it (None for the default store), as
-    :func:`data_stack.load` takes them. It returns the bytes of the document, which are equal for
-    equal datasets: without times and paths of this machine.
+    For example ``{"croissant.json": describe}``. A name is that of a file in the folder of the
+    published dataset. ``describe(name, storage)`` gets the name of a prepared dataset, and the
+    store that has it (None for the default store), as :func:`data_stack.load` takes them. It
+    returns the bytes of the document, which are equal for equal datasets: without times and paths
+    of this machine.
 
     Called once, when a dataset is first published. If a name is already taken, nothing of the
     plugin is used, and ``data-stack doctor`` shows the error.

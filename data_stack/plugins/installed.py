@@ -44,8 +44,8 @@ class InstalledPlugins:
     def __init__(self, disabled: frozenset[str] = frozenset()) -> None:
         self.datasets = {}
         self.behaviour = []
-        self.unusable = []
-        for record in self._read_metadata():
+        listed_records, self.unusable = _read_metadata()
+        for record in listed_records:
             problem = _find_problem_of_name(record.name)
             if problem is not None:
                 self.unusable.append(replace(record, state="broken", error=problem))
@@ -60,18 +60,6 @@ class InstalledPlugins:
         for name, providers in self.datasets.items():
             if len(providers) > 1:
                 self.datasets[name] = _mark_ambiguous(providers)
-
-    def _read_metadata(self) -> list[PluginRecord]:
-        """Return the records of the copies in use, sorted by distribution and name."""
-        records: list[PluginRecord] = []
-        for copies in _find_copies().values():
-            in_use = _choose_copy(copies)
-            records += in_use.records()
-            for copy in copies:
-                if not copy.is_same_as(in_use):
-                    self.unusable += _shadowed_records(copy, in_use)
-        records.sort(key=lambda record: (_normalise(record.distribution), record.name))
-        return records
 
     @property
     def dataset_names(self) -> list[str]:
@@ -174,8 +162,8 @@ def _mark_ambiguous(providers: Iterable[PluginRecord]) -> tuple[PluginRecord, ..
             record,
             state="shadowed",
             error=(
-                f"several distributions provide it ({distributions}): "
-                f"ask for {record.qualified_name!r}, or DATA_STACK_DISABLE_PLUGINS=one"
+                f"several distributions provide it ({distributions}): ask for "
+                f"{record.qualified_name!r}, or disable the others by DATA_STACK_DISABLE_PLUGINS"
             ),
         )
         for record in providers
@@ -183,6 +171,20 @@ def _mark_ambiguous(providers: Iterable[PluginRecord]) -> tuple[PluginRecord, ..
 
 
 # ---------------------------------------------------------------------- copies of distributions
+
+
+def _read_metadata() -> tuple[list[PluginRecord], list[PluginRecord]]:
+    """Return the records of the copies in use, sorted, and those of all other copies."""
+    records: list[PluginRecord] = []
+    shadowed_records: list[PluginRecord] = []
+    for copies in _find_copies().values():
+        in_use = _choose_copy(copies)
+        records += in_use.records()
+        for copy in copies:
+            if not copy.is_same_as(in_use):
+                shadowed_records += _shadowed_records(copy, in_use)
+    records.sort(key=lambda record: (_normalise(record.distribution), record.name))
+    return records, shadowed_records
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,7 +204,10 @@ class _InstalledCopy:
     entry_points: frozenset[tuple[str, str, str]]
 
     def is_same_as(self, other: _InstalledCopy) -> bool:
-        """Whether both bring the same, as an editable package and its source folder do."""
+        """Return whether both bring the same.
+
+        The metadata of an editable package and of its source folder do.
+        """
         return self.version == other.version and self.entry_points == other.entry_points
 
     def records(self) -> list[PluginRecord]:
@@ -219,7 +224,7 @@ def _find_copies() -> dict[str, list[_InstalledCopy]]:
     for distribution in importlib.metadata.distributions():
         try:
             copy = _read_copy(distribution)
-        except Exception as error:  # noqa: BLE001  # of any finder that is installed
+        except Exception as error:  # noqa: BLE001  # an installed finder may raise anything
             path = getattr(distribution, "_path", distribution)
             logger.warning("cannot read the entry points of %s: %s", path, error)
             continue
@@ -230,7 +235,8 @@ def _find_copies() -> dict[str, list[_InstalledCopy]]:
 
 def _read_copy(distribution: importlib.metadata.Distribution) -> _InstalledCopy | None:
     """Return a distribution with its plugins; None if it brings none."""
-    # The names of both groups begin with that of the one. Of most distributions no more is read.
+    # The names of both groups begin with BEHAVIOUR_GROUP, so a text without it needs no parsing.
+    # Most distributions have none.
     if BEHAVIOUR_GROUP not in (distribution.read_text("entry_points.txt") or ""):
         return None
     entry_points = frozenset(

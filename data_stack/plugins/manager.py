@@ -75,7 +75,9 @@ class PluginManager:
         installed = self._installed.read()
         records = [self._outcome_of(record) for record in installed.all_records()]
         records += installed.unusable
-        records.sort(key=lambda r: (r.group, r.name, r.distribution, r.version))
+        records.sort(
+            key=lambda record: (record.group, record.name, record.distribution, record.version)
+        )
         return records
 
     def dataset_names(self) -> list[str]:
@@ -165,7 +167,12 @@ class PluginManager:
         return self._outcomes.get(record, record)
 
     def _load_factory_class(self, record: PluginRecord) -> type[Any]:
-        return self._load(record, lambda: check_dataset_class(_import_plugin(record)))
+        """Import the factory class of a dataset."""
+
+        def import_class() -> type[Any]:
+            return check_dataset_class(_import_plugin(record))
+
+        return self._load(record, import_class)
 
     def _load_behaviour(self, *, retries_failed: bool) -> None:
         """Import the plugins with hooks that were not tried yet.
@@ -179,13 +186,14 @@ class PluginManager:
                     continue
                 self._loading.add(record)
                 try:
-                    self._load(record, functools.partial(self._register, record))
+                    self._load(record, functools.partial(self._register_hooks, record))
                 except PluginError as error:
                     logger.warning("%s", error)
                 finally:
                     self._loading.discard(record)
 
     def _is_to_load(self, record: PluginRecord, retries_failed: bool) -> bool:
+        """Return whether a plugin with hooks was not imported yet, or is to be tried again."""
         if record in self._loading:
             return False
         outcome = self._outcomes.get(record)
@@ -193,17 +201,25 @@ class PluginManager:
             return True
         return retries_failed and outcome.state != "ok"
 
-    def _register(self, record: PluginRecord) -> None:
+    def _register_hooks(self, record: PluginRecord) -> None:
+        """Import a plugin with hooks, and call its hooks."""
         self._behaviour.register(_import_plugin(record), record)
 
-    def _load(self, record: PluginRecord, run: Callable[[], _Value]) -> _Value:
-        """Run a plugin's code and remember its outcome.
+    def _load(self, record: PluginRecord, run_plugin: Callable[[], _Value]) -> _Value:
+        """Run a plugin's code, and remember what became of it.
+
+        Args:
+            record: the plugin.
+            run_plugin: imports it.
+
+        Returns:
+            What ``run_plugin`` returned.
 
         Raises:
-            PluginError: it failed; KeyboardInterrupt passes.
+            PluginError: the code failed, or called ``sys.exit``. KeyboardInterrupt passes.
         """
         try:
-            value = run()
+            value = run_plugin()
         except KeyboardInterrupt:
             raise
         except BaseException as error:
@@ -214,9 +230,11 @@ class PluginManager:
                 f"Install missing packages, update it or uninstall it; `data-stack doctor` shows "
                 f"the state of all plugins."
             ) from error
-        # A shadowed dataset stays so when it is loaded as "distribution:name".
-        is_listed = record.state == "listed"
-        self._outcomes[record] = replace(record, state="ok") if is_listed else record
+        outcome = record
+        if record.state == "listed":
+            outcome = replace(record, state="ok")
+        # (Else it is a shadowed dataset, which stays so when it is loaded as "distribution:name".)
+        self._outcomes[record] = outcome
         return value
 
 

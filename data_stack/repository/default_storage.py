@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import errno
 import os
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import platformdirs
 
 from data_stack.exception import ConfigError, StorageError
 from data_stack.io.storage_connectors.cached.connector import uncached
-from data_stack.io.storage_connectors.connector import StorageConnector
+from data_stack.io.storage_connectors.connector import StorageConnector, has_required_methods
 from data_stack.io.storage_connectors.file import FileStorageConnector
 from data_stack.io.storage_connectors.url import (
     storage_connector_from_url as storage_connector_from_url,
@@ -21,9 +21,6 @@ Storage: TypeAlias = "StorageConnector | str | os.PathLike[str]"
 
 #: The variable of the environment with the default store: a folder or a URL.
 HOME = "DATA_STACK_HOME"
-
-#: What each store has; a client's store need not be derived from StorageConnector.
-_REQUIRED_METHODS = ("get_resource", "set_resource", "has_resource")
 
 
 def default_storage() -> StorageConnector:
@@ -49,13 +46,12 @@ def as_storage_connector(storage: Storage | None) -> StorageConnector:
         return default_storage()
     if isinstance(storage, (str, os.PathLike)):
         return storage_connector_from_url(storage)
-    connector: Any = storage
-    for method in _REQUIRED_METHODS:
-        if not callable(getattr(connector, method, None)):
-            raise ConfigError(
-                f"a store is a StorageConnector, a URL or a path, not the "
-                f"{type(storage).__name__} {storage!r:.80}"
-            )
+    # A store of a client need not be derived from StorageConnector.
+    if not has_required_methods(storage):
+        raise ConfigError(
+            f"a store is a StorageConnector, a URL or a path, not the "
+            f"{type(storage).__name__} {storage!r:.80}"
+        )
     return storage
 
 
@@ -63,7 +59,8 @@ def existing_storage(storage: Storage | None) -> StorageConnector:
     """Return a store as :func:`as_storage_connector` does; a path or URL must exist.
 
     Raises:
-        ConfigError: ``storage`` is not a store. StorageError: its place does not exist.
+        ConfigError: ``storage`` is not a store.
+        StorageError: the place of the store does not exist.
     """
     connector = as_storage_connector(storage)
     if isinstance(storage, (str, os.PathLike)):
@@ -74,20 +71,20 @@ def existing_storage(storage: Storage | None) -> StorageConnector:
 def check_there(connector: StorageConnector, *, may_be_new: bool = False) -> None:
     """Check that the place of a store exists.
 
-    A missing one is a wrong name or a disk that is not mounted, not an empty store.
+    A missing place is a wrong name or a disk that is not mounted, not an empty store.
 
     Args:
         connector: the store; a folder, a database, or one whose connector says what is missing.
         may_be_new: whether the place may be missing.
 
     Raises:
-        StorageError: it does not exist, or the folder is a file.
+        StorageError: the place does not exist, or is a file where a folder is expected.
     """
     store: object = uncached(connector)
     if isinstance(store, FileStorageConnector):
         _check_folder(store.root_path, may_be_new=may_be_new)
     elif isinstance(store, StorageConnector) and not may_be_new:
-        # Not a store of a client, which only has the methods of the contract.
+        # (A store of a client may lack missing_place().)
         missing = store.missing_place()
         if missing is not None:
             raise _missing_error(missing, "check its name")

@@ -22,6 +22,10 @@ _NAME_OF_THE_HUB: Final = re.compile(r"[\w.-]+/[\w.-]+", re.ASCII)
 
 #: Names of distributions, https://packaging.python.org/specifications/name-normalization
 _DISTRIBUTION: Final = re.compile(r"[A-Z0-9]([A-Z0-9._-]{0,98}[A-Z0-9])?", re.IGNORECASE | re.ASCII)
+
+#: The names of data_stack's own packages begin with the first; formerly, with the second.
+_PREFIXES_OF_OWN_PACKAGES: Final = ("lazy-data-stack-", "datastack-")
+
 #: A version that is longer is no version of a package.
 _MAX_VERSION_CHARACTERS: Final = 100
 
@@ -57,11 +61,15 @@ def explain_unknown_dataset(
 
 
 def explain_scheme(identifier: str, plugins: PluginManager) -> str:
-    """Say what to do about a name that no catalogue takes; empty for a name without a scheme.
+    """Say what to do about a name that no catalogue takes.
 
     Args:
         identifier: ``"scheme:name"``, or a scheme alone, with or without its ``:``.
         plugins: provide the catalogues.
+
+    Returns:
+        What follows the first sentence of an error, so it begins with ``". "``; empty for a name
+        without a scheme.
     """
     scheme, colon, _ = identifier.partition(":")
     extras = extras_of("catalogues")
@@ -99,13 +107,13 @@ def advise_install(distribution: str) -> str:
     its author.
 
     Args:
-        distribution: its name and version; data_stack's own packages were formerly called
-            ``datastack-digits``.
+        distribution: its name and version, separated by a space.
     """
     name, _, version = distribution.partition(" ")
-    extra = name.removeprefix("lazy-data-stack-").removeprefix("datastack-")
-    if is_extra(extra):
-        return f"`{install_command(extra)}`"
+    for prefix in _PREFIXES_OF_OWN_PACKAGES:
+        extra = name.removeprefix(prefix)
+        if name.startswith(prefix) and is_extra(extra):
+            return f"`{install_command(extra)}`"
     if not _DISTRIBUTION.fullmatch(name) or (version and not _is_version(version)):
         return "it names no valid package; ask its author for the code"
     package = f"{name} {version}".rstrip()

@@ -9,7 +9,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from data_stack.exception import ChecksumMismatchError, ConfigError, DatasetFileCorruptError
+from data_stack.exception import (
+    ChecksumMismatchError,
+    ConfigError,
+    DatasetFileCorruptError,
+    MalformedIdentifierError,
+)
 from data_stack.factories.manifest import Manifest
 from data_stack.io.identifiers import check_identifier
 from data_stack.io.integrity import BLOCK_BYTES
@@ -17,8 +22,11 @@ from data_stack.util.untrusted_text import MAX_BYTES, JsonObject
 
 #: The name of the file.
 DESCRIPTION: Final = "data_stack.json"
+
+#: The format of the file.
 FORMAT: Final = 1
-#: Of the SHA-256 of a block: enough against attackers, and half the room.
+
+#: The first bytes of the SHA-256 of a block are kept: enough against attackers, and half the room.
 DIGEST_BYTES: Final = 16
 
 _PIN: Final = re.compile("sha256=[0-9a-fA-F]{64}")
@@ -59,8 +67,7 @@ class PublishedDescription:
             raise DatasetFileCorruptError(f"{what} has more than {MAX_BYTES:,} bytes")
         fields = JsonObject.unseal(data, what)
         fields.known_format(FORMAT)
-        manifest = Manifest.from_json(fields.text("manifest").encode("ascii"))
-        check_identifier(manifest.name)
+        manifest = _parse_manifest(fields.text("manifest"), what)
         license_name = fields.optional(fields.text, "license")
         distribution = fields.optional(fields.text, "distribution")
         digests = JsonObject(fields.value("blocks"), what)
@@ -76,6 +83,22 @@ class PublishedDescription:
         return cls(manifest, license_name, blocks)
 
 
+def _parse_manifest(text: str, what: str) -> Manifest:
+    """Return the manifest that a description contains as text.
+
+    Raises:
+        DatasetFileCorruptError: the manifest is damaged, or no dataset can have its name.
+    """
+    if not text.isascii():
+        raise DatasetFileCorruptError(f"{what} is damaged: its manifest is not ASCII")
+    manifest = Manifest.from_json(text.encode("ascii"))
+    try:
+        check_identifier(manifest.name)
+    except MalformedIdentifierError as error:
+        raise DatasetFileCorruptError(f"{what} is damaged: {error}") from error
+    return manifest
+
+
 def _parse_digests(digests: JsonObject, identifier: str, size: int, what: str) -> bytes:
     """Return the digests of the blocks of a resource.
 
@@ -84,15 +107,23 @@ def _parse_digests(digests: JsonObject, identifier: str, size: int, what: str) -
         identifier: of the resource.
         size: of the resource, in bytes.
         what: names the description in errors.
+
+    Raises:
+        DatasetFileCorruptError: the digests are not base 64, or not one for each block.
     """
+    problem = f"{what} lacks a digest for some blocks of {identifier!r}"
     try:
-        blocks = base64.b64decode(digests.text(identifier), validate=True)
-    except ValueError:
-        blocks = b""
-    n_blocks = -(-size // BLOCK_BYTES)
-    if len(blocks) != n_blocks * DIGEST_BYTES:
-        raise DatasetFileCorruptError(f"{what} lacks a digest for some blocks of {identifier!r}")
-    return blocks
+        digests_of_blocks = base64.b64decode(digests.text(identifier), validate=True)
+    except ValueError as error:
+        raise DatasetFileCorruptError(problem) from error
+    if len(digests_of_blocks) != count_blocks(size) * DIGEST_BYTES:
+        raise DatasetFileCorruptError(problem)
+    return digests_of_blocks
+
+
+def count_blocks(size: int) -> int:
+    """Return the number of blocks of a resource of ``size`` bytes; the last may be shorter."""
+    return (size + BLOCK_BYTES - 1) // BLOCK_BYTES
 
 
 @dataclass(frozen=True, slots=True)

@@ -471,6 +471,7 @@ def search_datasets(text: str) -> list[DatasetDescription]:
 
 
 def _has_words(description: DatasetDescription, words: Sequence[str]) -> bool:
+    """Return whether each of some casefolded words is found in a description."""
     facts = [
         description.name,
         description.description,
@@ -483,4 +484,6 @@ def _has_words(description: DatasetDescription, words: Sequence[str]) -> bool:
 
 
 def _is_named_by(description: DatasetDescription, words: Sequence[str]) -> bool:
-    return any(word in description.name for word in words)
+    """Return whether one of some casefolded words is found in the name of a dataset."""
+    name = description.name.casefold()
+    return any(word in name for word in words)

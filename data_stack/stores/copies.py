@@ -65,8 +65,8 @@ def copy_datasets(
         What was copied.
 
     Raises:
-        DatasetNotFoundError: the source has no resource of a name. PreparationError: it has
-            resources, but no manifest.
+        DatasetNotFoundError: the source has no resource of a name.
+        PreparationError: the source has resources of a name, but no manifest.
         IncompleteCopyError: parts of the source are damaged or missing; all else is copied.
         ConfigError: both stores are the same, or a URL names no store.
         UnsupportedStorageOperationError: the source cannot list its resources.
@@ -82,7 +82,8 @@ def copy_datasets(
     if names is None:
         selection.add_whole_store(source)
     else:
-        names = [names] if isinstance(names, str) else names
+        if isinstance(names, str):
+            names = [names]
         # A dataset that is named twice is copied once.
         for folder in dict.fromkeys(stored_name(name) for name in names):
             selection.add_dataset(source, folder)
@@ -115,6 +116,7 @@ class _Selection:
     faults: list[Fault] = field(default_factory=list)
 
     def add_whole_store(self, source: StorageConnector) -> None:
+        """Add all datasets of a store, and the resources that belong to none."""
         stored = take_inventory(source)
         for key in stored.others:
             if not is_hidden(key):
@@ -133,11 +135,13 @@ class _Selection:
         if not stored.versions and not stored.loose:
             raise DatasetNotFoundError(describe_absence(source, folder))
         if not any(_has_manifest(version) for version in stored.versions.values()):
+            problem = "it has no manifest"
             has_begun = bool(stored.versions)
+            if has_begun:
+                problem += " yet"
             raise PreparationError(
-                f"dataset {folder!r} is not prepared in {source!r}: it has no manifest"
-                f"{' yet' if has_begun else ''}. Prepare it there first "
-                f"(data-stack prepare {folder}), or copy the whole store"
+                f"dataset {folder!r} is not prepared in {source!r}: {problem}. Prepare it there "
+                f"first (data-stack prepare {folder}), or copy the whole store"
             )
         self._add_versions(source, stored.versions.values())
         self._add_loose(stored.loose)
@@ -178,12 +182,14 @@ def _group_of(source: StorageConnector, version: StoredVersion, manifest: Manife
     folder.
     """
     identifier_of_manifest = f"{version.folder}/{MANIFEST}"
-    items = []
+    # Asked once: it searches the identifiers of the version.
+    is_begun = version.is_begun
+    items: list[CopyItem] = []
     for resource in version.resources(source).values():
         if resource.identifier == identifier_of_manifest:
             continue
         is_in_manifest = resource.is_prepared or resource.is_source
-        if version.is_begun and not is_in_manifest:
+        if is_begun and not is_in_manifest:
             # It may be unfinished work of another process.
             continue
         items.append(CopyItem(resource.identifier, resource.size, resource.sha256))

@@ -5,9 +5,9 @@ from __future__ import annotations
 import base64
 import hashlib
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 from data_stack.exception import ChecksumMismatchError, ConfigError, install_command
 from data_stack.factories.declarative import DatasetFactory
@@ -28,15 +28,11 @@ from data_stack.repository.published_description import (
     DIGEST_BYTES,
     FORMAT,
     PublishedDescription,
+    count_blocks,
 )
 from data_stack.repository.repository import Resolved, default_repository
 from data_stack.util.program_lines import warn_program
 from data_stack.util.untrusted_text import MAX_BYTES, seal_json
-
-#: The digest of a block in base 64.
-_CHARACTERS_OF_DIGEST: Final = 22
-#: Digests may take half of what a description may have, so that there is room for the manifest.
-_MAX_CHARACTERS_OF_DIGESTS: Final = MAX_BYTES // 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +51,7 @@ class PublishingResult:
     missing_documents: tuple[str, ...]
 
     def explain_missing_documents(self) -> list[str]:
-        """Say of each missing document how to get it."""
+        """Return a text for each missing document, which says how to get the document."""
         extras = extras_of("documents")
         return [
             f"No {name} was written, which describes the dataset for other programs: "
@@ -133,12 +129,14 @@ def publish_dataset(
         folder = destination
     else:
         folder = location_of(destination).as_folder()
+    # Refuse what cannot be published before anything is sent.
     _check_names(manifest)
-    _check_size(manifest)
+    license_name = dataset.describe().license
+    check_size(manifest, license_name)
     _check_destination(manifest, folder)
 
     digests = _send_resources(factory, manifest, folder)
-    description = _describe(dataset, manifest, digests)
+    description = _describe(manifest, license_name, digests)
 
     is_complete = folder.has_file(DESCRIPTION)
     if is_complete and folder.read(DESCRIPTION) != description:
@@ -184,14 +182,37 @@ def _check_names(manifest: Manifest) -> None:
             )
 
 
-def _check_size(manifest: Manifest) -> None:
-    """Refuse more bytes than a description has room for."""
-    n_blocks = manifest.size // BLOCK_BYTES
-    if n_blocks * _CHARACTERS_OF_DIGEST > _MAX_CHARACTERS_OF_DIGESTS:
-        raise ConfigError(
-            f"dataset {manifest.name!r} has {manifest.size:,} bytes, too many to publish; "
-            f"publish parts"
-        )
+def check_size(manifest: Manifest, license_name: str | None) -> None:
+    """Refuse a dataset whose description would have more bytes than readers of one accept.
+
+    Args:
+        manifest: of the dataset.
+        license_name: of its card; None if the card names none.
+
+    Raises:
+        ConfigError: the dataset has too many resources, or too many bytes.
+    """
+    n_bytes_of_digests = 0
+    for record in manifest.prepared:
+        n_bytes_of_digests += count_blocks(record.size) * DIGEST_BYTES
+    if n_bytes_of_digests > MAX_BYTES:
+        # Not even the digests have room, and they may not have room in memory either.
+        raise _too_large(manifest)
+
+    # Digests of zeros take as much room as the real ones.
+    digests = {}
+    for record in manifest.prepared:
+        digests[record.identifier] = bytes(count_blocks(record.size) * DIGEST_BYTES)
+    if len(_describe(manifest, license_name, digests)) > MAX_BYTES:
+        raise _too_large(manifest)
+
+
+def _too_large(manifest: Manifest) -> ConfigError:
+    return ConfigError(
+        f"dataset {manifest.name!r} has {len(manifest.prepared):,} resources of "
+        f"{manifest.size:,} bytes, too many to publish: {DESCRIPTION} would have more than "
+        f"{MAX_BYTES:,} bytes; publish parts"
+    )
 
 
 def _check_destination(manifest: Manifest, folder: Folder) -> None:
@@ -207,21 +228,20 @@ def _check_destination(manifest: Manifest, folder: Folder) -> None:
         )
 
 
-def _describe(dataset: Resolved, manifest: Manifest, digests: dict[str, bytes]) -> bytes:
+def _describe(manifest: Manifest, license_name: str | None, digests: Mapping[str, bytes]) -> bytes:
     """Return the contents of ``data_stack.json``.
 
     Args:
-        dataset: what is published.
         manifest: of the dataset.
-        digests: by resource the digests of its blocks.
+        license_name: of its card; None if the card names none.
+        digests: by resource the digests of its blocks, 16 bytes each.
     """
-    blocks = {
-        identifier: base64.b64encode(of_resource).decode()
-        for identifier, of_resource in digests.items()
-    }
+    blocks = {}
+    for identifier, digests_of_blocks in digests.items():
+        blocks[identifier] = base64.b64encode(digests_of_blocks).decode("ascii")
     fields = {
         "format": FORMAT,
-        "license": dataset.describe().license,
+        "license": license_name,
         "distribution": manifest.distribution,
         "manifest": manifest.to_json().decode("ascii"),
         "blocks": blocks,
@@ -275,18 +295,17 @@ def _send_resources(
 
 def _send(resource: StreamedResource, record: ResourceRecord, folder: Folder) -> bytes:
     """Write a resource to a folder, unless it is there; return the digests of its blocks."""
-    file_name = record.identifier
     digests = _Digests()
     if _is_there(folder, record):
         for block in _read_blocks(resource):
             digests.add(block)
         digests.check(record)
         return digests.of_blocks
-    with folder.create(file_name) as target:
+    with folder.create(record.identifier) as target:
         for block in _read_blocks(resource):
             digests.add(block)
             target.write(block)
-        # Inside of the block, so that a damaged resource is not published.
+        # Checked before the file is stored, so that a damaged resource is not published.
         digests.check(record)
     return digests.of_blocks
 
@@ -303,6 +322,7 @@ def _is_there(folder: Folder, record: ResourceRecord) -> bool:
 
 
 def _read_blocks(resource: StreamedResource) -> Iterator[bytes]:
+    """Yield a resource in blocks of 64 KiB; the last may be shorter."""
     while True:
         block = resource.read(BLOCK_BYTES)
         if not block:

@@ -45,6 +45,21 @@ def test_list_names_a_dataset_of_two_versions_once(command: Run, install: Instal
 # ---------------------------------------------------------------------- search
 
 
+class Zebras(Written):
+    """Stripes of a zebra."""
+
+
+@pytest.fixture
+def register_words() -> Iterator[None]:
+    """Register a dataset named after zebras, and one that only tells of them."""
+    names = ("Zebras", "a-stable")
+    for name in names:
+        default_repository().register(name, Zebras)
+    yield
+    for name in names:
+        default_repository().remove(name)
+
+
 @pytest.mark.parametrize(
     ("text", "expected_names"),
     [
@@ -67,6 +82,12 @@ def test_every_word_must_be_found_and_names_count_most(
         if description.name in ("digits", "iris", "mnist")
     ]
     assert names == expected_names
+
+
+def test_a_name_with_capital_letters_counts_most(register_words: None) -> None:
+    descriptions = search_datasets("zebra")
+
+    assert [description.name for description in descriptions] == ["Zebras", "a-stable"]
 
 
 def test_search_prints_a_line_for_each_dataset(command: Run, install: Install) -> None:

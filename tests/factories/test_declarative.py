@@ -32,6 +32,7 @@ from data_stack.dataset.meta import DatasetMeta, IteratorMeta
 from data_stack.dataset.preprocessor import PreprocessingHelpers
 from data_stack.exception import (
     ConfigError,
+    DatasetFileCorruptError,
     MalformedIdentifierError,
     PreparationError,
     ResourceChangedError,
@@ -371,3 +372,15 @@ def test_a_gzip_resource_is_decompressed_under_its_name(helpers: Any) -> None:
         assert decompressed.identifier == "mnist/raw/labels.gz"
         assert decompressed.read() == b"labels"
     assert not resource.closed
+
+
+def test_an_error_that_is_its_own_cause_ends(words: Words, store: FileStorageConnector) -> None:
+    class SelfCaused(words):  # type: ignore[misc, valid-type]
+        def open(self, split: str, prepared: Resources) -> DatasetIteratorIF:
+            error = DatasetFileCorruptError("damaged by myself")
+            raise error from error
+
+    words(store).prepare(progress=False)
+
+    with pytest.raises(DatasetFileCorruptError, match="damaged by myself"):
+        SelfCaused(store).get_dataset_iterator()

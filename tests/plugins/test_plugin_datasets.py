@@ -361,6 +361,17 @@ def test_a_name_that_no_folder_can_have_is_refused() -> None:
         search_catalogues("x", "nosuch")
 
 
+def test_a_search_without_catalogues_says_how_to_get_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DATA_STACK_DISABLE_PLUGINS", "1")
+    default_manager.cache_clear()
+
+    try:
+        with pytest.raises(ConfigError, match=r"no catalogue is installed.*\[huggingface\]"):
+            search_catalogues("flowers")
+    finally:
+        default_manager.cache_clear()
+
+
 def test_an_installed_catalogue_is_found_by_its_scheme() -> None:
     assert find_catalogue("hf") is default_manager().provided("catalogues")["hf"]
     with pytest.raises(ConfigError, match="No catalogue 'nosuch' is installed"):

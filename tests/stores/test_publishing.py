@@ -7,6 +7,7 @@ import pickle
 import shutil
 import ssl
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -27,8 +28,11 @@ from data_stack.exception import (
     ResourceNotFoundError,
     StorageError,
 )
+from data_stack.factories.manifest import Manifest
+from data_stack.factories.resource_record import ResourceRecord
 from data_stack.formats import NumpyDatasetIterator, write_npy
 from data_stack.io.resource_definition import ResourceDefinition
+from data_stack.stores.publishing import check_size
 from data_stack.util.untrusted_text import seal_json
 
 N_ROWS = 2_048  # of 4 KiB: 8 MiB
@@ -178,6 +182,28 @@ def test_names_that_published_datasets_use_are_refused(tmp_path: Path) -> None:
     assert not (tmp_path / "www").exists()
 
 
+@pytest.mark.parametrize(
+    ("n_resources", "n_bytes"),
+    [
+        pytest.param(1, 1 << 50, id="too many blocks"),
+        # Each has a block of its own, and a long name.
+        pytest.param(125_000, 1, id="too many resources"),
+    ],
+)
+def test_a_description_that_none_could_read_is_refused(n_resources: int, n_bytes: int) -> None:
+    records = tuple(
+        ResourceRecord(f"{number:0200d}", n_bytes, "0" * 64) for number in range(n_resources)
+    )
+    manifest = Manifest(
+        "large", "1.0.0", "module:Large", None, (), records, False, "2026-01-01T00:00:00+00:00"
+    )
+
+    with pytest.raises(ConfigError, match="too many to publish"):
+        check_size(manifest, None)
+    few_bytes = replace(manifest, prepared=(ResourceRecord("a", 1, "0" * 64),))
+    check_size(few_bytes, None)
+
+
 def test_what_is_not_as_it_was_published_is_an_error(
     published: tuple[Path, str], server: ScriptedServer, tmp_path: Path
 ) -> None:
@@ -244,6 +270,8 @@ def test_a_plugin_that_cannot_read_what_was_published_prepares_nothing(
     ("distribution", "advice"),
     [
         ("evil-package 1.0", "it names the package evil-package 1.0, which you may install if you"),
+        # Not our package "lazy-data-stack-iris".
+        ("iris 1.0", "it names the package iris 1.0, which you may install if you trust"),
         ("evil; rm -rf ~ 1.0", "it names no valid package"),
         ("--index-url=https://example.org/x evil", "it names no valid package"),
         ("evil 1.0\n\x1b[31mrun this", "it names no valid package"),
@@ -287,10 +315,13 @@ def test_hostile_descriptions_are_refused(published: tuple[Path, str], tmp_path:
         {**manifest, "prepared": [{**manifest["prepared"][0], "size": 1 << 40}]}
     ).decode()
     wrong: list[dict[str, Any]] = [{"format": 9}, {"blocks": {}}, {"more": 1}]
-    wrong += [{"manifest": each} for each in (escaping, renamed, larger)]
+    wrong += [{"manifest": manifest} for manifest in (escaping, renamed, larger, "é")]
+    without_resources = {**manifest, "prepared": []}
+    climbing = seal_json({**without_resources, "name": "../x"}).decode()
+    wrong.append({"manifest": climbing, "blocks": {}})
     for changes in wrong:
         (tmp_path / "data_stack.json").write_bytes(seal_json({**fields, **changes}))
-        with pytest.raises((DatasetFileCorruptError, ValueError)):
+        with pytest.raises(DatasetFileCorruptError):
             data_stack.load(str(tmp_path))
     (tmp_path / "data_stack.json").write_bytes(b"[" * 100_000)
     with pytest.raises(DatasetFileCorruptError):

@@ -33,6 +33,9 @@ BINARY = SupportedStreamedResourceTypes.STREAMED_BINARY_RESOURCE
 #: A day: the default grace period of garbage collection.
 DAY_SECONDS = 86_400.0
 
+#: The methods that each storage connector defines; all others are built on them.
+_REQUIRED_METHODS = ("get_resource", "set_resource", "has_resource")
+
 
 @dataclass(frozen=True)
 class ResourceInfo:
@@ -393,6 +396,14 @@ class KeyOpener:
     def get_resource(self, key: str) -> StreamedResource:
         """Open the file of a key."""
         return self.connector.open_key(key)
+
+
+def has_required_methods(value: object) -> bool:
+    """Return whether a value has the methods that each storage connector defines.
+
+    A connector of a program or plugin need not be derived from :class:`StorageConnector`.
+    """
+    return all(callable(getattr(value, method, None)) for method in _REQUIRED_METHODS)
 
 
 def info_of(connector: StorageConnector, identifier: str) -> ResourceInfo | None:
