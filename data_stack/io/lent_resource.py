@@ -10,6 +10,21 @@ from data_stack.io.byte_source import ByteSource
 from data_stack.io.resources import StreamedResource
 
 
+class LentResource(StreamedResource):
+    """The bytes of a resource of the caller, with a position of its own.
+
+    It is pickled as the resource of the caller, which stays open when this one is closed.
+
+    Attributes:
+        lender: the resource of the caller; set by the store that makes this one.
+    """
+
+    lender: StreamedResource
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return self.lender.__reduce__()
+
+
 class OneResource:
     """A store that holds one resource of the caller, under its identifier.
 
@@ -44,21 +59,6 @@ class OneResource:
         if name.startswith(prefix):
             return [name]
         return []
-
-
-class LentResource(StreamedResource):
-    """The bytes of a resource of the caller, with a position of its own.
-
-    It is pickled as the resource of the caller, which stays open when this one is closed.
-
-    Attributes:
-        lender: the resource of the caller; set by the store that makes this one.
-    """
-
-    lender: StreamedResource
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return self.lender.__reduce__()
 
 
 class _LentSource(ByteSource):

@@ -100,10 +100,11 @@ def walk_folder(root: str, below: str = "", *, links: LinkRule | None = None) ->
     pending = [_Folder(below, os.path.join(root, below))]
     while pending:
         folder = pending.pop()
-        prefix = f"{folder.path}/" if folder.path else ""
+        prefix = ""
+        if folder.path:
+            prefix = f"{folder.path}/"
         for entry in entries_of(folder.real_path):
             path = prefix + entry.name
-
             if not entry.is_symlink():
                 if entry.is_dir(follow_symlinks=False):
                     pending.append(_Folder(path, entry.path, folder.linked_paths))
@@ -111,12 +112,14 @@ def walk_folder(root: str, below: str = "", *, links: LinkRule | None = None) ->
                     tree.files.append(path)
                 continue
 
+            # A link to a file is listed, even if it dangles or leads out: opening it is an error then,
+            # so it is not left out silently.
             target = os.path.realpath(entry.path)
             if not os.path.isdir(target):
-                # A link that dangles or leads out is listed as a file as well. Opening it is an
-                # error, so it is not ignored silently.
                 tree.files.append(path)
                 continue
+
+            # A link to a folder is followed, unless a rule leaves it out.
             rule = _rule_that_leaves_out(folder, target, links)
             if rule is not None:
                 tree.left_out.append(LeftOut(path, rule))

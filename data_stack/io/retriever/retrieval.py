@@ -75,12 +75,13 @@ def retrieve(
         One entry for each definition, in their order.
 
     Raises:
-        RetrievalError: no source delivered a resource; for several resources, a
-            SeveralRetrievalErrors with all of them. It is a DatasetFileCorruptError too if each got
-            wrong bytes.
+        RetrievalError: no source delivered a resource. If several resources failed, it is a
+            SeveralRetrievalErrors with the errors of all. If a source of each of them sent wrong
+            bytes, it is a DatasetFileCorruptError too.
         StorageError: the store could not be written; running transfers were ended.
-        ConfigError: two different definitions have the same identifier.
-        MalformedIdentifierError: an identifier is not in the grammar. Nothing was retrieved.
+        ConfigError: two different definitions have the same identifier, or ``max_parallel`` or
+            ``timeout_seconds`` is not positive. Nothing was retrieved.
+        MalformedIdentifierError: the store refuses an identifier. Nothing was retrieved.
     """
     definitions = list(definitions)
     if timeout_seconds is None:
@@ -316,12 +317,12 @@ class _RetrievalRun:
         return _FailedAttempt(reasons, sent_wrong_bytes)
 
     def _begin_transfer(self, definition: ResourceDefinition, writer: ResourceWriter) -> Transfer:
-        """Make a transfer, which the calling thread can see and end from now on."""
+        """Make a transfer, which the thread that called :func:`retrieve` can watch and end."""
         transfer = Transfer(
             definition, writer, timeout_seconds=self._timeout_seconds, limits=self._limits
         )
         self._transfers[definition.identifier] = transfer
-        # The end of the transfers may have come before this one was among them.
+        # end_transfers() may have run just before, without this transfer.
         self.check_wanted()
         return transfer
 
