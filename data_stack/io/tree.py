@@ -112,8 +112,8 @@ def walk_folder(root: str, below: str = "", *, links: LinkRule | None = None) ->
                     tree.files.append(path)
                 continue
 
-            # A link to a file is listed, even if it dangles or leads out: opening it is an error then,
-            # so it is not left out silently.
+            # A link to a file is listed, even if it dangles or leads out. Opening it is an error
+            # then, so it is not left out silently.
             target = os.path.realpath(entry.path)
             if not os.path.isdir(target):
                 tree.files.append(path)
