@@ -22,7 +22,7 @@ from data_stack.io.web.framing import announced_length, content_encoding, find_f
 from data_stack.io.web.limits import Limits, web_timeout
 from data_stack.io.web.links import Origin, bare_url, follow, is_web, origin_of
 from data_stack.io.web.ranges import ByteRange, find_part_fault, sent_range
-from data_stack.io.web.request_clock import RequestClock
+from data_stack.io.web.request_budget import RequestBudget
 
 if TYPE_CHECKING:
     import requests
@@ -93,7 +93,7 @@ class Exchange:
     _byte_range: ByteRange | None
     _may_be_encoded: bool
     _max_redirects: int
-    _clock: RequestClock
+    _budget: RequestBudget
     #: The announced length of the body; None if none was announced.
     _expected_bytes: int | None
     #: The answer, while the exchange is entered.
@@ -122,7 +122,7 @@ class Exchange:
         if timeout_seconds is None:
             timeout_seconds = web_timeout()
         self.timeout_seconds = timeout_seconds
-        self._clock = RequestClock(timeout_seconds, limits.min_bytes_per_second, deadline)
+        self._budget = RequestBudget(timeout_seconds, limits.min_bytes_per_second, deadline)
 
         self._headers = {"Accept-Encoding": "identity", **headers}
         if byte_range is None:
@@ -150,7 +150,7 @@ class Exchange:
             self._answer.close()
             raise
         self._expected_bytes = self.length
-        self._clock.begin_body()
+        self._budget.begin_body()
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -204,7 +204,7 @@ class Exchange:
     @property
     def n_received(self) -> int:
         """How many bytes of the body were received so far."""
-        return self._clock.n_content_bytes
+        return self._budget.n_content_bytes
 
     def chunks(self) -> Iterator[bytes]:
         """Yield the body in the pieces in which it comes, not decompressed.
@@ -221,7 +221,7 @@ class Exchange:
             self._count(data)
             if not data:
                 return
-            with self._clock.paused():
+            with self._budget.paused():
                 yield data
 
     def read(self, max_bytes: int) -> bytes:
@@ -249,7 +249,7 @@ class Exchange:
 
     def cut(self) -> None:
         """Make the thread that waits for the server fail. Any thread may call this."""
-        self._clock.cut()
+        self._budget.cut()
 
     # ------------------------------------------------------------------ inside
 
@@ -271,7 +271,7 @@ class Exchange:
                 headers=headers,
                 auth=auth,
                 timeout_seconds=self.timeout_seconds,
-                tick=self._clock.tick,
+                tick=self._budget.tick,
             )
             if answer.status_code not in _REDIRECTS:
                 return answer
@@ -329,7 +329,7 @@ class Exchange:
         Raises:
             WebError: the body is longer or shorter than announced.
         """
-        self._clock.n_content_bytes += len(data)
+        self._budget.n_content_bytes += len(data)
         if self._expected_bytes is None:
             return
         if self.n_received > self._expected_bytes:

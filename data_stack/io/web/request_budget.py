@@ -21,7 +21,7 @@ _MAX_WIRE_BYTES_PER_BYTE: Final = 8
 _MAX_WAIT_SECONDS: Final = 0.1
 
 
-class RequestClock:
+class RequestBudget:
     """The time that one request has left, and the bytes that it may bring.
 
     The header must arrive within the timeout. Then each byte of the body adds the time that a byte
