@@ -69,8 +69,9 @@ class Archive(ABC):
         name: the name of the archive in messages.
         limits: bounds on the unpacked size.
 
-    Raises by opening, iterating and reading:
-        ArchiveError: the archive is damaged or truncated.
+    Raises:
+        ArchiveError: the archive is damaged or truncated. This and the errors below are raised when
+            the archive is opened, iterated over or read.
         UnsafeArchiveError: a member is not a file or folder with a unique name inside of the
             archive.
         ArchiveLimitError: the archive exceeds its limits.

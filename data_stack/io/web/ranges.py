@@ -135,18 +135,18 @@ def find_part_fault(asked: ByteRange, headers: Mapping[str, str]) -> str | None:
     """Compare an answer with status 206 with the part that was asked for.
 
     Returns:
-        What is wrong, without a subject, such as ``"sends bytes 0 to 5, requested were …"``; None
+        What is wrong, without a subject, such as ``"sends bytes 0 to 5, expected …"``; None
         if the answer is that part.
     """
     media_type = headers.get("Content-Type", "").strip().lower()
     if media_type.startswith("multipart/byteranges"):
-        return "sends several parts (multipart/byteranges), one was requested"
+        return "sends several parts (multipart/byteranges), expected one"
     sent = sent_range(headers)
     if sent is None:
-        return f"does not say which part it sends, requested were {asked}"
+        return f"does not say which part it sends, expected {asked}"
     if not sent.is_all_of(asked):
         of_file_size = "" if sent.file_size is None else f" of {sent.file_size:,}"
-        return f"sends {sent}{of_file_size}, requested were {asked}"
+        return f"sends {sent}{of_file_size}, expected {asked}"
     length = announced_length(headers)
     if length is not None and length != sent.n_bytes:
         return f"announces {length:,} bytes for a part of {sent.n_bytes:,}"
