@@ -8,6 +8,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from typing import Literal
 
 from data_stack.exception import (
     ChecksumMismatchError,
@@ -34,6 +35,8 @@ from data_stack.util.logger import logger
 #: What replaces a manifest in a store that cannot delete: no program takes it for a manifest.
 _INVALID_MANIFEST = b"{}\n"
 
+_Comparison = Literal["missing", "equals", "differs"]
+
 
 def copy_groups(
     source: StorageConnector,
@@ -47,12 +50,12 @@ def copy_groups(
     skipped: Sequence[Fault] = (),
     faults: Sequence[Fault] = (),
 ) -> CopyReport:
-    """Copy groups of resources; resources that the target has already are skipped unread.
+    """Copy groups of resources. Resources that the target has already are skipped unread.
 
-    A resource is published at the target only if it has the expected digest (of its group, or else
-    of the source), and is then compared with the target's own digest. A damaged or missing resource
-    does not stop the others, but its group gets no manifest. After an interruption, the same copy
-    skips the resources that are complete.
+    A resource is published at the target only if its bytes have the expected digest. The group
+    states this digest, or else the source. Then the target is asked for the digest that it has
+    recorded. If a resource is damaged or missing, the other resources are still copied, but its
+    group gets no manifest. After an interruption, the same copy skips what is complete.
 
     Args:
         source: the store to read.
@@ -60,9 +63,9 @@ def copy_groups(
             are replaced.
         groups: what to copy; no two groups have an identifier in common.
         n_threads: how many resources are copied at a time.
-        deep: read what the target has already, and replace what is damaged there.
-        dry_run: only report what would be copied.
-        progress: show a progress bar; None to show it on a terminal and in a notebook.
+        deep: whether to read what the target has already, and to replace what is damaged there.
+        dry_run: whether to only report what would be copied.
+        progress: whether to show a progress bar; None: on a terminal and in a notebook.
         skipped: what the caller does not copy on purpose, for the report.
         faults: what the caller could not copy, for the report.
 
@@ -78,8 +81,12 @@ def copy_groups(
     copier = _Copier(source, target, n_threads=n_threads, deep=deep, dry_run=dry_run)
     copier.faults.extend(faults)
     with byte_bar("copying", progress) as draw:
+
+        def show_progress() -> None:
+            draw(copier.n_bytes_sent, copier.n_bytes_to_send)
+
         for group in groups:
-            copier.copy_group(group, lambda: draw(copier.n_bytes_sent, copier.n_bytes_to_send))
+            copier.copy_group(group, show_progress)
 
     report = CopyReport(
         source=repr(source),
@@ -97,28 +104,30 @@ def copy_groups(
 
 
 def check_apart(source: StorageConnector, target: StorageConnector) -> None:
-    """Refuse to copy a store onto itself.
+    """Refuse to copy a store onto itself, or into itself.
 
-    A case that this does not notice does nothing, as the target then has all resources.
+    Stores behind different connectors or URLs may still be the same. Copying one onto itself does
+    nothing, as the target has all resources.
 
     Raises:
         ConfigError: both are the same store, or the target lies inside of the source.
     """
-    if _is_same_store(source, target):
+    if _is_inside(target, source):
         raise ConfigError(
             f"the target {target!r} is the source {source!r}, or inside of it; choose another store"
         )
 
 
-def _is_same_store(source: StorageConnector, target: StorageConnector) -> bool:
-    """Return whether two connectors certainly are of one store, or one is inside of the other."""
+def _is_inside(target: StorageConnector, source: StorageConnector) -> bool:
+    """Return whether the target is known to be the store of the source, or a folder in it."""
     if isinstance(source, FileStorageConnector) and isinstance(target, FileStorageConnector):
         source_path = os.path.realpath(source.root_path)
         target_path = os.path.realpath(target.root_path)
         return os.path.commonpath([source_path, target_path]) == source_path
     if source is target:
         return True
-    # Our own connectors show their place in their repr, unless it is Python's: <… at 0x…>.
+    # The connectors of this package show their place in their repr, except those in memory, whose
+    # repr is <…>.
     is_ours = type(source).__module__.startswith("data_stack.")
     shows_place = not repr(source).startswith("<")
     if type(source) is type(target) and is_ours and shows_place:
@@ -133,8 +142,8 @@ class _Copier:
         copied: the resources that are at the target now.
         complete: the names of the groups that are complete at the target now.
         faults: what could not be copied.
-        n_bytes_to_send: length of all resources that the target lacked so far.
-        n_bytes_sent: how many of them were sent.
+        n_bytes_to_send: the length of all resources that were found missing at the target so far.
+        n_bytes_sent: how many of these bytes were sent.
     """
 
     copied: list[Copied]
@@ -147,10 +156,11 @@ class _Copier:
     _n_threads: int
     _deep: bool
     _dry_run: bool
-    #: Guards the two counts of bytes, and the items that a group lacks.
+    #: Guards the two counts of bytes, and the missing items of a group.
     _lock: threading.Lock
-    #: The threads that work now.
-    _threads: JobThreads[CopyItem]
+    #: The threads that work on items now, by which a long read notices an interruption; None
+    #: between groups.
+    _threads: JobThreads[CopyItem] | None
 
     def __init__(
         self,
@@ -167,6 +177,7 @@ class _Copier:
         self._deep = deep
         self._dry_run = dry_run
         self._lock = threading.Lock()
+        self._threads = None
         self.copied = []
         self.complete = []
         self.faults = []
@@ -200,7 +211,13 @@ class _Copier:
     def _run_threads(
         self, items: Sequence[CopyItem], work: Callable[[CopyItem], None], tick: Callable[[], None]
     ) -> None:
-        """Call ``work`` for each item in threads, and collect the faults of items."""
+        """Call a function for each item in threads, and collect the faults of items.
+
+        Args:
+            items: the items.
+            work: the function.
+            tick: called regularly while threads work.
+        """
 
         def work_or_note_fault(item: CopyItem) -> None:
             try:
@@ -216,6 +233,7 @@ class _Copier:
         if items:
             self._threads = JobThreads(items, work_or_note_fault, self._n_threads)
             self._threads.run(tick)
+            self._threads = None
 
     # ------------------------------------------------------------------ what is missing
 
@@ -250,7 +268,8 @@ class _Copier:
 
             expected_sha256 = item.sha256
             if expected_sha256 is None:
-                # A file that was edited by hand: hashing it is less work than sending it.
+                # A file that was edited by hand has no recorded digest. Hashing it is less work
+                # than sending it.
                 with _reading_source():
                     expected_sha256 = self._source.verify_resource(item.identifier).sha256
 
@@ -267,7 +286,7 @@ class _Copier:
     # ------------------------------------------------------------------ sending
 
     def _send(self, item: CopyItem) -> None:
-        """Copy an item, and compare it with what the target says that it has."""
+        """Copy an item, and compare its digest with the one that the target has recorded."""
         digest = Digest()
         self._target.set_resource(item.identifier, self._read_and_verify(item, digest))
         sent_item = CopyItem(item.identifier, digest.size, digest.sha256)
@@ -275,13 +294,17 @@ class _Copier:
         self.copied.append(Copied(item.identifier, digest.size, "copied"))
 
     def _read_and_verify(self, item: CopyItem, digest: Digest) -> Iterator[bytes]:
-        """Yield the bytes of an item, and raise at their end if their digest is wrong.
+        """Yield the bytes of an item. Raise at their end if their digest is wrong.
 
-        A target publishes a resource once it has read all of it, so it publishes no damaged one.
+        A target publishes a resource after it has read all bytes. So this error keeps it from
+        publishing a damaged one.
 
         Args:
             item: the item.
-            digest: it is updated with the bytes.
+            digest: is updated with the bytes.
+
+        Raises:
+            ChecksumMismatchError: the source has other bytes than expected.
         """
         with _reading_source():
             resource = self._source.get_resource(item.identifier)
@@ -291,7 +314,8 @@ class _Copier:
                     data = resource.read(COPY_BYTES)
                 if not data:
                     break
-                self._threads.check()
+                if self._threads is not None:
+                    self._threads.check()
                 digest.update(data)
                 with self._lock:
                     self.n_bytes_sent += len(data)
@@ -310,9 +334,10 @@ class _Copier:
             marker = group.incomplete_marker
             self._target.set_resource(marker.identifier, marker.data)
 
-        # The same manifest may stay: the marker says that the group is incomplete.
+        # If the target has the same manifest, it may stay: the marker says that the group is
+        # incomplete.
         manifest = group.manifest
-        if manifest is None or self._stored_data_equals(manifest) is not False:
+        if manifest is None or self._compare_with_target(manifest) != "differs":
             return
         try:
             self._target.delete_resource(manifest.identifier)
@@ -323,8 +348,10 @@ class _Copier:
 
     def _store_manifest(self, manifest: SmallFile, incomplete_marker: SmallFile | None) -> None:
         """Make a group complete at the target, whose items are all there."""
-        is_there = self._stored_data_equals(manifest) is True
-        outcome: Outcome = "present" if is_there else "copied"
+        is_there = self._compare_with_target(manifest) == "equals"
+        outcome: Outcome = "copied"
+        if is_there:
+            outcome = "present"
         self.copied.append(Copied(manifest.identifier, len(manifest.data), outcome))
         if self._dry_run:
             return
@@ -335,25 +362,34 @@ class _Copier:
             sent_item = CopyItem(manifest.identifier, len(manifest.data), sha256)
             _check_same(sent_item, self._target.stat(manifest.identifier), self._target)
 
+        if incomplete_marker is None:
+            return
         # The marker may also be that of an earlier copy, which was killed before this step.
-        if incomplete_marker is not None and self._stored_data_equals(incomplete_marker):
+        if self._compare_with_target(incomplete_marker) == "equals":
             with contextlib.suppress(
                 UnsupportedStorageOperationError, ReadOnlyStorageError, ResourceNotFoundError
             ):
                 self._target.delete_resource(incomplete_marker.identifier)
 
-    def _stored_data_equals(self, file: SmallFile) -> bool | None:
-        """Return whether the target has exactly the bytes of a file; None if it has no file."""
+    def _compare_with_target(self, file: SmallFile) -> _Comparison:
+        """Compare a file with the resource of the same name at the target.
+
+        Returns:
+            ``"missing"`` if there is no such resource, ``"equals"`` if it has the same bytes,
+            ``"differs"`` if it has others or is damaged.
+        """
         try:
             if not self._target.has_resource(file.identifier):
-                return None
+                return "missing"
             with self._target.get_resource(file.identifier) as resource:
                 stored_data = bytes(resource.read(len(file.data) + 1))
         except ResourceNotFoundError:
-            return None
+            return "missing"
         except DatasetFileCorruptError:
-            return False
-        return stored_data == file.data
+            return "differs"
+        if stored_data == file.data:
+            return "equals"
+        return "differs"
 
 
 def _check_same(expected: CopyItem, actual: ResourceInfo | Digest, store: StorageConnector) -> None:

@@ -7,6 +7,7 @@ from typing import Literal
 
 from data_stack.io.integrity import Fault
 
+#: What a copy did with a resource.
 Outcome = Literal["copied", "present"]
 
 
@@ -36,7 +37,7 @@ class CopyReport:
         resources: resources at the target, sorted by identifier; manifests included.
         skipped: resources that are not copied on purpose, such as unfinished datasets.
         faults: resources that could not be copied; their groups have no manifest at the target.
-        seconds: duration.
+        seconds: how long the copy took.
         dry_run: whether nothing was stored.
     """
 
@@ -49,10 +50,10 @@ class CopyReport:
     seconds: float
     dry_run: bool
 
-    def count(self, outcome: str) -> int:
+    def count(self, outcome: Outcome) -> int:
         """Return the number of resources with this outcome."""
-        return sum(resource.outcome == outcome for resource in self.resources)
+        return len([resource for resource in self.resources if resource.outcome == outcome])
 
-    def size(self, outcome: str) -> int:
+    def size(self, outcome: Outcome) -> int:
         """Return how many bytes the resources with this outcome have."""
         return sum(resource.size for resource in self.resources if resource.outcome == outcome)

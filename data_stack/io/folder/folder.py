@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Final
@@ -28,15 +28,18 @@ _MAX_SMALL_BYTES: Final = 64 << 20
 class Folder:
     """A folder of files: a store and a prefix.
 
-    It holds nothing open, pickles as configuration, and threads may share it. A file is named by
-    its path relative to the folder, with ``/`` between the parts. It is published atomically:
-    readers see the old file, the new one, or none. A dataset of several files is complete once its
-    manifest, the last one, exists. Other file systems are further subclasses.
+    A folder holds nothing open, threads may share it, and pickled it holds its store and prefix. A
+    file is named by its path relative to the folder, with ``/`` between the parts. Files are
+    published atomically: readers see the old file, the new one, or none. A dataset of several files
+    is complete once its manifest exists, which is written last.
+
+    A subclass may be a folder of another file system.
 
     Args:
-        store: a storage connector, or the resources of a dataset. It needs ``get_resource`` and
-            ``has_resource``. Of the other methods it may lack some: what needs them raises
-            UnsupportedStorageOperationError then.
+        store: a storage connector, or the resources of a dataset. It needs the methods
+            ``get_resource`` and ``has_resource``. If it lacks another method of a storage
+            connector, the methods of the folder that need it raise
+            UnsupportedStorageOperationError.
         name: the prefix, without a slash at the end; empty for the whole store.
 
     Attributes:
@@ -115,7 +118,7 @@ class Folder:
         return self._store.get_resource(name)  # type: ignore[no-any-return]  # any store
 
     def get_resource(self, identifier: str) -> StreamedResource:
-        """Open a file by its full name, for a resource in another process."""
+        """Open a file by its full name. So a resource is opened again in another process."""
         return self.open(identifier.removeprefix(self.full_name("")))
 
     def read(self, file: str) -> bytes:
@@ -151,7 +154,8 @@ class Folder:
         Raises:
             UnsupportedStorageOperationError: the store cannot list.
         """
-        return sorted({path.partition("/")[0] for path in self.list_files()})
+        names = {path.partition("/")[0] for path in self.list_files()}
+        return sorted(names)
 
     def list_files(self) -> list[str]:
         """Return the paths of all files in the folder, at any depth, sorted.
@@ -161,10 +165,14 @@ class Folder:
         Raises:
             UnsupportedStorageOperationError: the store cannot list.
         """
-        return _paths_below(self.full_name(""), self._list_store())
+        return paths_below(self.full_name(""), self._list_store())
 
     def survey(self) -> tuple[list[str], list[LeftOut]]:
-        """Return all files, as :meth:`list_files`, and what is there but is not listed.
+        """Return all files, and what a reader may miss among them.
+
+        Returns:
+            The paths of the files, as :meth:`list_files` returns them; and the links and other
+            things in the folder that are not listed, each with the reason.
 
         Raises:
             UnsupportedStorageOperationError: the store cannot list.
@@ -172,7 +180,7 @@ class Folder:
         left_out = list[LeftOut]()
         if self._has_keys:
             list_links = self._method_of_store("list_links", "list")
-            for path in _paths_below(self.full_name(""), list_links(self.full_name(""))):
+            for path in paths_below(self.full_name(""), list_links(self.full_name(""))):
                 left_out.append(LeftOut(path, LINK_OF_STORE))
         return self.list_files(), left_out
 
@@ -203,9 +211,13 @@ class Folder:
             delete(self.full_name(file))
 
     def lease(self, file: str) -> AbstractContextManager[Lease]:
-        """Return a lease of this folder, which uses the name of a file.
+        """Return a lease, by which one process writes to this folder while others wait.
 
-        It ends with the block, or with the process. In a store without leases it is always free.
+        The lease ends with the block, or with the process. In a store without leases, every process
+        gets it.
+
+        Args:
+            file: the name under which processes find the lease. It need not be that of a file.
         """
         if not hasattr(self._store, "lease"):
             return contextlib.nullcontext(Lease())
@@ -222,9 +234,13 @@ class Folder:
     def _method_of_store(self, method_name: str, action: str, file: str = "") -> Callable[..., Any]:
         """Return a method that a store may lack.
 
+        Args:
+            method_name: the name of the method.
+            action: what the method is for, for the message: ``"list"``.
+            file: the file that it is for, for the message; empty: the folder.
+
         Raises:
-            UnsupportedStorageOperationError: the store lacks it; ``action`` and ``file`` are in the
-                message.
+            UnsupportedStorageOperationError: the store lacks the method.
         """
         method = getattr(self._store, method_name, None)
         if method is None:
@@ -235,10 +251,10 @@ class Folder:
         return method  # type: ignore[no-any-return]  # any store
 
     def _check_prefix(self, prefix: str) -> str:
-        """Return a prefix if names of the store can begin with it.
+        """Return a prefix, checked.
 
         Raises:
-            MalformedIdentifierError: they cannot.
+            MalformedIdentifierError: no name in the store can begin with it.
         """
         if _implements(self._store, "open_key"):
             return check_key_prefix(prefix)
@@ -246,17 +262,17 @@ class Folder:
         return check_prefix(prefix)
 
 
-def _paths_below(start: str, names: list[str]) -> list[str]:
+def paths_below(start: str, names: Iterable[str]) -> list[str]:
     """Return the ends of the names that begin with ``start``, sorted."""
     return sorted(name[len(start) :] for name in names if name.startswith(start))
 
 
 def _implements(store: Any, method_name: str) -> bool:
-    """Return whether a store has a method of its own, and not only that of the base class.
+    """Return whether the class of a store overrides a method of :class:`StorageConnector`.
 
-    The method of :class:`StorageConnector` raises UnsupportedStorageOperationError, and a connector
-    of a third party says nowhere what it can do. A format must know before it writes the first
-    file, so it cannot wait for the error. Of a cached store, the store behind the cache decides.
+    Deleting and listing raise UnsupportedStorageOperationError in the base class. A format must
+    know before it writes the first file whether they work, so it cannot wait for the error. A cache
+    can do what the store behind it can do.
     """
     store_class = type(uncached(store))
     method = getattr(store_class, method_name, None)

@@ -1,24 +1,27 @@
-"""A folder of a store that lists its files once."""
+"""A folder of a store whose files are listed only once."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
 
-from data_stack.io.folder.folder import Folder
+from data_stack.io.folder.folder import Folder, paths_below
 
 
 class _Listing:
-    """The full names of the files below a prefix of a store, listed when they are first asked for.
+    """The full names of the files below a prefix of a store, listed on first use.
 
     Args:
-        list_names: lists them.
+        list_names: lists the names.
     """
+
+    _list_names: Callable[[], list[str]]
+    #: The names as keys, in the order of the store; None before they are listed.
+    _names: dict[str, None] | None
 
     def __init__(self, list_names: Callable[[], list[str]]) -> None:
         self._list_names = list_names
-        #: The names as keys, in the order of the store; None before the first question.
-        self._names: dict[str, None] | None = None
+        self._names = None
 
     def names(self) -> dict[str, None]:
         """Return the names as the keys of a dict."""
@@ -28,16 +31,18 @@ class _Listing:
 
 
 class ListedFolder(Folder):
-    """A folder of a store that lists its files once, at the first question for a name.
+    """A folder of a store whose files are listed once, when the first name is looked up.
 
-    Its subfolders share the list. The folder is for a few questions in a row: what changes later,
-    it does not see. It pickles as an ordinary folder.
+    Its subfolders share the list. It is for a few look-ups in a row, as it does not notice later
+    changes. It is pickled as an ordinary folder.
 
     Args:
         store: as for :class:`Folder`.
         name: as for :class:`Folder`.
         listing: the files of a folder above; None to list those of this folder.
     """
+
+    _listing: _Listing
 
     def __init__(self, store: Any, name: str, listing: _Listing | None = None) -> None:
         super().__init__(store, name)
@@ -50,9 +55,10 @@ class ListedFolder(Folder):
 
     @classmethod
     def of(cls, folder: Folder) -> Folder:
-        """Return a folder that lists its files once; a folder of this machine as it is.
+        """Return a folder with the same files, which are listed once.
 
-        A folder of a store that cannot list is returned as it is, too.
+        Returns:
+            The same folder, if it is on this machine or if its store cannot list.
         """
         if folder.path is not None or not folder.can_delete:
             return folder
@@ -62,9 +68,7 @@ class ListedFolder(Folder):
         return self.full_name(file) in self._listing.names()
 
     def list_files(self) -> list[str]:
-        start = self.full_name("")
-        names = self._listing.names()
-        return sorted(name[len(start) :] for name in names if name.startswith(start))
+        return paths_below(self.full_name(""), self._listing.names())
 
     def subfolder(self, name: str) -> Folder:
         prefix = self._check_prefix(self.full_name(name))

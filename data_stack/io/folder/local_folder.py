@@ -25,12 +25,12 @@ from data_stack.util.interrupts import open_descriptor
 class LocalFolder(Folder):
     """A folder of this machine.
 
-    What its links lead to is listed and opened as :mod:`data_stack.io.tree` says.
+    Links are followed if they lead to a place below the folder that the user named, see
+    :mod:`data_stack.io.tree`.
 
     Args:
         path: the path of the folder, which the first write creates.
-        place: the folder above it that the user named, below which links may lead; None for this
-            folder.
+        place: the folder that the user named, which is this one or above it; None: this one.
 
     Raises:
         ConfigError: the path is invalid.
@@ -38,8 +38,11 @@ class LocalFolder(Folder):
 
     can_delete = True
     path: Path
+    #: Which links are followed.
+    _links: LinkRule
 
     def __init__(self, path: str | os.PathLike[str], place: str | None = None) -> None:
+        # Not the constructor of Folder: there is no store.
         path_text = os.fsdecode(path)
         if not path_text or "\0" in path_text:
             raise ConfigError(f"{path_text!r:.80} is not a valid path of a folder")
@@ -75,16 +78,18 @@ class LocalFolder(Folder):
     # ------------------------------------------------------------------ listing
 
     def list_names(self) -> list[str]:
-        names, _ = self._names_and_unfollowed_links()
-        return names
+        with storage_errors("list", self.name):
+            entries = entries_of(self.name)
+            return sorted(entry.name for entry in entries if not self._is_unfollowed_link(entry))
 
     def linked_out(self) -> list[str]:
         """Return the names of links to folders that are not followed, sorted.
 
-        :meth:`list_names` lacks them.
+        :meth:`list_names` does not return them.
         """
-        _, unfollowed_links = self._names_and_unfollowed_links()
-        return unfollowed_links
+        with storage_errors("list", self.name):
+            entries = entries_of(self.name)
+            return sorted(entry.name for entry in entries if self._is_unfollowed_link(entry))
 
     def list_files(self) -> list[str]:
         files, _ = self.survey()
@@ -95,18 +100,10 @@ class LocalFolder(Folder):
             tree = walk_folder(self.name, links=self._links)
         return tree.files, tree.left_out
 
-    def _names_and_unfollowed_links(self) -> tuple[list[str], list[str]]:
-        """Return the names in the folder, and those of links to folders that are not followed."""
-        names = list[str]()
-        unfollowed_links = list[str]()
-        with storage_errors("list", self.name):
-            for entry in entries_of(self.name):
-                is_linked_folder = entry.is_symlink() and entry.is_dir()
-                if is_linked_folder and self._links.leads_out(entry.path):
-                    unfollowed_links.append(entry.name)
-                else:
-                    names.append(entry.name)
-        return sorted(names), sorted(unfollowed_links)
+    def _is_unfollowed_link(self, entry: os.DirEntry[str]) -> bool:
+        """Return whether something in the folder is a link to a folder that is not followed."""
+        is_linked_folder = entry.is_symlink() and entry.is_dir()
+        return is_linked_folder and self._links.leads_out(entry.path)
 
     # ------------------------------------------------------------------ writing
 

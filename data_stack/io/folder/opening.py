@@ -43,7 +43,7 @@ def _open_source(source: Any) -> Folder:
     if isinstance(source, Folder):
         return source
 
-    # A text is a URL or a path.
+    # A text is a URL or a path. What only looks like a URL is passed on for its error.
     url = StorageURL.parse(source)
     if url is not None and url.scheme == "file" and not url.query:
         return LocalFolder(url.local_path())

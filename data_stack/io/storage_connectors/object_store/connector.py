@@ -11,9 +11,9 @@ A store is laid out below its URL like this. Names that no identifier can have a
   ``.data_stack/digests/a/b.gz~`` holds the SHA-256 that
   :meth:`FsspecStorageConnector.verify_resource` found.
 
-Plain objects with a note of their digests would need no pointer. But two writers at once could
-leave the note of one beside the object of the other, as not every store has ETags; and an
-interrupted multipart upload leaves fragments that no listing shows.
+Why pointers: a plain object with a note on its digests beside it would be simpler. But two writers
+at once could leave the note of one beside the object of the other, as not every store has ETags.
+And an interrupted multipart upload leaves fragments that no listing shows.
 """
 
 from __future__ import annotations
@@ -122,8 +122,10 @@ class FsspecStorageConnector(StorageConnector):
         self._timeout_seconds = timeout_seconds
         self._storage_options = storage_options
         file_system = RemoteFileSystem(url, timeout_seconds, storage_options)
-        files_class = S3Files if file_system.protocol in S3_PROTOCOLS else RemoteFiles
-        self._files = files_class(file_system, read_only=read_only)
+        if file_system.protocol in S3_PROTOCOLS:
+            self._files = S3Files(file_system, read_only=read_only)
+        else:
+            self._files = RemoteFiles(file_system, read_only=read_only)
         self._pointers = Pointers(self._files, repr(self))
 
     @classmethod
@@ -207,7 +209,8 @@ class FsspecStorageConnector(StorageConnector):
         check_identifier(identifier)
         size = size_of(resource)
         if size is None:
-            # The source is copied to a temporary file first, as a retry could not read it again.
+            # The source can be read only once, and the upload needs its length before it begins. So
+            # the source is copied to a temporary file first.
             with self.create(identifier) as writer:
                 writer.writelines(binary_chunks(resource))
             return

@@ -1,4 +1,4 @@
-"""Our errors for the exceptions of file systems and their clients, with redacted messages."""
+"""Turns the exceptions of file systems and their clients into errors without secrets."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def is_unreachable(error: BaseException) -> bool:
 def explain(
     problem: str, error: Exception, options: Mapping[str, Any], waited_seconds: float | None
 ) -> StorageError:
-    """Return our error for an exception of a client.
+    """Return the error to raise for an exception of a client.
 
     Args:
         problem: what failed: ``"could not read 'a' in s3://bucket"``.
@@ -114,30 +114,31 @@ def explain(
     """
     number = error.errno if isinstance(error, OSError) else None
     code = refusal_of(error).code
-    problem = f"{problem}: {_reason_with_code(error, code, options)}"
+    what_failed = f"{problem}: {_reason_with_code(error, code, options)}"
     if number in FULL_ERRORS:
         return StorageFullError(
-            f"{problem}. Nothing was published; make room and try again.", number
+            f"{what_failed}. Nothing was published; make room and try again.", number
         )
     if waited_seconds is not None:
         return StorageUnavailableError(
-            f"{problem} (within {waited_seconds:g} s). "
+            f"{what_failed} (within {waited_seconds:g} s). "
             "Check the network and the server, and try again.",
             number,
         )
 
-    problem = problem.removesuffix(".")
+    what_failed = what_failed.removesuffix(".")
     is_refused = isinstance(error, PermissionError)
     is_login = re.search("Credential|Authentication", type(error).__name__) is not None
     if is_refused or is_login:
         number = number or errno.EACCES
+    # The code of S3 is more exact than the class of the exception.
     if code in _ADVICE:
-        return StorageError(f"{problem}. {_ADVICE[code]}", number)
+        return StorageError(f"{what_failed}. {_ADVICE[code]}", number)
     if is_refused or code in _DENIED_CODES:
-        return AccessRefusedError(f"{problem}. {_ASK_FOR_RIGHTS}", number)
+        return AccessRefusedError(f"{what_failed}. {_ASK_FOR_RIGHTS}", number)
     if is_login:
-        return StorageError(f"{problem}. {_ASK_FOR_RIGHTS}", number)
-    return StorageError(f"{problem}. The store is as it was.", number)
+        return StorageError(f"{what_failed}. {_ASK_FOR_RIGHTS}", number)
+    return StorageError(f"{what_failed}. The store is as it was.", number)
 
 
 def reason_of(error: BaseException, options: Mapping[str, Any]) -> str:

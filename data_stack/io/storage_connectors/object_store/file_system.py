@@ -1,7 +1,6 @@
 """A file system of fsspec, with time limits, retries and our errors.
 
-fsspec and not obstore, which is faster: a forked child hangs in obstore's runtime, and loaders
-fork.
+obstore is faster than fsspec, but loaders fork, and a forked child hangs in obstore's runtime.
 """
 
 from __future__ import annotations
@@ -84,8 +83,9 @@ class RemoteFileSystem:
     is_asynchronous: bool
     is_atomic: bool
     can_publish: bool
-    #: The class of fsspec, and its arguments.
+    #: The class of fsspec.
     _class: Any
+    #: The arguments of the class, which may hold secrets.
     _options: dict[str, Any]
     _timeout_seconds: float
     #: Connectors with the same key share a connection.
@@ -155,7 +155,13 @@ class RemoteFileSystem:
         return None
 
     def run(self, method: str, *args: Any, **kwargs: Any) -> Any:
-        """Call a method of the file system once; exceptions pass as they are."""
+        """Call a method of the file system once. Its exceptions are raised as they are.
+
+        Args:
+            method: the name of the method.
+            *args: its arguments.
+            **kwargs: its keyword arguments.
+        """
         connection = self._connect_once()
         file_system = connection.file_system
         if not self.is_asynchronous:
@@ -212,8 +218,8 @@ class RemoteFileSystem:
 
         Raises:
             StorageError: the store refused the request, or did not answer.
-            FileNotFoundError: there is no such file; or another one of :data:`MISSING_ERRORS`.
-            FileExistsError: there is one.
+            FileNotFoundError: there is no such file. Any of :data:`MISSING_ERRORS` says so.
+            FileExistsError: the request was to create a file that exists.
         """
         deadline = time.monotonic() + self._timeout_seconds
         n_failures = 0
@@ -225,15 +231,18 @@ class RemoteFileSystem:
             except (*MISSING_ERRORS, FileExistsError, DataStackError):
                 raise
             except Exception as error:  # noqa: BLE001  # each file system has exceptions of its own
-                if not is_unreachable(error) and self.is_connected():
+                may_pass = is_unreachable(error) or not self.is_connected()
+                if not may_pass:
                     self.fail(action, path, error)
-                failure = error
+                last_error = error
+
             self._disconnect()
             n_failures += 1
-            pause = jittered(_FIRST_PAUSE_SECONDS * 2.0 ** (n_failures - 1))
-            if n_failures > _MAX_RETRIES or time.monotonic() + pause > deadline:
-                self.fail(action, path, failure, is_away=True)
-            time.sleep(pause)
+            pause_seconds = jittered(_FIRST_PAUSE_SECONDS * 2.0 ** (n_failures - 1))
+            has_time = time.monotonic() + pause_seconds <= deadline
+            if n_failures > _MAX_RETRIES or not has_time:
+                self.fail(action, path, last_error, is_away=True)
+            time.sleep(pause_seconds)
 
     def fail(self, action: str, path: str, error: Exception, *, is_away: bool = False) -> NoReturn:
         """Raise our error for an exception.
@@ -252,7 +261,7 @@ class RemoteFileSystem:
     # ------------------------------------------------------------------ connections
 
     def is_connected(self) -> bool:
-        """Return whether the connection of this process still holds."""
+        """Return whether the connection of this process holds, or will be made by the next call."""
         connection = self._connection
         if connection is None:
             return True
@@ -284,7 +293,8 @@ class RemoteFileSystem:
         if self.is_asynchronous:
             options.setdefault("use_listings_cache", False)
         if self.protocol in S3_PROTOCOLS:
-            # We retry, and each request ends in time even if the server is silent.
+            # retry() retries, so the client does not. Its timeouts end each request in time, even
+            # if the server is silent.
             options["config_kwargs"] = {
                 "connect_timeout": min(_MAX_CONNECT_SECONDS, self._timeout_seconds),
                 "read_timeout": self._timeout_seconds,

@@ -27,7 +27,7 @@ from data_stack.io.storage_connectors.object_store.remote_files import RemoteFil
 from data_stack.io.storage_connectors.owners import is_dead
 
 _MAX_LEASE_BYTES: Final = 4096
-#: Writing a temporary takes seconds.
+#: An older temporary has no writer: writing one takes seconds.
 _MAX_TEMPORARY_SECONDS: Final = 3600.0
 
 _IsOld: TypeAlias = "Callable[[RemoteFile], bool]"
@@ -70,7 +70,7 @@ def collect_garbage(
     def is_old(file: RemoteFile) -> bool:
         if file.modified is None:
             return True
-        # Rounded down, as some answers of some stores are.
+        # Rounded down, because some stores give whole seconds in some answers.
         return now - math.floor(file.modified) >= grace_seconds
 
     garbage = _find_useless_parts(files, pointers, store_name, parts, is_old)
@@ -90,7 +90,7 @@ def _find_useless_parts(
     is_old: _IsOld,
 ) -> list[Garbage]:
     """Return the parts that no pointer needs, and whose upload has ended long ago."""
-    # The last part of a running upload is young.
+    # If one part is young, the upload may still be running.
     young_folders = {os.path.dirname(file.path) for file in parts if not is_old(file)}
     old_parts = [
         file
@@ -112,22 +112,25 @@ def _find_needed_folders(
 ) -> set[str]:
     """Return the folders of the parts of all resources.
 
-    The pointers are listed twice, by different requests: the first listing may miss a resource that
-    is moved meanwhile, and one that a cache or gateway answered may miss all of them.
+    The pointers are listed twice, by different requests. The first listing may lack a resource that
+    was moved meanwhile, and a listing from a cache or gateway may lack all of them.
 
     Raises:
         StorageError: only one of the listings has a pointer that was there long before.
     """
+    needed_folders = set[str]()
     first_listing = {file.path: file for file in files.files(RESOURCES)}
-    needed_folders = {
-        parts_folder(pointer.version) for pointer in pointers.read_many(first_listing)
-    }
+    for pointer in pointers.read_many(first_listing):
+        # A small resource has no parts.
+        if pointer.version is not None:
+            needed_folders.add(parts_folder(pointer.version))
 
     second_listing = {
         file.path: file for file in files.files(OWN_FOLDER) if file.path.startswith(f"{RESOURCES}/")
     }
     for pointer in pointers.read_many(second_listing):
-        needed_folders.add(parts_folder(pointer.version))
+        if pointer.version is not None:
+            needed_folders.add(parts_folder(pointer.version))
         path = pointer_path(pointer.identifier)
         if path not in first_listing and is_old(second_listing[path]):
             _refuse_listings(store_name, path)

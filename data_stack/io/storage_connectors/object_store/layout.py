@@ -12,10 +12,10 @@ RESOURCES: Final = f"{OWN_FOLDER}/resources"
 #: The parts of resources.
 OBJECTS: Final = f"{OWN_FOLDER}/objects"
 LEASES: Final = f"{OWN_FOLDER}/leases"
-#: Digests of plain files of other tools.
+#: Notes on the digests of plain files of other tools.
 DIGESTS: Final = f"{OWN_FOLDER}/digests"
-#: Unfinished files on file systems that publish by renaming. A name begins with that of the process
-#: and a dot.
+#: Unfinished files on file systems that publish by renaming: ``OWNER.RANDOM``, where OWNER is the
+#: name of the process (:mod:`data_stack.io.storage_connectors.owners`).
 TEMPORARIES: Final = f"{OWN_FOLDER}/temporaries"
 
 _PART_PATH: Final = re.compile(re.escape(OBJECTS) + r"/[0-9a-f]{32}/[0-9]{1,9}")
@@ -27,26 +27,26 @@ def pointer_path(identifier: str) -> str:
     return f"{RESOURCES}/{identifier}~"
 
 
-def identifier_of(pointer_path: str) -> str | None:
-    """Return the identifier of the path of a pointer; None for other paths."""
-    if not pointer_path.endswith("~"):
+def identifier_of(path: str) -> str | None:
+    """Return the identifier of a resource from the path of its pointer; None for other paths."""
+    if not path.endswith("~"):
         return None
-    identifier = pointer_path.removeprefix(f"{RESOURCES}/")[:-1]
+    identifier = path.removeprefix(f"{RESOURCES}/").removesuffix("~")
     return identifier if is_identifier(identifier) else None
 
 
 def note_path(identifier: str) -> str:
-    """Return the path of the digest of a plain file."""
+    """Return the path of the note on the digest of a plain file."""
     return f"{DIGESTS}/{identifier}~"
 
 
-def parts_folder(version: str | None) -> str:
+def parts_folder(version: str) -> str:
     """Return the folder of the parts of a version."""
     return f"{OBJECTS}/{version}"
 
 
-def part_path(version: str | None, number: int) -> str:
-    """Return the path of a part."""
+def part_path(version: str, number: int) -> str:
+    """Return the path of a part of a version."""
     return f"{parts_folder(version)}/{number}"
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from data_stack.exception import DamagedBlockError, ResourceChangedError
 from data_stack.io.integrity import ALGORITHM, block_digest, digest_of_block
@@ -21,7 +21,7 @@ class ObjectBlocks(Blocks):
     Args:
         files: the files of the store.
         pointer: describes the resource.
-        read_pointer: reads the current pointer, for messages.
+        read_pointer: reads the current pointer, to tell a replaced resource from a damaged one.
     """
 
     ahead_bytes = 2 * PART_BYTES
@@ -58,7 +58,8 @@ class ObjectBlocks(Blocks):
         blocks: list[bytes] = []
         for index, run in enumerate(runs):
             piece = pieces[index] or b""
-            # Blocks are copies, so each piece is freed early.
+            # Splitting copies the bytes. The piece is released now, so that all of them are not
+            # held twice.
             pieces[index] = None
             for number, block in enumerate(self.split(piece, run.n_blocks), run.first):
                 blocks.append(self._verify(number, block))
@@ -96,7 +97,7 @@ class ObjectBlocks(Blocks):
         # A run lies in one part.
         part = start // PART_BYTES
         part_start = part * PART_BYTES
-        path = part_path(self._pointer.version, part)
+        path = part_path(str(self._pointer.version), part)
         return FileRange(path, start - part_start, stop - part_start)
 
     def _verify(self, number: int, block: bytes) -> bytes:
@@ -107,7 +108,7 @@ class ObjectBlocks(Blocks):
         """
         if self._is_intact(number, block):
             return block
-        # Perhaps it was damaged on the way only.
+        # Perhaps it was damaged only on the way, so it is read a second time.
         block = self._read([Run(number, 1)])[0] or b""
         if not self._is_intact(number, block):
             self._raise_damaged(number, block)
@@ -127,7 +128,7 @@ class ObjectBlocks(Blocks):
         """
         current = self._files.info(file.path)
         if current != file:
-            now = None if current is None else f"tag {current.tag}"
+            now = "nothing" if current is None else f"tag {current.tag}"
             self._raise_changed(f"tag {file.tag}", now)
 
     def _raise_damaged(self, number: int, block: bytes) -> NoReturn:
@@ -138,19 +139,16 @@ class ObjectBlocks(Blocks):
             DamagedBlockError: otherwise.
         """
         if self._file is not None:
+            # Only the length of a plain file is known.
             expected = str(self.size)
             actual = str(number * self.block_bytes + len(block))
             what = "size"
         else:
-            expected = digest_of_block(self._pointer.blocks, number).hex()
-            actual = block_digest(block).hex()
-            what = ALGORITHM
             if not block:
-                current = self._read_pointer()
-                if current != self._pointer:
-                    now = None if current is None else f"sha256 {current.sha256}"
-                    self._raise_changed(f"sha256 {self.sha256}", now)
-                actual = "nothing: it is missing"
+                self._check_not_replaced()
+            expected = digest_of_block(self._pointer.blocks, number).hex()
+            actual = block_digest(block).hex() if block else "nothing: it is missing"
+            what = ALGORITHM
         raise DamagedBlockError(
             self._pointer.identifier,
             self._files.place,
@@ -161,7 +159,16 @@ class ObjectBlocks(Blocks):
             what,
         )
 
-    def _raise_changed(self, before: str, now: Any) -> NoReturn:
-        raise ResourceChangedError(
-            self._pointer.identifier, f"{before}, {self.size:,} bytes", now or "nothing"
-        )
+    def _check_not_replaced(self) -> None:
+        """Check that the pointer, of which a part is missing, is still the current one.
+
+        Raises:
+            ResourceChangedError: the resource was replaced or deleted.
+        """
+        current = self._read_pointer()
+        if current != self._pointer:
+            now = "nothing" if current is None else f"sha256 {current.sha256}"
+            self._raise_changed(f"sha256 {self.sha256}", now)
+
+    def _raise_changed(self, before: str, now: str) -> NoReturn:
+        raise ResourceChangedError(self._pointer.identifier, f"{before}, {self.size:,} bytes", now)

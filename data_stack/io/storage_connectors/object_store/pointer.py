@@ -21,16 +21,16 @@ FORMAT: Final = b"data_stack resource 3\n"
 #: Content is stored in objects of this size, its parts. The last one is shorter.
 PART_BYTES: Final = 4 << 20
 MAX_POINTER_BYTES: Final = 4 << 20
-#: The digests of a resource of this size just fit into a pointer.
+#: The digests of a larger resource would not fit into a pointer.
 MAX_RESOURCE_BYTES: Final = 512 << 30
 
 _FIELDS: Final = ("identifier", "size", "sha256", "block_bytes", "version")
 _MAX_LINE_BYTES: Final = 4096
 _MAX_INLINE_BYTES: Final = 1 << 20
 _MIN_BLOCK_BYTES: Final = 1024
-#: The digests of so many blocks fit into a pointer.
+#: Resources are stored with at most this many blocks, whose digests take 512 KiB of a pointer.
 _MAX_BLOCKS: Final = 65_536
-#: The length of the blocks that the description of a plain file has.
+#: The length of the blocks by which a plain file is read.
 _PLAIN_BLOCK_BYTES: Final = 256 << 10
 
 _SHA256: Final = re.compile(r"[0-9a-f]{64}", re.ASCII)
@@ -65,8 +65,21 @@ class Pointer:
 
     @classmethod
     def adopt(cls, identifier: str, file: RemoteFile, sha256: str | None) -> Pointer:
-        """Describe a plain file of another tool, with its digest if that is known."""
-        return cls(identifier, file.size, sha256 or "", _PLAIN_BLOCK_BYTES, None, file=file)
+        """Return a description of a plain file of another tool.
+
+        Args:
+            identifier: its identifier, or its key.
+            file: the file.
+            sha256: its SHA-256; None if unknown.
+        """
+        return cls(
+            identifier,
+            file.size,
+            sha256 or "",
+            _PLAIN_BLOCK_BYTES,
+            version=None,
+            file=file,
+        )
 
     def to_bytes(self) -> bytes:
         """Return the content of the pointer object."""
@@ -102,6 +115,7 @@ class Pointer:
 
         line, _, payload = content[len(FORMAT) :].partition(b"\n")
         try:
+            # A longer line is malformed. Cut short, it is not parsed at length.
             fields = parse_json(line[:_MAX_LINE_BYTES])
             values = {name: fields[name] for name in _FIELDS}
         except (ValueError, TypeError, KeyError):

@@ -63,7 +63,7 @@ class Pointers:
         return Pointer.from_bytes(document, identifier, self._store_name)
 
     def read_many(self, paths: Iterable[str]) -> Iterator[Pointer]:
-        """Yield the pointers at some paths, read many at a time. Other paths are passed over.
+        """Yield the pointers at some paths, read many at a time. Paths of other files are ignored.
 
         Raises:
             StorageError: a pointer is listed, but cannot be read.
@@ -133,10 +133,10 @@ class Pointers:
             ) from None
 
     def can_read_plain_file(self, identifier: str, refusal: AccessRefusedError) -> bool:
-        """Return whether a plain file may be read, although the store refuses access to a pointer.
+        """Return whether there is a plain file, although the store refuses access to a pointer.
 
         Without the right to list a bucket, S3 answers 403 instead of 404 to a request for what is
-        missing.
+        missing. If the plain file may be read, a warning says so once.
 
         Args:
             identifier: the resource.
@@ -166,13 +166,16 @@ class Pointers:
             self._files.put(note_path(identifier), note)
 
     def _read_note(self, identifier: str, file: RemoteFile) -> str | None:
-        """Return the SHA-256 that was noted of exactly this plain file; None if there is none."""
-        note = None
-        # Without the right to list, a missing note is refused.
-        with contextlib.suppress(AccessRefusedError):
-            note = self._files.read(note_path(identifier), _MAX_NOTE_BYTES)
+        """Return the SHA-256 that was noted for this version of a plain file; None if none was."""
         try:
-            fields = parse_json(note or b"")
+            note = self._files.read(note_path(identifier), _MAX_NOTE_BYTES)
+        except AccessRefusedError:
+            # Without the right to list, a store refuses access to a missing note.
+            return None
+        if note is None:
+            return None
+        try:
+            fields = parse_json(note)
             sha256 = bytes.fromhex(fields["sha256"])
             is_of_file = fields["tag"] == file.tag
         except (ValueError, KeyError, TypeError):

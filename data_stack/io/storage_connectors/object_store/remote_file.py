@@ -30,7 +30,8 @@ class RemoteFile:
         size: its length in bytes.
         modified: when it was changed, in seconds since 1970 by the clock of the file system; None
             if that is unknown.
-        tag: a text that changes with the content, as far as the file system can tell.
+        tag: ``ETAG|SIZE|TIME|INODE``, a text that changes with the content as far as the file
+            system can tell. Parts that the file system does not know are empty.
     """
 
     path: str

@@ -65,9 +65,9 @@ class RemoteFiles:
 
     # ------------------------------------------------------------------ reading
 
-    def read(self, path: str, most: int) -> bytes | None:
-        """Return the first ``most`` bytes of a file; None if there is no such file."""
-        return self.read_ranges([FileRange(path, 0, most)])[0]
+    def read(self, path: str, max_bytes: int) -> bytes | None:
+        """Return a file, cut short to ``max_bytes``; None if there is no such file."""
+        return self.read_ranges([FileRange(path, 0, max_bytes)])[0]
 
     def read_ranges(
         self, ranges: Sequence[FileRange], *, version: RemoteFile | None = None
@@ -146,6 +146,7 @@ class RemoteFiles:
         return list(answers)
 
     def _raise_if_retry_may_help(self, answer: Any) -> None:
+        """Raise the answer to a range if it is an error that may pass, or an interruption."""
         if not isinstance(answer, BaseException) or isinstance(answer, MISSING_ERRORS):
             return
         is_interruption = not isinstance(answer, Exception)
@@ -210,7 +211,8 @@ class RemoteFiles:
         """
         options: dict[str, Any] = {}
         if not self._file_system.is_atomic:
-            # By default fsspec silently skips unreadable folders, except where it lists by prefix.
+            # By default, fsspec skips unreadable folders silently. (A file system that lists by
+            # prefix has none, and does not know the option.)
             options["on_error"] = _raise_unless_missing
         infos = self._list("find", folder, **options) or {}
         return self._check_below(folder, self._files_of(infos.values()))
@@ -273,9 +275,10 @@ class RemoteFiles:
             self._file_system.fail("list", "", problem)
 
     def _check_below(self, folder: str, files: list[RemoteFile]) -> list[RemoteFile]:
-        """Return the files of a listing that are below its folder.
+        """Return the files of a listing, without its folder.
 
-        All must be, but the folder itself.
+        Raises:
+            StorageError: a file is not below the folder, so the listing is wrong.
         """
         prefix = f"{folder}/" if folder else ""
         files_below = [file for file in files if file.path != folder]
@@ -337,7 +340,13 @@ class RemoteFiles:
     def _write(
         self, path: str, data: bytes | memoryview, write: Callable[[str, bytes], None]
     ) -> None:
-        """Write a file in one of the ways of this class."""
+        """Write a file, with retries.
+
+        Args:
+            path: the path of the file.
+            data: its bytes.
+            write: one of the methods below, which writes the file once.
+        """
         data = bytes(data)
         self._check_writable(path)
         try:
@@ -347,12 +356,15 @@ class RemoteFiles:
             self._file_system.fail("store", path, error)
 
     def _pipe_file(self, path: str, data: bytes) -> None:
+        """Write or replace a file by one request."""
         self._file_system.run("pipe_file", self._file_system.name_of(path), data)
 
     def _pipe_new_file(self, path: str, data: bytes) -> None:
+        """Write a file by one request, which fails with FileExistsError if the file exists."""
         self._file_system.run("pipe_file", self._file_system.name_of(path), data, mode="create")
 
     def _put_by_renaming(self, path: str, data: bytes) -> None:
+        """Write a temporary, and rename it to the file once all bytes have arrived."""
         temporary_path = _new_temporary_path()
         temporary_name = self._file_system.name_of(temporary_path)
         name = self._file_system.name_of(path)
@@ -372,6 +384,7 @@ class RemoteFiles:
             raise
 
     def _create_exclusively(self, path: str, data: bytes) -> None:
+        """Open a new file and write it, which fails with FileExistsError if the file exists."""
         self._in_folder_of(path, lambda: self._file_system.open_new_file(path, data))
 
     def _in_folder_of(self, path: str, write: Callable[[], object]) -> None:

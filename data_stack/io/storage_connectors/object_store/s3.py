@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 from data_stack.exception import DataStackError
 from data_stack.io.web.framing import announced_length
@@ -84,6 +84,7 @@ async def get_ranges(
 
 
 async def _get_range(file_system: Any, bucket: str, object_range: ObjectRange) -> bytes:
+    """Read a range; return nothing if it begins behind the end of the object."""
     last = object_range.stop - 1
     options = {"Range": f"bytes={object_range.start}-{last}"}
     if object_range.etag is not None:
@@ -93,7 +94,9 @@ async def _get_range(file_system: Any, bucket: str, object_range: ObjectRange) -
             "get_object", Bucket=bucket, Key=object_range.key, **options
         )
     except OSError as error:
-        return _explain_refusal(error, object_range)
+        if _is_behind_end(error, object_range):
+            return b""
+        _raise_refusal(error, object_range)
     body = answer["Body"]
     try:
         n_bytes = _check_part(answer, object_range)
@@ -126,11 +129,12 @@ def _check_part(answer: Mapping[str, Any], object_range: ObjectRange) -> int:
             raise WrongAnswerError(f"the server {reason}")
         return sent.n_bytes
 
-    # Some servers send an object whole if all of it was asked for.
+    # Some servers answer 200 and send the whole object, if all of it was asked for.
     length = announced_length(headers)
-    is_all_wanted = object_range.start == 0 and length is not None and length <= object_range.stop
-    if status == 200 and sent is None and is_all_wanted and length is not None:
-        return length
+    if status == 200 and sent is None and length is not None:
+        is_all_wanted = object_range.start == 0 and length <= object_range.stop
+        if is_all_wanted:
+            return length
     n_sent = "unknown" if length is None else f"{length:,}"
     raise WrongAnswerError(
         f"the server answers {status} with {n_sent} bytes, requested were bytes "
@@ -140,7 +144,7 @@ def _check_part(answer: Mapping[str, Any], object_range: ObjectRange) -> int:
 
 
 async def _read(body: Any, n_bytes: int) -> bytes:
-    """Return a body of exactly this length. No more of it is received than tells that it is longer.
+    """Return a body of exactly this length. Of a longer one, a single further byte is received.
 
     Raises:
         ConnectionError: it is shorter.
@@ -165,8 +169,17 @@ async def _read(body: Any, n_bytes: int) -> bytes:
     return b"".join(pieces)
 
 
-def _explain_refusal(error: OSError, object_range: ObjectRange) -> bytes:
-    """Return ``b""`` for a range behind the end of an object; otherwise raise the reason.
+def _is_behind_end(error: OSError, object_range: ObjectRange) -> bool:
+    """Return whether a range was refused because it begins behind the end of its object."""
+    refusal = refusal_of(error)
+    if refusal.status != 416:
+        return False
+    size = file_size_in_416(refusal.headers)
+    return size is not None and size <= object_range.start
+
+
+def _raise_refusal(error: OSError, object_range: ObjectRange) -> NoReturn:
+    """Raise why a range was refused.
 
     Raises:
         FileNotFoundError: there is no such object.
@@ -177,10 +190,6 @@ def _explain_refusal(error: OSError, object_range: ObjectRange) -> bytes:
     refusal = refusal_of(error)
     if refusal.status == 412 and object_range.etag is not None:
         raise OtherVersionError("another ETag") from None
-    if refusal.status == 416:
-        size = file_size_in_416(refusal.headers)
-        if size is not None and size <= object_range.start:
-            return b""
     if isinstance(error, FileNotFoundError) and refusal.code not in _MISSING_OBJECT_CODES:
         raise WrongAnswerError(_describe_404(refusal)) from error
     raise error

@@ -97,4 +97,5 @@ class S3Files(RemoteFiles):
     def _folder_key(self, folder: str) -> str:
         """Return what the keys of all files below a folder begin with; empty: the root."""
         root = self._file_system.root.partition("/")[2]
-        return "".join(f"{name}/" for name in (root, folder) if name)
+        beginning = f"{root}/" if root else ""
+        return f"{beginning}{folder}/" if folder else beginning

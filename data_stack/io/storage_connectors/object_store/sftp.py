@@ -96,6 +96,7 @@ class VerifiedSFTPFileSystem(SFTPFileSystem):  # type: ignore[misc]  # fsspec ha
             self.ftp = self.client.open_sftp()
             self.ftp.get_channel().settimeout(self._timeout_seconds)
         except BaseException:
+            # An interruption too must not leave the thread of the client behind.
             self.client.close()
             raise
         finally:
@@ -143,9 +144,8 @@ class VerifiedSFTPFileSystem(SFTPFileSystem):  # type: ignore[misc]  # fsspec ha
             if start >= stop:
                 return b""
             # readv() requests all pieces before the first one arrives.
-            [data] = file.readv([(start, stop - start)])
-            content: bytes = data
-            return content
+            pieces = list(file.readv([(start, stop - start)]))
+            return b"".join(pieces)
 
     def pipe_file(self, path: str, value: bytes, mode: str = "overwrite", **kwargs: Any) -> None:
         with self.open(path, "xb" if mode == "create" else "wb") as file:

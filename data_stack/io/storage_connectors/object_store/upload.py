@@ -29,7 +29,13 @@ _PARTS_AT_ONCE: Final = 3
 
 
 def size_of(resource: Storable) -> int | None:
-    """Return the length of a resource that can be read again; None if it cannot."""
+    """Return the length of a resource, in bytes.
+
+    A file is left at its end.
+
+    Returns:
+        None if the resource can be read only once.
+    """
     if isinstance(resource, (bytes, bytearray, memoryview)):
         return memoryview(resource).nbytes
     file: Any = resource
@@ -61,7 +67,7 @@ def upload(files: RemoteFiles, identifier: str, resource: Storable, size: int) -
         )
     block_bytes = block_bytes_for(size)
     parts = split_into_pieces(binary_chunks(resource), PART_BYTES)
-    # Only the last part is shorter than the others, so a short first part is all.
+    # Only the last part is shorter than the others. So a short first part is the whole resource.
     first_part = next(parts, b"")
     digest = Digest()
     if len(first_part) <= _INLINE_BYTES:
@@ -71,7 +77,7 @@ def upload(files: RemoteFiles, identifier: str, resource: Storable, size: int) -
             digest.size,
             digest.sha256,
             block_bytes,
-            None,
+            version=None,
             blocks=digests_of_blocks(first_part, block_bytes),
             inline=first_part,
         )

@@ -20,6 +20,7 @@ _S3_OPTIONS: Final = {
     "profile": "profile",
     "requesterPays": "requester_pays",
 }
+#: gcsfs has no argument for anonymous access: its token says it, see parse_options().
 _GS_OPTIONS: Final = {"endpointUrl": "endpoint_url", "project": "project", "anonymous": "token"}
 _AZ_OPTIONS: Final = {"account": "account_name", "anonymous": "anon"}
 _SFTP_OPTIONS: Final = {"keyFile": "key_filename", "knownHosts": "known_hosts"}
@@ -75,7 +76,7 @@ def parse_options(scheme: str, query: str) -> dict[str, Any]:
     # The region is an argument of the client of s3fs.
     if "region_name" in arguments:
         arguments["client_kwargs"] = {"region_name": arguments.pop("region_name")}
-    # gcsfs takes anonymous access as a token.
+    # The option anonymous of gs:// has become a token that is True or False.
     is_anonymous = arguments.pop("token", False)
     if is_anonymous:
         arguments["token"] = "anon"  # noqa: S105  # it stands for no login
