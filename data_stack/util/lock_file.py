@@ -39,7 +39,7 @@ def open_locked(path: str) -> IO[bytes] | None:
     Raises:
         OSError: the file cannot be created.
     """
-    folder = os.path.dirname(path)
+    folder = os.path.dirname(os.path.abspath(path))
     make_folders(folder)
     while True:
         # A file object: a bare descriptor could stay open, and locked, after an interruption.
