@@ -11,7 +11,7 @@ from typing import Any, SupportsIndex
 import numpy as np
 from numpy.random.bit_generator import ISpawnableSeedSequence
 
-from data_stack.dataset.permutation import KeyedPermutation as KeyedPermutation
+from data_stack.dataset.permutation import KeyedPermutation as KeyedPermutation  # for programs
 from data_stack.dataset.positions import check_integer
 
 
