@@ -329,7 +329,8 @@ class JsonObject:
         is_integer = type(value) is int  # bool is a subclass of int
         if not is_integer or not 0 <= value <= _MAX_SIZE:
             self._refuse(name, value, "a number of bytes")
-        return value
+        size: int = value
+        return size
 
     def seconds(self, name: str) -> float:
         """Return a field that is a duration in seconds, not negative."""
