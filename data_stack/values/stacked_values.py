@@ -20,11 +20,12 @@ _PYTHON_NUMBERS = set(_NUMBERS)
 _TIMES = (np.datetime64, np.timedelta64)
 _NUMERIC_KINDS = "biufc"
 
+_CODES_OF_NUMBERS = (
+    np.typecodes["AllInteger"] + np.typecodes["Float"] + np.typecodes["Complex"] + "?"
+)
+
 #: The scalar types of numpy's numbers.
-_SCALARS = {
-    np.dtype(code).type
-    for code in np.typecodes["AllInteger"] + np.typecodes["Float"] + np.typecodes["Complex"] + "?"
-}
+_SCALARS = {np.dtype(code).type for code in _CODES_OF_NUMBERS}
 
 #: float64 holds all integers below this exactly.
 _EXACT_IN_FLOATS = 2**53
@@ -45,7 +46,7 @@ def as_array(values: Any) -> _Array:
     """
     if type(values) is np.ndarray:
         return values
-    # np.ma is imported when it is named, in 50 ms, so only for arrays of other classes.
+    # Only an array of another class may be masked. (Naming np.ma imports it, which takes 50 ms.)
     if isinstance(values, np.ndarray) and _has_masked_entries(values):
         raise TypeError(
             "masked entries would lose their mask; "
@@ -197,7 +198,7 @@ def stack_values(values: Sequence[Any]) -> _Array:
         return np.empty(0)
     types = set(map(type, values))
 
-    # What most columns hold is asked first: Python's numbers, then scalars of one type.
+    # The most frequent types come first: Python's numbers, then scalars of one type.
     if types <= _PYTHON_NUMBERS:
         numbers = _stack_numbers(values, types)
         return objects(values) if numbers is None else numbers
