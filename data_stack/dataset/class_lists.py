@@ -8,15 +8,17 @@ from typing import Any, Literal
 from data_stack.exception import ConfigError
 
 Classes = Literal["same", "by name"]
-"""What becomes of the labels of several iterators.
+"""How the labels of several iterators are joined.
 
-``"same"``: the lists of classes must be the same. ``"by name"``: a class has one number by its
-name.
+``"same"``: the lists of classes must be the same. ``"by name"``: labels are renumbered, so that
+classes of one name have one number.
 """
 
 ClassesOfZip = Literal["same", "by name", "first"]
-"""The same for iterators side by side. ``"first"``: the list of the first one is that of the
-stack."""
+"""How the labels of iterators side by side are joined.
+
+As :data:`Classes`; or ``"first"``: the classes of the first iterator are those of the stack.
+"""
 
 
 def class_list_of(iterator: Any) -> tuple[Any, ...] | None:
@@ -58,24 +60,25 @@ def check_class_lists(iterators: Sequence[Any], method: str) -> None:
 
 
 def common_class_list(lists: Iterable[Sequence[Any]]) -> tuple[Any, ...]:
-    """Return all classes, each once: those of the first list in its order, then the new ones."""
-    common: dict[Any, None] = {}
+    """Return the classes of all lists, each once, in the order in which they appear."""
+    common_list: dict[Any, None] = {}
     for class_list in lists:
-        common.update(dict.fromkeys(class_list))
-    return tuple(common)
+        common_list.update(dict.fromkeys(class_list))
+    return tuple(common_list)
 
 
 def _describe_difference(first: Sequence[Any], second: Sequence[Any]) -> str:
-    """Return what the first label means that means something else in the other list."""
+    """Return, for the first label with different classes in two lists, both classes."""
     for label in range(max(len(first), len(second))):
-        meaning = _meaning_of(label, first)
-        other_meaning = _meaning_of(label, second)
-        if meaning != other_meaning:
-            return f"label {label} is {meaning} in the first and {other_meaning} in the second"
+        first_class = _describe_class(label, first)
+        second_class = _describe_class(label, second)
+        if first_class != second_class:
+            return f"label {label} is {first_class} in the first and {second_class} in the second"
     return f"{len(first)} and {len(second)} classes"
 
 
-def _meaning_of(label: int, class_list: Sequence[Any]) -> str:
+def _describe_class(label: int, class_list: Sequence[Any]) -> str:
+    """Return the class of a label for a message."""
     if label >= len(class_list):
         return "no class"
     return repr(class_list[label])[:80]

@@ -1,7 +1,7 @@
-"""Numbers that a 64-bit key draws.
+"""Numbers that a 64-bit key draws, by integer arithmetic modulo 2**64.
 
-They are integer arithmetic modulo 2**64, and stay as they are for ever: shuffled iterators, mixes
-and the state of a loader rest on them.
+They must stay as they are for ever: the orders of shuffled iterators and mixes, and the state of a
+loader, depend on them.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 Uint64Array = npt.NDArray[np.uint64]
+"""Shape ``(n,)``."""
 
 # SplitMix64: Steele, Lea and Flood, Fast splittable pseudorandom number generators (OOPSLA 2014),
 # with the finalizer that Vigna publishes at https://prng.di.unimi.it/splitmix64.c
@@ -59,16 +60,17 @@ def hash_array(keys: Uint64Array | int, indices: npt.NDArray[Any]) -> Uint64Arra
 
 
 def high_product_array(factors: Uint64Array, others: Uint64Array) -> Uint64Array:
-    """Return ``factor * other // 2**64``.
+    """Return ``factor * other // 2**64`` for each factor.
 
-    For 64 random bits and n, this is a number in ``[0, n)``, each as likely up to n / 2**64.
+    If a factor is 64 random bits and the other one is n, this is a random number in ``[0, n)``. The
+    probabilities of two numbers differ by at most 2**-64.
 
     Source: Lemire, Fast random integer generation in an interval (ACM TOMACS 2019), without the
     rejection.
 
     Args:
-        factors: many numbers.
-        others: one other factor, or one for each.
+        factors: shape ``(n,)``.
+        others: the other factors, shape ``(n,)``; shape ``(1,)`` or ``()`` for one for all.
     """
     # The product of numbers of 64 bits is the sum of four products of their halves.
     high = factors >> _SHIFT_32

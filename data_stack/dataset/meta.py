@@ -24,12 +24,18 @@ class IdentifiyingInfoIF(ABC):
     @property
     @abstractmethod
     def identifier(self) -> str | None:
-        """Names this iterator among others."""
+        """The name of this object among others; None if it has none."""
 
 
 @dataclass(frozen=True)
 class IteratorMeta:
-    """The parts of a sample: positions in tuple samples, keys in dict samples."""
+    """Where the parts of a sample are: positions in tuple samples, keys in dict samples.
+
+    Attributes:
+        sample_pos: the sample proper, such as an image.
+        target_pos: the target, such as a label.
+        tag_pos: the tag.
+    """
 
     sample_pos: int | str = 0
     target_pos: int | str = 1
@@ -94,7 +100,11 @@ class DatasetMetaIF(IdentifiyingInfoIF):
 
 @dataclass(frozen=True)
 class DatasetMeta(DatasetMetaIF):
-    """A dataset's name, tag and identifier with the layout of its samples; immutable."""
+    """What is known of a dataset; immutable. The attributes are those of :class:`DatasetMetaIF`.
+
+    Attributes:
+        iterator_meta: where the parts of a sample are.
+    """
 
     iterator_meta: IteratorMeta = IteratorMeta()
     identifier: str | None = None
@@ -140,7 +150,7 @@ class MetaFactory:
         dataset_tag: str | None = None,
         iterator_meta: IteratorMeta | None = None,
     ) -> DatasetMeta:
-        """Return a meta of its parts.
+        """Return a new meta.
 
         Samples are ``(sample, target, tag)`` unless ``iterator_meta`` says otherwise.
         """
@@ -152,7 +162,7 @@ class MetaFactory:
         iterator_meta = IteratorMeta(
             dataset_meta.sample_pos, dataset_meta.target_pos, dataset_meta.tag_pos
         )
-        # The meta of a client need not be one of ours.
+        # A meta of a client's class may lack attributes that came later.
         other_values: dict[str, Any] = {
             field.name: getattr(dataset_meta, field.name, field.default)
             for field in fields(DatasetMeta)
@@ -215,7 +225,7 @@ def column_key(iterator: Any, key: Any) -> Any:
         key: the name, position or key of a column, or a list of such.
 
     Returns:
-        The position, or ``key`` itself if the columns have no names; of a list of keys a list.
+        The position, or ``key`` itself if the columns have no names. For a list of keys, a list.
 
     Raises:
         ConfigError: the columns have names, and ``key`` is not one of them; or a map of whole
@@ -230,7 +240,15 @@ def column_key(iterator: Any, key: Any) -> Any:
 
 
 def column_key_by(meta: DatasetMetaIF, samples: SampleAccess, key: ColumnKey) -> ColumnKey:
-    """Return what :func:`column_key` does, for samples and their meta.
+    """Return the position of the column that a meta calls ``key``.
+
+    Args:
+        meta: the meta of the samples.
+        samples: the samples. One is read if a map of whole samples lost the names.
+        key: the name, position or key of a column.
+
+    Returns:
+        The position, or ``key`` itself if the columns have no names.
 
     Raises:
         ConfigError: the columns have names, and ``key`` is not one of them; or a map of whole
@@ -256,7 +274,11 @@ def column_key_by(meta: DatasetMetaIF, samples: SampleAccess, key: ColumnKey) ->
 
 
 def column_keys(iterator: Any, values: Mapping[ColumnKey, _Value]) -> dict[ColumnKey, _Value]:
-    """Return a mapping by column with names replaced by positions.
+    """Return values by column, the names of the columns replaced by positions.
+
+    Args:
+        iterator: the iterator.
+        values: any values by the names, positions or keys of columns.
 
     Raises:
         ConfigError: as of :func:`column_key`; or a column is given both by name and by position.

@@ -15,20 +15,23 @@ from data_stack.dataset.positions import ComputedPositions, IndexArrayOfInts
 
 _Positions = npt.NDArray[np.intp]
 
-#: One number for each place, or one for all places.
-_OneOrEach = Uint64Array | np.uint64
+#: A number for each place: shape ``(n,)``, or ``(1,)`` or ``()`` if all places have the same one.
+_NumberOfPlaces = Uint64Array | np.uint64
 
 #: Up to this number, positions are sorted by their hashes, so that all orders are equally likely. A
 #: network of such small halves mixes too slowly.
 _MAX_SORTED = 16
 
-#: Numbers of positions up to which positions are sorted, or go through a network of 16, 8 or 6
-#: rounds. With halves of b positions, two rounds divide what is left of the order that neighbours
-#: had by b (seen where all 720 orders of 2 x 3 positions can be followed through the rounds). So
-#: what is left is at most 2e-5, 6e-8 and 6e-8.
+#: Up to 16 positions are sorted, up to 4,096 go through a network of 16 rounds, up to 65,536 through
+#: one of 8 rounds, and more through one of 6 rounds.
+#:
+#: In a rectangle of b rows, two rounds divide by b how much neighbours stay together. (This was seen
+#: where all 720 orders of 2 x 3 positions can be followed through the rounds.) So the smallest
+#: network of 16 rounds leaves at most 2e-5 of it, and those of 8 and 6 rounds at most 6e-8.
 _SIZE_LIMITS = [_MAX_SORTED, 4096, 1 << 16]
-_N_ROUNDS = [0, 16, 8, 6]
+_ROUNDS_BY_SIZE = [0, 16, 8, 6]
 
+#: Combined with the key of a network, these make the keys of its rounds.
 _ROUND_CONSTANTS = hash_array(0, np.arange(16))
 
 #: Number of positions that are permuted at once. Their temporary arrays stay in the processor's
@@ -39,12 +42,12 @@ _CHUNK = 1 << 13
 #: Largest width of a network whose rounds are tabulated: 1.5 MB of tables.
 _MAX_TABULATED_WIDTH = 1 << 13
 
-#: Tables are made once a network was asked for this multiple of its width. Before that, they would
-#: take longer to make than they save.
-_MIN_ASKED_PER_WIDTH = 4
+#: Tables are made once a network has permuted this number of positions for each of its columns.
+#: Before that, tables would take longer to make than they save.
+_MIN_PERMUTED_PER_COLUMN = 4
 
-#: Up to this number of positions, an order is written out at its first use.
-_MAX_WRITTEN = 1 << 16
+#: Up to this number of positions, an order is kept as an array.
+_MAX_KEPT = 1 << 16
 
 _MASK = 2**64 - 1
 _MIX_1_INT = int(MIX_1)
@@ -56,11 +59,11 @@ _SHIFT_32 = np.uint64(32)
 class KeyedPermutation(ComputedPositions):
     """All positions of ``range(n)`` once, in an order that a key decides.
 
-    Any position is found in constant time, and no array is kept.
+    Any position is computed in constant time. Above 65,536 positions no array is kept; up to that
+    number, the order is computed at its first use and kept, in 4 bytes a position.
 
     The same ``(n, key)`` has the same order on every machine and in every version, see
-    :func:`permute_array`. Up to 65,536 positions the order is written out at its first use, in 4
-    bytes a position, which changes nothing but the speed. It pickles as ``(n, key)``.
+    :func:`permute_array`. It pickles as ``(n, key)``.
 
     Args:
         n: number of positions, less than 2**63.
@@ -69,16 +72,18 @@ class KeyedPermutation(ComputedPositions):
 
     _n: int
     _key: int
-    #: Computes the order of many positions; None for few positions, which are written out.
+    #: Computes the order of many positions; None for few positions, whose order is kept.
     _network: FeistelNetwork | None
-    #: The order of few positions; None before its first use.
-    _written: _WrittenOrder | None
+    #: The order of few positions; None before its first use, and of many positions.
+    _kept_order: _KeptOrder | None
 
     def __init__(self, n: int, key: int) -> None:
         self._n = int(n)
         self._key = int(key)
-        self._network = FeistelNetwork(self._n, self._key) if n > _MAX_WRITTEN else None
-        self._written = None
+        self._network = None
+        if n > _MAX_KEPT:
+            self._network = FeistelNetwork(self._n, self._key)
+        self._kept_order = None
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self._n, self._key)
@@ -90,8 +95,8 @@ class KeyedPermutation(ComputedPositions):
         """Return the position at ``0 <= index < n``."""
         if self._network is not None:
             return self._network.at(index)
-        written = self._written or self._write_out()
-        position: int = written.memory[index]
+        order = self._kept_order or self._keep_order()
+        position: int = order.memory[index]
         return position
 
     def take(self, indices: IndexArrayOfInts) -> IndexArrayOfInts:
@@ -100,25 +105,26 @@ class KeyedPermutation(ComputedPositions):
             places = indices.astype(np.uint64)
             self._network.permute(places)
             return places.view(np.int64)
-        written = self._written or self._write_out()
-        return written.positions.take(indices.astype(np.intp, copy=False))
+        order = self._kept_order or self._keep_order()
+        return order.positions.take(indices.astype(np.intp, copy=False))
 
-    def _write_out(self) -> _WrittenOrder:
+    def _keep_order(self) -> _KeptOrder:
+        """Compute the whole order, and keep it."""
         positions = permute_array(self._n, self._key, np.arange(self._n)).astype(np.int32)
         positions.setflags(write=False)
         memory = memoryview(positions)  # type: ignore[arg-type]  # an array is a buffer
-        self._written = _WrittenOrder(positions, memory)
-        return self._written
+        self._kept_order = _KeptOrder(positions, memory)
+        return self._kept_order
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class _WrittenOrder:
-    """A whole order.
+class _KeptOrder:
+    """A whole order in memory.
 
     Attributes:
         positions: the order, int32, read-only.
-        memory: the same memory. It returns an int of Python's in half the time that an array
-            takes.
+        memory: the same numbers. A memoryview returns one as an int in half the time that an
+            array takes.
     """
 
     positions: npt.NDArray[np.int32]
@@ -158,39 +164,37 @@ def permute_array(
 
 
 def _permute_chunk(sizes: Uint64Array, keys: Uint64Array, places: Uint64Array) -> None:
-    """Replace places by where they go; sizes of all kinds may be among them."""
-    # So the orders of different sizes have nothing in common.
+    """Replace places by where they go; their orders may need different numbers of rounds."""
+    # Mixed with the size, one key makes independent orders of different sizes.
     own_keys = hash_array(keys, sizes)
-    fewest_positions = int(sizes.min())
-    most_positions = int(sizes.max())
-    n_rounds = _n_rounds(fewest_positions)
-    if _n_rounds(most_positions) == n_rounds:  # as a rule
-        places[:] = _permute_alike(sizes, own_keys, places, n_rounds)
+    fewest_rounds = _count_rounds(int(sizes.max()))
+    most_rounds = _count_rounds(int(sizes.min()))
+    if fewest_rounds == most_rounds:  # nearly always
+        places[:] = _permute_in_rounds(sizes, own_keys, places, fewest_rounds)
         return
 
-    kinds = np.searchsorted(np.array(_SIZE_LIMITS, dtype=np.uint64), sizes)
-    for kind, n_rounds in enumerate(_N_ROUNDS):
-        of_this_kind = np.flatnonzero(kinds == kind)
-        if len(of_this_kind):
-            places[of_this_kind] = _permute_alike(
-                sizes[of_this_kind],
-                _select(own_keys, of_this_kind),
-                places[of_this_kind],
-                n_rounds,
+    classes_of_size = np.searchsorted(np.array(_SIZE_LIMITS, dtype=np.uint64), sizes)
+    rounds_of_places = np.array(_ROUNDS_BY_SIZE)[classes_of_size]
+    for n_rounds in _ROUNDS_BY_SIZE:
+        chosen = np.flatnonzero(rounds_of_places == n_rounds)
+        if len(chosen):
+            places[chosen] = _permute_in_rounds(
+                sizes[chosen], _select(own_keys, chosen), places[chosen], n_rounds
             )
 
 
-def _n_rounds(size: int) -> int:
-    """Return the rounds of the network of so many positions; 0 for positions that are sorted."""
-    return _N_ROUNDS[bisect.bisect_left(_SIZE_LIMITS, size)]
+def _count_rounds(size: int) -> int:
+    """Return how many rounds a network of ``size`` positions has; 0 if the positions are sorted."""
+    return _ROUNDS_BY_SIZE[bisect.bisect_left(_SIZE_LIMITS, size)]
 
 
-def _permute_alike(
+def _permute_in_rounds(
     sizes: Uint64Array, own_keys: Uint64Array, places: Uint64Array, n_rounds: int
 ) -> Uint64Array:
-    """Return where places go, in orders whose networks all have the same number of rounds."""
+    """Return where places go, in orders that all need this number of rounds."""
     if n_rounds == 0:
         return _sort_by_hash(sizes, own_keys, places)
+    # The rectangles of the networks, see FeistelNetwork.
     widths = _ceil_sqrt(sizes)
     heights = (sizes + widths - _ONE) // widths
     return _walk_until_inside(places, sizes, widths, heights, own_keys, n_rounds)
@@ -202,7 +206,8 @@ def _sort_by_hash(sizes: Uint64Array, own_keys: Uint64Array, places: Uint64Array
     keys_of_rows = np.broadcast_to(own_keys, places.shape)[:, np.newaxis]
     sizes_of_rows = np.broadcast_to(sizes, places.shape)[:, np.newaxis]
     hashes = hash_array(keys_of_rows, columns[np.newaxis, :])
-    # What lies outside of an order is sorted to its end, also behind an equal hash.
+    # Columns outside of an order come last. The sort is stable, so they do even if a column of the
+    # order has this largest hash, too.
     hashes[columns >= sizes_of_rows] = _MASK
     orders = np.argsort(hashes, axis=1, kind="stable")
     rows = np.arange(len(places))
@@ -235,7 +240,7 @@ class FeistelNetwork:
         "_height",
         "_key_pairs",
         "_n",
-        "_n_asked",
+        "_n_permuted",
         "_own_key",
         "_round_keys",
         "_tables",
@@ -247,12 +252,13 @@ class FeistelNetwork:
     _height: int
     #: The key, mixed with n.
     _own_key: int
+    #: The key of each round.
     _round_keys: list[int]
-    #: The keys of an even round and of the odd round after it.
+    #: The keys of each even round and of the odd round after it.
     _key_pairs: list[tuple[int, int]]
-    #: How many positions were asked for so far.
-    _n_asked: int
-    #: The rounds as tables, once they are worth it.
+    #: How many positions :meth:`permute` was given so far.
+    _n_permuted: int
+    #: The rounds as tables; None before they are worth their making.
     _tables: _RoundTables | None
 
     def __init__(self, n: int, key: int) -> None:
@@ -260,10 +266,10 @@ class FeistelNetwork:
         self._width = math.isqrt(n - 1) + 1
         self._height = -(-n // self._width)
         self._own_key = hash_of(key, n)
-        constants = _ROUND_CONSTANTS[: _n_rounds(n)].tolist()
+        constants = _ROUND_CONSTANTS[: _count_rounds(n)].tolist()
         self._round_keys = [self._own_key ^ constant for constant in constants]
         self._key_pairs = list(zip(self._round_keys[::2], self._round_keys[1::2], strict=True))
-        self._n_asked = 0
+        self._n_permuted = 0
         self._tables = None
 
     def at(self, index: int) -> int:
@@ -273,7 +279,8 @@ class FeistelNetwork:
         while True:
             row, column = divmod(index, width)
             for column_key, row_key in self._key_pairs:
-                # As _hash_round(), with integers of Python, which are quicker one by one.
+                # An even round, then an odd one, as _walk() makes them with arrays. Integers of
+                # Python are faster for a single position.
                 bits = ((row ^ column_key) * _MIX_1_INT) & _MASK
                 column += ((((bits ^ (bits >> 32)) * _MIX_2_INT) & _MASK) >> 32) * width >> 32
                 if column >= width:
@@ -288,47 +295,57 @@ class FeistelNetwork:
 
     def permute(self, places: Uint64Array) -> None:
         """Replace many places by where they go."""
-        self._n_asked += len(places)
-        tables = self._tables
-        if tables is None and self._is_worth_tabulating():
-            tables = self._tables = self._tabulate()
+        self._n_permuted += len(places)
+        if self._tables is None and self._is_worth_tabulating():
+            self._tables = self._tabulate()
+        if self._tables is None:
+            self._permute_by_rounds(places)
+        else:
+            self._permute_by_tables(places, self._tables)
+
+    def _permute_by_rounds(self, places: Uint64Array) -> None:
+        n = np.array([self._n], dtype=np.uint64)
+        width = np.array([self._width], dtype=np.uint64)
+        height = np.array([self._height], dtype=np.uint64)
+        own_key = np.array([self._own_key], dtype=np.uint64)
+        n_rounds = len(self._round_keys)
         for start in range(0, len(places), _CHUNK):
             chunk = places[start : start + _CHUNK]
-            chunk[:] = self._compute(chunk) if tables is None else tables.look_up(chunk)
+            chunk[:] = _walk_until_inside(chunk, n, width, height, own_key, n_rounds)
 
-        if tables is not None:
-            outside = np.flatnonzero(places >= self._n)
-            while len(outside):
-                places[outside] = tables.look_up(places[outside])
-                outside = outside[places[outside] >= self._n]
+    def _permute_by_tables(self, places: Uint64Array, tables: _RoundTables) -> None:
+        for start in range(0, len(places), _CHUNK):
+            chunk = places[start : start + _CHUNK]
+            chunk[:] = tables.look_up(chunk)
 
-    def _compute(self, places: Uint64Array) -> Uint64Array:
-        n, width, height, own_key = np.array(
-            [[self._n], [self._width], [self._height], [self._own_key]], dtype=np.uint64
-        )
-        return _walk_until_inside(places, n, width, height, own_key, len(self._round_keys))
+        # Those that have left the order go through the network again.
+        outside = np.flatnonzero(places >= self._n)
+        while len(outside):
+            places[outside] = tables.look_up(places[outside])
+            outside = outside[places[outside] >= self._n]
 
     def _is_worth_tabulating(self) -> bool:
         is_small = self._width <= _MAX_TABULATED_WIDTH
-        return is_small and self._n_asked >= _MIN_ASKED_PER_WIDTH * self._width
+        return is_small and self._n_permuted >= _MIN_PERMUTED_PER_COLUMN * self._width
 
     def _tabulate(self) -> _RoundTables:
+        """Return for each round a table of what it adds, by the coordinate that it reads."""
         rows = np.arange(self._height, dtype=np.uint64)
         columns = np.arange(self._width, dtype=np.uint64)
         rounds = []
         for number, key in enumerate(self._round_keys):
             changes_column = number % 2 == 0
-            other = rows if changes_column else columns
+            coordinates = rows if changes_column else columns
             extent = self._width if changes_column else self._height
             added = _hash_round(
-                other,
+                coordinates,
                 np.uint64(key),
                 np.uint64(extent),
-                bits=np.empty_like(other),
-                spare=np.empty_like(other),
+                bits=np.empty_like(coordinates),
+                spare=np.empty_like(coordinates),
             )
-            # Rounds before have added to the other coordinate, each less than its extent. No round
-            # reduces its sum: the table repeats itself instead.
+            # The rounds before have added to the coordinate that this round reads, each less than
+            # its extent. The sum is not reduced modulo the extent: the table repeats itself.
             n_rounds_before = (number + 1) // 2
             rounds.append(_repeat(added, 1 + n_rounds_before))
 
@@ -347,9 +364,9 @@ class _RoundTables:
 
     Attributes:
         width: the number of columns.
-        rounds: what each round adds, by the other coordinate.
+        rounds: what each round adds to one coordinate, by the other coordinate.
         row_starts: the place where each row begins. The table repeats itself, as rows are not
-            reduced.
+            reduced modulo the number of rows.
         columns: the columns, repeated likewise.
     """
 
@@ -386,7 +403,10 @@ def _walk_until_inside(
     own_keys: Uint64Array,
     n_rounds: int,
 ) -> Uint64Array:
-    """Return many places after their networks, repeatedly until they are inside of their sizes."""
+    """Return where places go.
+
+    A place goes through its network, again if the result lies outside of its size.
+    """
     places = _walk(places, widths, heights, own_keys, n_rounds)
     outside = np.flatnonzero(places >= sizes)
     while len(outside):
@@ -404,12 +424,15 @@ def _walk_until_inside(
 
 def _walk(
     places: Uint64Array,
-    widths: _OneOrEach,
-    heights: _OneOrEach,
-    own_keys: _OneOrEach,
+    widths: _NumberOfPlaces,
+    heights: _NumberOfPlaces,
+    own_keys: _NumberOfPlaces,
     n_rounds: int,
 ) -> Uint64Array:
-    """Return many places once through their networks; written for few temporary arrays."""
+    """Return where one pass through their networks brings places.
+
+    It makes few temporary arrays, which take most of the time.
+    """
     rows = places // widths
     columns = places - rows * widths
     bits = np.empty_like(places)
@@ -428,12 +451,16 @@ def _walk(
 
 
 def _hash_round(
-    other: Uint64Array, keys: _OneOrEach, extents: _OneOrEach, bits: Uint64Array, spare: Uint64Array
+    other: Uint64Array,
+    keys: _NumberOfPlaces,
+    extents: _NumberOfPlaces,
+    bits: Uint64Array,
+    spare: Uint64Array,
 ) -> Uint64Array:
     """Compute what a round adds to a coordinate.
 
     Args:
-        other: the other coordinate.
+        other: the other coordinate, which the round reads.
         keys: the keys of the round.
         extents: the result is below these.
         bits: receives the result.
@@ -454,13 +481,19 @@ def _hash_round(
 
 
 def _add_modulo(
-    coordinates: Uint64Array, added: Uint64Array, extents: _OneOrEach, spare: Uint64Array
+    coordinates: Uint64Array, added: Uint64Array, extents: _NumberOfPlaces, spare: Uint64Array
 ) -> None:
     """Add to coordinates, modulo their extents, without a division.
 
-    Of x and what x - extent wraps around to, the smaller one lies in [0, extent).
+    Args:
+        coordinates: each below its extent; receives the result.
+        added: each below its extent.
+        extents: the moduli.
+        spare: is overwritten.
     """
     coordinates += added
+    # A sum is less than twice its extent. If it is below its extent, the difference is negative and
+    # wraps around to a large number; so the smaller of the two is the sum modulo the extent.
     np.subtract(coordinates, extents, out=spare)
     np.minimum(coordinates, spare, out=coordinates)
 
@@ -476,5 +509,5 @@ def _ceil_sqrt(numbers: Uint64Array) -> Uint64Array:
 
 
 def _select(values: Uint64Array, which: slice | _Positions) -> Uint64Array:
-    """Return some of the values; one value is for all places."""
+    """Return the values of some places; a single value is that of all places."""
     return values if len(values) == 1 else values[which]

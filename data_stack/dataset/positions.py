@@ -13,14 +13,19 @@ import numpy.typing as npt
 from data_stack.exception import ConfigError, DatasetOutOfBoundsError
 
 IndexArrayOfInts = npt.NDArray[np.integer[Any]]
+"""Checked positions of samples: integers that are not negative, shape ``(n,)``."""
 
 IndexArray = Union[npt.NDArray[Any], Sequence[int], Sequence[bool], range, slice]
-"""Positions of samples: integers, of which negative ones count from the end, or a bool for each."""
+"""Positions of samples as programs give them.
+
+They are integers, of which negative ones count from the end, or one bool for each sample.
+"""
 
 #: Up to this number of samples, positions fit in 4 bytes.
 _MAX_IN_INT32 = 2**31
 
-#: Python refuses to write out numbers of more than 4,300 digits; messages say their length.
+#: Messages show larger numbers by their length. (Python refuses to write out numbers of more than
+#: 4,300 digits.)
 _MAX_SHOWN = 2**128
 
 
@@ -43,7 +48,7 @@ class ComputedPositions(ABC):
         """Return the positions at ``indices``, shape ``(n,)``, each index in ``[0, len(self))``."""
 
     def __iter__(self) -> Iterator[int]:
-        # Without it, a loop would take an IndexError of take() for the end of the positions.
+        # By __getitem__() alone, a loop would take an IndexError of take() for the end.
         for index in range(len(self)):
             yield self.at(index)
 
@@ -90,7 +95,12 @@ Arrays have shape ``(n,)`` and are not written to.
 
 
 class _Composed(ComputedPositions):
-    """``inner`` at the positions ``outer``, one of them computed."""
+    """The positions ``inner[outer[0]], inner[outer[1]], …``.
+
+    Args:
+        outer: positions in ``inner``.
+        inner: positions. At least one of the two is computed.
+    """
 
     def __init__(self, outer: Positions, inner: Positions) -> None:
         self._outer = outer
@@ -100,9 +110,11 @@ class _Composed(ComputedPositions):
         return len(self._outer)
 
     def at(self, index: int) -> int:
+        """Return the position at ``index``."""
         return int(self._inner[int(self._outer[index])])
 
     def take(self, indices: IndexArrayOfInts) -> IndexArrayOfInts:
+        """Return the positions at ``indices``."""
         return take(self._inner, take(self._outer, indices))
 
 
@@ -120,7 +132,9 @@ def take(positions: Positions, indices: IndexArrayOfInts) -> IndexArrayOfInts:
 
 
 def compose(outer: Positions, inner: Positions | None) -> Positions:
-    """Return ``inner`` at the positions ``outer``. Ranges and formulas stay such.
+    """Return the positions ``inner[outer[0]], inner[outer[1]], …``.
+
+    Of two ranges it is a range, of computed positions it is computed.
 
     Args:
         outer: positions in ``inner``.
@@ -133,7 +147,8 @@ def compose(outer: Positions, inner: Positions | None) -> Positions:
     if isinstance(outer, range):
         return _compose_range(outer, inner)
     picked = take(inner, outer)
-    if picked.dtype.itemsize > 4 and len(picked) and int(picked.max()) < _MAX_IN_INT32:
+    is_wide = picked.dtype.itemsize > np.dtype(np.int32).itemsize
+    if is_wide and len(picked) and int(picked.max()) < _MAX_IN_INT32:
         picked = picked.astype(np.int32)
     picked.setflags(write=False)
     return picked
@@ -144,7 +159,7 @@ def _is_identity(positions: range) -> bool:
 
 
 def _compose_range(outer: range, inner: Positions) -> Positions:
-    """Return ``inner`` at the positions of a range, without a copy."""
+    """Return the positions of ``inner`` at those of a range, without a copy."""
     if len(outer) == 0:
         return range(0)
     if isinstance(inner, range):
@@ -162,8 +177,12 @@ def _compose_range(outer: range, inner: Positions) -> Positions:
 
 
 def narrow(positions: IndexArrayOfInts, n_samples: int) -> IndexArrayOfInts:
-    """Return a read-only copy, of 4 bytes a position if ``n_samples`` allow it, otherwise of 8."""
-    copy = positions.astype(np.int32 if n_samples <= _MAX_IN_INT32 else np.int64)
+    """Return a read-only copy of positions of ``n_samples`` samples, as narrow as it can be.
+
+    A position takes 4 bytes if that suffices for all samples, otherwise 8.
+    """
+    dtype = np.int32 if n_samples <= _MAX_IN_INT32 else np.int64
+    copy: IndexArrayOfInts = positions.astype(dtype)
     copy.setflags(write=False)
     return copy
 
@@ -184,7 +203,7 @@ def blocks_at(
 
     Args:
         positions: positions of samples.
-        below: the length of each block; None if they are unknown.
+        below: the number of samples in each block; None if it is unknown.
 
     Returns:
         The number of positions in each block; None if that is unknown, or if the positions do not
@@ -196,7 +215,8 @@ def blocks_at(
     if isinstance(positions, range):
         if positions.step < 0 and len(positions) > 1:
             return None
-        n_before = -(-(ends - positions.start) // abs(positions.step))  # rounded up
+        # How many positions lie before the end of each block: the quotient, rounded up.
+        n_before = -(-(ends - positions.start) // abs(positions.step))
         n_before = np.clip(n_before, 0, len(positions))
     else:
         is_descending = len(positions) and bool((positions[1:] < positions[:-1]).any())
@@ -206,7 +226,7 @@ def blocks_at(
     return np.diff(n_before, prepend=0)
 
 
-# ----------------------------------------------------------- checks of positions, counts and seeds
+# --------------------------------------------------------------- checks of positions and integers
 
 
 def check_index(index: SupportsIndex, length: int) -> int:
@@ -263,7 +283,8 @@ def check_indices(indices: IndexArray | npt.ArrayLike, length: int) -> npt.NDArr
     highest = int(array.max())
     if lowest < -length or highest >= length:
         offender = lowest if lowest < -length else highest
-        raise out_of_bounds(offender, length, place=int((array == offender).argmax()))
+        first_place = int((array == offender).argmax())
+        raise out_of_bounds(offender, length, place=first_place)
     positions = array.astype(np.intp, copy=False)
     if lowest < 0:
         return np.where(positions < 0, positions + length, positions)
@@ -273,7 +294,7 @@ def check_indices(indices: IndexArray | npt.ArrayLike, length: int) -> npt.NDArr
 def _needs_no_conversion(indices: Any, length: int) -> bool:
     """Return whether indices are an array of valid positions, none of them negative.
 
-    This is one look at what is nearly always given.
+    That is what is nearly always given, so it is found out as fast as possible.
     """
     if type(indices) is not np.ndarray or indices.dtype != np.intp:
         return False
@@ -324,7 +345,8 @@ def check_positions(indices: IndexArray | npt.ArrayLike, length: int) -> range |
     if isinstance(indices, range):
         if len(indices) == 0:
             return range(0)
-        # Negative positions count from the end; a range that has both signs becomes an array.
+        # Negative positions count from the end. A range with positions of both signs does not mean
+        # a range of positions, so it becomes an array.
         first_shift = check_index(indices[0], length) - indices[0]
         last_shift = check_index(indices[-1], length) - indices[-1]
         if first_shift == last_shift:

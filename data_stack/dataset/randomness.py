@@ -11,7 +11,7 @@ from typing import Any, SupportsIndex
 import numpy as np
 from numpy.random.bit_generator import ISpawnableSeedSequence
 
-from data_stack.dataset.permutation import KeyedPermutation as KeyedPermutation
+from data_stack.dataset.permutation import KeyedPermutation as KeyedPermutation  # for programs
 from data_stack.dataset.positions import check_integer
 
 
@@ -19,6 +19,9 @@ def derive_seed(*parts: SupportsIndex | str) -> int:
     """Return 64 bits that depend on all parts and their order, and look random.
 
     They are the start of a SHA-256.
+
+    Args:
+        parts: integers and texts.
     """
     texts = [part if isinstance(part, str) else str(operator.index(part)) for part in parts]
     digest = hashlib.sha256("\0".join(texts).encode()).digest()
@@ -42,11 +45,12 @@ def derive_generator(seed: int, index: int = 0) -> np.random.Generator:
 
 
 class _PhiloxKey(ISpawnableSeedSequence):
-    """A key of Philox, passed as numpy passes a sequence of seeds.
+    """The key of a Philox generator, in the form of a sequence of seeds.
 
-    ``Philox(key=...)`` would ask the system for entropy first, which takes 12 µs.
+    ``Philox(key=...)`` does the same, but asks the system for entropy first, which takes 12 µs.
     """
 
+    #: The two halves of the key: seed and index.
     _words: tuple[int, int]
     #: Makes the children; None before the first ones.
     _parent: np.random.SeedSequence | None
@@ -56,9 +60,11 @@ class _PhiloxKey(ISpawnableSeedSequence):
         self._parent = None
 
     def generate_state(self, n_words: int, dtype: Any = np.uint64) -> Any:
+        """Return the key, shape ``(2,)``, uint64: Philox asks for nothing else."""
         return np.array(self._words, np.uint64)
 
     def spawn(self, n_children: int) -> list[np.random.SeedSequence]:
+        """Return sequences of seeds for further generators, other ones in each call."""
         if self._parent is None:
             self._parent = np.random.SeedSequence(self._words)
         return self._parent.spawn(n_children)

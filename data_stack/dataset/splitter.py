@@ -44,7 +44,7 @@ class SplitterIF(ABC):
 
 
 class Splitter(SplitterIF):
-    """A splitter that asks its implementation."""
+    """A splitter that passes its calls on to another one, its implementation."""
 
     def __init__(self, splitter_impl: SplitterIF) -> None:
         self.splitter_impl = splitter_impl
@@ -70,23 +70,27 @@ class _RatioSplitterImpl(SplitterIF):
         Warns of a view that is empty though its ratio is not 0.
         """
         parts = self.get_indices(dataset_iterator)
-        # The class of a client need not have ratios.
+        # A client's subclass need not have ratios; then no part is expected to have samples.
         ratios = getattr(self, "ratios", [0.0] * len(parts))
-        sizes = {number: len(part) for number, part in enumerate(parts)}
-        advice = "iterator.split() rounds sizes instead of cutting them off"
-        warn_of_empty_parts(sizes, dict(enumerate(ratios)), len(dataset_iterator), advice)
+        warn_of_empty_parts(
+            sizes={number: len(part) for number, part in enumerate(parts)},
+            ratios=dict(enumerate(ratios)),
+            n_samples=len(dataset_iterator),
+            advice="iterator.split() rounds sizes instead of cutting them off",
+        )
         return [DatasetIteratorView(dataset_iterator, part) for part in parts]
 
 
 class RandomSplitterImpl(_RatioSplitterImpl):
-    """Parts of given sizes, drawn without looking at the samples.
+    """Draws parts of given sizes, without looking at the samples.
 
-    Part ``i`` has ``int(ratios[i] * n)`` samples, cut off as the original did, and the last one
-    also what remains. (``iterator.split`` rounds instead, and draws several times as fast.)
+    Part ``i`` has ``int(ratios[i] * n)`` samples: sizes are cut off, as the original DataStack did.
+    The last part also has what remains. (``iterator.split`` rounds sizes instead, and draws several
+    times as fast.)
 
     Args:
         ratios: sizes as fractions; none negative, of sum 1 (to 1e-9).
-        seed: decides the order; None draws one now, to be found in ``seed``.
+        seed: decides the order. None draws a seed now; the attribute ``seed`` holds it.
 
     Raises:
         ConfigError: the ratios are not such.
@@ -117,16 +121,17 @@ class RandomSplitterImpl(_RatioSplitterImpl):
 
 
 class StratifiedSplitterImpl(_RatioSplitterImpl):
-    """Parts of given sizes with the same mixture of targets in each.
+    """Draws parts of given sizes, with the same mixture of targets in each.
 
-    They are drawn by scikit-learn's ``train_test_split``.
+    scikit-learn's ``train_test_split`` draws them.
 
     Args:
         ratios: sizes as fractions; none negative, of sum 1 (to 1e-9). Sizes are cut off as in
             :class:`RandomSplitterImpl`.
-        seed: decides the drawing, 0 to 2**32 - 1; None draws one now, to be found in ``seed``.
-        target_pos: position or key of the target in a sample. Rows of several values are classes of
-            their own.
+        seed: decides the drawing, 0 to 2**32 - 1. None draws a seed now; the attribute ``seed``
+            holds it.
+        target_pos: position or key of the target in a sample. If a target has several values, all
+            of them together are its class.
 
     Raises:
         ConfigError: the ratios are not such; when splitting: the seed is not, or a class or a part
@@ -178,16 +183,18 @@ class StratifiedSplitterImpl(_RatioSplitterImpl):
 
 
 class CVSplitterImpl(SplitterIF):
-    """Folds for cross validation: each sample in exactly one, sizes differing by one at most.
+    """Divides into folds for cross validation.
 
-    They are those of scikit-learn's ``KFold`` and ``StratifiedKFold``; stratified ones need it.
+    Each sample is in exactly one fold, and the sizes of folds differ by at most one. The folds are
+    those of scikit-learn's ``KFold`` and ``StratifiedKFold``; stratified folds need scikit-learn.
 
     Args:
         num_folds: at least 2.
-        stratification: the same mixture of targets in each fold. Without it no sample is read.
+        stratification: the same mixture of targets in each fold. If it is False, no sample is read.
         target_pos: position or key of the target in a sample.
         shuffle: draw the folds; otherwise they are consecutive.
-        seed: decides the drawing, 0 to 2**32 - 1; None draws one now, to be found in ``seed``.
+        seed: decides the drawing, 0 to 2**32 - 1. None draws a seed now; the attribute ``seed``
+            holds it.
 
     Raises:
         ConfigError: fewer than 2 folds; when splitting: more folds than samples, or no class has
@@ -224,18 +231,18 @@ class CVSplitterImpl(SplitterIF):
 
 
 class NestedCVSplitterImpl(SplitterIF):
-    """Outer folds, and for each of them inner folds of all samples outside of it.
-
-    Folds are either plain or stratified.
+    """Divides into outer folds, and for each of them all samples outside of it into inner folds.
 
     Args:
         num_outer_loop_folds: at least 2.
         num_inner_loop_folds: at least 2.
         inner_stratification: the same mixture of targets in each inner fold.
-        outer_stratification: the same of the outer folds. With neither no target is read.
+        outer_stratification: the same mixture of targets in each outer fold. If neither is set, no
+            target is read.
         target_pos: position or key of the target in a sample.
         shuffle: draw the folds; otherwise they are consecutive.
-        seed: decides the drawing, 0 to 2**32 - 1; None draws one now, to be found in ``seed``.
+        seed: decides the drawing, 0 to 2**32 - 1. None draws a seed now; the attribute ``seed``
+            holds it.
 
     Raises:
         ConfigError: fewer than 2 folds; when splitting: more folds than samples, or no class has
@@ -306,12 +313,14 @@ class NestedCVSplitterImpl(SplitterIF):
 # ---------------------------------------------------------------------------------------- factory
 
 
-def _maker_of(implementation: Callable[_Arguments, SplitterIF]) -> Callable[_Arguments, Splitter]:
-    """Return a function that makes a splitter, with the arguments of an implementation."""
+def _make_getter(
+    implementation: Callable[_Arguments, SplitterIF],
+) -> Callable[_Arguments, Splitter]:
+    """Return a function that makes a splitter, with the signature of its implementation."""
 
     @functools.wraps(implementation)
-    def get_splitter(*arguments: _Arguments.args, **options: _Arguments.kwargs) -> Splitter:
-        return Splitter(splitter_impl=implementation(*arguments, **options))
+    def get_splitter(*args: _Arguments.args, **kwargs: _Arguments.kwargs) -> Splitter:
+        return Splitter(splitter_impl=implementation(*args, **kwargs))
 
     return get_splitter
 
@@ -319,24 +328,26 @@ def _maker_of(implementation: Callable[_Arguments, SplitterIF]) -> Callable[_Arg
 class SplitterFactory:
     """Makes splitters, each from the arguments of its implementation."""
 
-    get_random_splitter = staticmethod(_maker_of(RandomSplitterImpl))
-    get_stratified_splitter = staticmethod(_maker_of(StratifiedSplitterImpl))
-    get_nested_cv_splitter = staticmethod(_maker_of(NestedCVSplitterImpl))
-    get_cv_splitter = staticmethod(_maker_of(CVSplitterImpl))
+    get_random_splitter = staticmethod(_make_getter(RandomSplitterImpl))
+    get_stratified_splitter = staticmethod(_make_getter(StratifiedSplitterImpl))
+    get_nested_cv_splitter = staticmethod(_make_getter(NestedCVSplitterImpl))
+    get_cv_splitter = staticmethod(_make_getter(CVSplitterImpl))
 
 
 # ---------------------------------------------------------------------------------------- positions
 
 
 def _draw_if_none(seed: int | None) -> int:
-    return random.SystemRandom().randrange(1 << 32) if seed is None else seed
+    if seed is not None:
+        return seed
+    return random.SystemRandom().randrange(1 << 32)
 
 
 def _random_state(seed: int) -> np.random.RandomState:
-    """Return a generator.
+    """Return numpy's legacy generator for a seed.
 
     Raises:
-        ConfigError: the seed is out of range.
+        ConfigError: the seed is not an integer from 0 to 2**32 - 1.
     """
     try:
         return np.random.RandomState(seed)
@@ -347,7 +358,8 @@ def _random_state(seed: int) -> np.random.RandomState:
 
 
 def _all_positions(n_samples: int) -> _Positions:
-    return np.arange(n_samples, dtype=np.int32 if n_samples <= _MAX_IN_INT32 else np.int64)
+    dtype = np.int32 if n_samples <= _MAX_IN_INT32 else np.int64
+    return np.arange(n_samples, dtype=dtype)
 
 
 def _positions_of_folds(
@@ -380,8 +392,8 @@ def _positions_of_folds(
 
 
 def _view(dataset_iterator: DatasetIteratorIF, positions: _Positions) -> DatasetIteratorView:
-    # The ``indices`` of a view that is made with an array are an array. Those of the original's
-    # views were lists, as are those of a view that is made with anything else.
+    # Programs expect that the ``indices`` of these views are lists. Those of a view that is made
+    # with an array are an array; with anything else, such as the memory of an array, a list.
     return DatasetIteratorView(dataset_iterator, _memory(positions))
 
 
@@ -390,5 +402,8 @@ def _indices_of(views: Sequence[DatasetIteratorView]) -> list[list[int]]:
 
 
 def _memory(positions: Any) -> Any:
-    """Return the memory of an array. numpy declares that arrays have one from Python 3.12 on."""
+    """Return a memoryview of an array.
+
+    The types are Any because numpy declares only from Python 3.12 on that arrays have memory.
+    """
     return memoryview(positions)

@@ -24,20 +24,21 @@ from data_stack.util.interrupts import is_from_signal_handler, suppress_own
 #: A message begins with the length of its body.
 _LENGTH_BYTES: Final = 8
 
-#: Up to this size a message is cheaper than shared memory.
+#: Up to this size, a value is sent faster in a message than in shared memory.
 _SMALL_BYTES: Final = 1 << 14
 
-#: A cache line, which wide instructions need.
+#: Buffers begin at multiples of a cache line, as wide instructions of the processor need it.
 _ALIGNMENT_BYTES: Final = 64
 
-#: Received values whose memory this process maps; each takes a descriptor. Others are copied.
+#: How many received values stay in shared memory that this process maps, each of which takes a
+#: descriptor. Further values are copied.
 _MAX_MAPS: Final = 128
 
 #: Other programs that this process starts do not inherit a received descriptor.
 _CLOSE_ON_EXEC: Final = getattr(socket, "MSG_CMSG_CLOEXEC", 0)
 
-#: Shared memory that holds values of this process, or did. (A WeakSet runs code when a map is
-#: freed, which swallows Ctrl-C.)
+#: The maps of shared memory in which values of this process lie, and maps that are freed already.
+#: (A WeakSet would run Python code when a map is freed, and Python ignores a Ctrl-C there.)
 _maps: list[weakref.ref[mmap.mmap]] = []
 
 
@@ -109,6 +110,11 @@ def _lay_out(views: list[memoryview]) -> list[_Span]:
 
 
 def _write_to_memory(views: list[memoryview], spans: list[_Span]) -> IO[bytes]:
+    """Return new memory that holds buffers at their spans.
+
+    Raises:
+        OSError: memory is exhausted.
+    """
     memory = _anonymous_memory()
     try:
         memory.truncate(spans[-1].stop)
@@ -128,8 +134,10 @@ def _anonymous_memory() -> IO[bytes]:
     """Return an empty file in memory, without a name in /dev/shm or any other folder."""
     if not hasattr(os, "memfd_create"):  # macOS
         return tempfile.TemporaryFile()
-    # One call in C: Ctrl-C cannot come between the making of the descriptor and its owner.
-    return next(map(open, map(os.memfd_create, ["data_stack batches"]), ["wb"]))
+    # open(os.memfd_create(…)), but by C code alone. Otherwise Ctrl-C may come between the two calls,
+    # and nobody would close the descriptor.
+    descriptors = map(os.memfd_create, ["data_stack batches"])
+    return next(map(open, descriptors, ["wb"]))
 
 
 class Message(NamedTuple):
@@ -161,6 +169,9 @@ class Channel:
     """
 
     is_ended: bool
+    _connection: socket.socket
+    #: Held while a message is sent, so that messages of threads do not mix.
+    _send_lock: threading.Lock
 
     def __init__(self, connection: socket.socket, timeout_seconds: float | None = None) -> None:
         connection.settimeout(timeout_seconds)
@@ -190,14 +201,14 @@ class Channel:
                     raise
 
     def receive(self, *, is_private: bool = False) -> Message | None:
-        """Wait for the next message; None if the other end is closed.
+        """Wait for the next message.
 
         Args:
-            is_private: whether what this process writes to the arrays stays in it.
+            is_private: whether the other process does not see what this one writes to the arrays.
 
         Returns:
-            The message. The arrays of its payload lie in shared memory, or are copies if many
-            arrays do already.
+            The message; None if the other end is closed. The arrays of the payload lie in shared
+            memory, or are copies if this process maps much shared memory already.
 
         Raises:
             OSError: too many files are open to receive the memory of a payload.
@@ -218,7 +229,10 @@ class Channel:
             if content is None:
                 return Message(head, None)
             memory = packet.own_memory()
-            buffers = content if memory is None else _map(memory, content, is_private=is_private)
+            if memory is None:
+                buffers = content
+            else:
+                buffers = _map_buffers(memory, content, is_private=is_private)
             return Message(head, functools.partial(load, buffers[0], buffers[1:]))
         finally:
             packet.close()
@@ -285,7 +299,11 @@ class _Packet:
         return bool(flags & socket.MSG_CTRUNC)
 
     def own_memory(self) -> io.FileIO | None:
-        """Return the file of the descriptor; None if none came."""
+        """Make a file of the descriptor, which then closes it.
+
+        Returns:
+            The file; None if no descriptor came.
+        """
         if self._results and not self._files:
             _, ancillary, _, _ = self._results[0]
             handles = [int.from_bytes(data, sys.byteorder) for _, _, data in ancillary]
@@ -299,8 +317,8 @@ class _Packet:
             file.close()
 
 
-def _map(memory: io.FileIO, spans: list[_Span], *, is_private: bool) -> list[memoryview]:
-    """Return the buffers in a memory; they hold a map of it, or a copy."""
+def _map_buffers(memory: io.FileIO, spans: list[_Span], *, is_private: bool) -> list[memoryview]:
+    """Return the buffers in a memory: views of a map of the memory, or of a copy."""
     if is_private:
         flags = mmap.MAP_PRIVATE
     else:
@@ -317,7 +335,7 @@ def _map(memory: io.FileIO, spans: list[_Span], *, is_private: bool) -> list[mem
 
 
 def _keep_map(mapped: mmap.mmap) -> bool:
-    """Whether a further map may be kept; others would use up the descriptors of this process."""
+    """Return whether one more map may be kept without using up this process's descriptors."""
     _maps[:] = [reference for reference in _maps if reference() is not None]
     max_descriptors, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if len(_maps) >= min(_MAX_MAPS, max_descriptors // 4):

@@ -12,10 +12,10 @@ from data_stack.processes.channel import Channel
 from data_stack.processes.fork_server import ForkedProcess
 from data_stack.util.interrupts import interrupts_deferred
 
-#: Children have this time to end by themselves.
+#: How long :func:`end_all` lets children end by themselves before it kills them.
 _GRACE_SECONDS: Final = 0.25
 
-#: Children always read, so one that does not answer within this time was stopped.
+#: Children always read from their channel, so one that does not read for this time was stopped.
 _ANSWER_SECONDS: Final = 5.0
 
 #: A child that closed its channel ends within this time, or is killed.
@@ -29,10 +29,10 @@ class ChildProcess(ForkedProcess):
     """A process that works for this one over a channel.
 
     Args:
-        module: the process runs its ``main(descriptor, *facts)``; the descriptor is that of the
-            socket of its channel.
-        facts: further integers.
-        output: a file for its standard output; None: this process's.
+        module: the name of a module, whose ``main(descriptor, *facts)`` the process calls. The
+            descriptor is that of the socket of the channel.
+        facts: integers, passed to ``main``.
+        output: a file for the standard output of the process; None: that of this process.
 
     Raises:
         ConfigError: this Python cannot start interpreters.
@@ -62,9 +62,9 @@ class ChildProcess(ForkedProcess):
         return self.channel.is_ended or self.poll() is not None
 
     def describe_end(self) -> str:
-        """Return how it ended, for a message.
+        """Return how the process ended, for a message.
 
-        The end is waited for for a second; then the process is killed.
+        The process may still run for a second; then it is killed.
         """
         status = self.poll(_END_SECONDS)
         if status is None:  # it closed its channel, but still runs

@@ -1,4 +1,4 @@
-"""Starts processes as forks of a fork server, a process that holds imports.
+"""Starts processes as forks of a fork server: a process that has imported modules for them.
 
 A start takes milliseconds. The server (:mod:`data_stack.processes.fork_server_process`) is a fresh
 interpreter without threads of its own, so it can always be forked safely. It starts with the first
@@ -67,11 +67,11 @@ class ForkedProcess:
     this process had when the server started.
 
     Args:
-        function: ``"module:name"``; it is called with the numbers of its descriptors, and with the
-            arguments.
+        function: ``"module:name"``. The process calls it with the numbers that the descriptors
+            have there, then with the arguments.
         arguments: plain JSON data.
-        descriptors: passed to the process.
-        output: a file for its standard output; None: this process's.
+        descriptors: open descriptors of this process, which the new one gets.
+        output: a file for the standard output of the process; None: that of this process.
 
     Raises:
         ConfigError: this Python cannot start interpreters.
@@ -115,13 +115,14 @@ class ForkedProcess:
         _send_all(self._channel, task)
 
     def poll(self, seconds: float = 0.0) -> int | None:
-        """Return its exit status, or the negative number of the signal that killed it.
+        """Return the exit status of the process.
 
         Args:
-            seconds: how long its end is waited for.
+            seconds: how long to wait for its end.
 
         Returns:
-            None if it still runs after that time.
+            The exit status, or the negative number of the signal that killed the process; None if
+            it still runs after that time.
         """
         if self.returncode is None and is_readable(self._channel, seconds):
             status = b""
@@ -143,18 +144,18 @@ class ForkedProcess:
                 os.kill(self.pid, signal.SIGKILL)
 
     def forget(self) -> None:
-        """Release it without its exit status.
+        """Release the process without waiting for its exit status.
 
-        It is one that was killed, or, in a fork of this process, one of the parent.
+        This is for a process that was killed, and in a fork of this process for one of the parent.
         """
         self.returncode = 0
         self._channel.close()
 
 
 def hold(modules: Iterable[str]) -> None:
-    """Let the server import modules, without waiting for it.
+    """Let the server import modules, which later processes then have, without waiting for it.
 
-    The server is started if necessary. A module whose import fails is skipped.
+    The server is started if necessary. It skips a module whose import fails.
     """
     with suppress_own(OSError), _lock:
         server = _running_server()
@@ -297,6 +298,12 @@ def _start_interpreter(descriptor: int, environment: dict[str, str]) -> subproce
 
 
 def _running_server() -> _Server:
+    """Return the server, which is started if none runs, or if the environment needs another one.
+
+    Raises:
+        ConfigError: this Python cannot start interpreters.
+        OSError: the server cannot be started.
+    """
     global _server
     with _lock:
         if _server is None or _needs_another_server(_server):
@@ -310,11 +317,12 @@ def _running_server() -> _Server:
 
 
 def _needs_another_server(server: _Server) -> bool:
+    """Return whether a variable has changed that the server's libraries read at their import."""
     return any(_READ_AT_IMPORT.fullmatch(name) for name in server.changes())
 
 
 def _start(descriptors: Sequence[int]) -> _Start:
-    """Fork a server that answers."""
+    """Fork a process from the running server, or from a new one if that does not answer."""
     global _server
     server = _running_server()
     try:
@@ -329,6 +337,7 @@ def _start(descriptors: Sequence[int]) -> _Start:
 
 
 def _send_all(channel: socket.socket, data: Any) -> None:
+    """Send JSON data, and close this end for writing, so that the reader sees their end."""
     with suppress_own(ConnectionError):  # its reader was killed, which its status says
         try:
             channel.sendall(json.dumps(data).encode())
@@ -337,7 +346,7 @@ def _send_all(channel: socket.socket, data: Any) -> None:
 
 
 def is_readable(channel: Any, seconds: float) -> bool:
-    """Whether a socket can be read, or was closed by its other end, within some seconds."""
+    """Return whether a socket can be read, or was closed by its other end, within some seconds."""
     poll = select.poll()
     poll.register(channel, select.POLLIN)
     return bool(poll.poll(seconds * 1000))
@@ -350,14 +359,14 @@ def _current_folder() -> str | None:
 
 
 def _processors() -> list[int]:
-    """Return the processors that this process may use; an empty list where the system hides them."""
+    """Return the processors that this process may use; none if the system does not tell."""
     if hasattr(os, "sched_getaffinity"):
         return sorted(os.sched_getaffinity(0))
     return []
 
 
 def _open_or(descriptor: int, *, otherwise: int) -> int:
-    """Return the descriptor if it is open, another one if it is closed."""
+    """Return ``descriptor`` if it is open, else ``otherwise``."""
     try:
         os.fstat(descriptor)
     except OSError as error:

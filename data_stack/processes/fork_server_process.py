@@ -44,20 +44,31 @@ def serve(descriptor: int) -> None:
 
 
 class _Service:
+    """Answers requests, and reports the end of the processes that it forked.
+
+    Args:
+        control: the socket on which requests arrive.
+    """
+
     #: Requests arrive here.
     _control: socket.socket
 
     #: The channels of the processes that run, by process id.
     _running: dict[int, socket.socket]
 
+    #: A pair of sockets: a byte arrives at the first one when a process has ended.
+    _wakeup: socket.socket
+    _signal_end: socket.socket
+
     def __init__(self, control: socket.socket) -> None:
         self._control = control
         self._running = {}
-        # A signal that a process has ended makes a byte arrive at once.
         self._wakeup, self._signal_end = socket.socketpair()
         self._signal_end.setblocking(False)
 
     def run(self) -> NoReturn:
+        """Answer requests until the other end of the control socket is closed."""
+        # When a process ends, the signal SIGCHLD makes Python write a byte to the wakeup socket.
         signal.signal(signal.SIGCHLD, _do_nothing)
         signal.set_wakeup_fd(self._signal_end.fileno(), warn_on_full_buffer=False)
         poll = select.poll()
@@ -72,6 +83,7 @@ class _Service:
                 self._answer_request()
 
     def _answer_request(self) -> None:
+        """Receive a request, and fork a process or import modules."""
         kind = b""
         descriptors: list[int] = []
         with contextlib.suppress(ConnectionError):
@@ -124,10 +136,10 @@ class _Service:
 
     def _report_ended(self) -> None:
         """Send the exit status of each process that has ended."""
-        with contextlib.suppress(ChildProcessError):  # no process runs
+        with contextlib.suppress(ChildProcessError):  # no process is left
             while True:
                 pid, status = os.waitpid(-1, os.WNOHANG)
-                if pid == 0:
+                if pid == 0:  # all others still run
                     return
                 channel = self._running.pop(pid, None)
                 if channel is None:
@@ -141,6 +153,7 @@ def _do_nothing(*_: Any) -> None:
 
 
 def _import_modules(channel: socket.socket) -> None:
+    """Import the modules whose names arrive; skip those whose import fails."""
     names: Iterable[str] = ()
     with channel, contextlib.suppress(ValueError):  # the names are cut off
         names = _read_all(channel)
@@ -189,6 +202,7 @@ def _run_task(channel: socket.socket, descriptors: list[int], server_pid: int) -
 
 
 def _replace_descriptor(number: int, descriptor: int) -> None:
+    """Give an open file another descriptor, whose old file is closed."""
     os.dup2(descriptor, number)
     os.close(descriptor)
 
@@ -212,11 +226,13 @@ def _take_over_settings(task: dict[str, Any]) -> None:
 def _end_with(parent_pid: int) -> None:
     """Let this process end when its parent does.
 
-    Elsewhere than on Linux it ends when its channel is closed.
+    On other systems than Linux it ends when its channel is closed.
     """
-    if sys.platform == "linux":
-        import ctypes
+    if sys.platform != "linux":
+        return
+    import ctypes
 
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-        if os.getppid() != parent_pid:  # it ended before
-            os._exit(1)
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    has_parent_ended_before = os.getppid() != parent_pid
+    if has_parent_ended_before:
+        os._exit(1)

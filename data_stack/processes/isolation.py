@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, Pipe
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from data_stack.exception import DatasetFileCorruptError, DataStackError, RequestLimitError
 from data_stack.processes.fork_server import ForkedProcess, hold
@@ -25,9 +25,13 @@ from data_stack.util.interrupts import is_from_signal_handler
 from data_stack.util.request_limit import MAX_REQUEST_BYTES, limit_bytes
 
 ISOLATION: Final = "DATA_STACK_ISOLATION"
-"""The environment variable that disables isolation (``off``): functions then run in this process."""
+"""The environment variable that disables isolation if it is ``off``.
 
-#: Timeout of messages. A run has a limit of processor time, which does not expire on a busy machine.
+Functions then run in this process.
+"""
+
+#: How long a message is waited for. The function itself has a limit of processor time, which does
+#: not expire on a busy machine.
 _TIMEOUT_SECONDS: Final = 120.0
 
 _MAX_READ_BYTES: Final = 64 << 20
@@ -58,8 +62,8 @@ def run_apart(
         arguments: plain JSON data.
         name: of the file, for messages.
         size: of the file, in bytes.
-        read_at: returns ``size`` bytes from an offset on; it is called in this process, and its
-            errors pass through.
+        read_at: takes an offset and a number of bytes, and returns these bytes. It is called in
+            this process, and its errors pass through.
         seconds: limit of processor time: that of the function, and that of this thread while it
             reads for the function.
 
@@ -85,7 +89,8 @@ def run_apart(
         try:
             return _Conversation(channel, name, size, read_at, seconds).result()
         finally:
-            process.kill()  # a parser that takes errors of reading for zeros would go on
+            # A parser that takes errors of reading for zeros would go on.
+            process.kill()
             process.forget()
 
 
@@ -132,9 +137,37 @@ def _import_function(function: str) -> Callable[..., Any]:
     return imported
 
 
+class _Read(NamedTuple):
+    """Bytes of the file that the other process asks for.
+
+    Attributes:
+        offset: where they begin, within the file.
+        n_bytes: how many, not more than the file has, nor than fit in one message.
+    """
+
+    offset: int
+    n_bytes: int
+
+
+class _Result(NamedTuple):
+    """What the function returned."""
+
+    value: Any
+
+
 @dataclass(frozen=True)
 class _Conversation:
-    """Serves the reads of a process until it has a result."""
+    """Serves the reads of a process until it has a result.
+
+    The other process may send anything, as the file may have taken it over.
+
+    Attributes:
+        channel: the channel to the process.
+        name: the name of the file, for messages.
+        size: the size of the file in bytes.
+        read_at: takes an offset and a number of bytes, and returns these bytes.
+        seconds: limit of processor time.
+    """
 
     channel: Connection
     name: str
@@ -149,39 +182,58 @@ class _Conversation:
             DatasetFileCorruptError: as :func:`run_apart`.
         """
         started_at = time.thread_time()
-        data_to_send: bytes | None = None
-        while True:
-            try:
-                if data_to_send is not None:
-                    self.channel.send_bytes(data_to_send)
-                message = json.loads(_receive(self.channel, _MAX_MESSAGE_BYTES))
-                kind = message["kind"]
-                content = message["content"]
-                if kind == "read":
-                    offset, n_bytes = self._check_read(content)
-                    own_seconds = time.thread_time() - started_at
-                    if float(message["seconds"]) + own_seconds > self.seconds:
-                        raise EOFError
-            except (EOFError, OSError, ValueError, TypeError, LookupError) as error:
-                if is_from_signal_handler(error):
-                    raise
-                raise self._broken() from error
-            if kind == "error":
-                raise DatasetFileCorruptError(str(content))
-            if kind != "read":
-                return content
-            # Outside of ``try``: errors of reading are not damage.
-            data_to_send = self.read_at(offset, min(n_bytes, _MAX_READ_BYTES))
+        message = self._exchange(None, started_at)
+        while isinstance(message, _Read):
+            # Not in _exchange(): errors of reading are not damage.
+            data = self.read_at(message.offset, message.n_bytes)
+            message = self._exchange(data, started_at)
+        return message.value
 
-    def _check_read(self, content: Any) -> tuple[int, int]:
-        """Return the offset and number of bytes that a process asks for, both within the file."""
+    def _exchange(self, data: bytes | None, started_at: float) -> _Read | _Result:
+        """Send the bytes that the process asked for, and receive its next message.
+
+        Args:
+            data: the bytes; None before its first message.
+            started_at: when the conversation began, in processor seconds of this thread.
+
+        Raises:
+            DatasetFileCorruptError: the function failed, its process has ended, took too long, or
+                sent something else than a message.
+        """
+        try:
+            if data is not None:
+                self.channel.send_bytes(data)
+            message = json.loads(_receive(self.channel, _MAX_MESSAGE_BYTES))
+            kind = message["kind"]
+            content = message["content"]
+            if kind == "read":
+                self._check_time(float(message["seconds"]), time.thread_time() - started_at)
+                return self._parse_read(content)
+        except (EOFError, OSError, ValueError, TypeError, LookupError) as error:
+            if is_from_signal_handler(error):
+                raise
+            raise self._broken_error() from error
+        if kind == "error":
+            raise DatasetFileCorruptError(str(content))
+        return _Result(content)
+
+    def _check_time(self, function_seconds: float, own_seconds: float) -> None:
+        """Check the processor time of the function and of this thread.
+
+        Raises:
+            EOFError: it exceeds the limit.
+        """
+        if function_seconds + own_seconds > self.seconds:
+            raise EOFError
+
+    def _parse_read(self, content: Any) -> _Read:
         offset, n_bytes = content
-        return self._clip(offset), self._clip(n_bytes)
+        return _Read(self._clip(offset), min(self._clip(n_bytes), _MAX_READ_BYTES))
 
     def _clip(self, number: Any) -> int:
         return min(max(0, int(number)), self.size)
 
-    def _broken(self) -> DatasetFileCorruptError:
+    def _broken_error(self) -> DatasetFileCorruptError:
         return DatasetFileCorruptError(
             f"{self.name!r} cannot be read: the process that parsed it crashed, or took more than "
             f"{self.seconds:.0f} s of processor time or {limit_bytes():,} bytes of memory. It is "
@@ -191,15 +243,27 @@ class _Conversation:
 
 
 def _receive(channel: Connection, max_bytes: int) -> bytes:
+    """Return the next message.
+
+    Raises:
+        EOFError: none came in time, or the other end is closed.
+        OSError: it has more than ``max_bytes``.
+    """
     if not channel.poll(_TIMEOUT_SECONDS):
         raise EOFError
     return channel.recv_bytes(max_bytes)
 
 
-# In the other process
+# --------------------------------------------------------------------------- in the other process
 
 
 def _run(descriptor: int, job: dict[str, Any]) -> None:
+    """Call the function of a job, and send its result or its error.
+
+    Args:
+        descriptor: of the channel to the process that called :func:`run_apart`.
+        job: what :func:`run_apart` wrote.
+    """
     _discard_output()
     channel = Connection(descriptor)
     function = _import_function(job["function"])
@@ -266,6 +330,7 @@ class _RemoteFile:
 
 
 def _send(channel: Connection, kind: str, content: Any) -> None:
+    """Send a message, with the processor time of this process so far."""
     message = {"kind": kind, "content": content, "seconds": time.process_time()}
     channel.send_bytes(json.dumps(message).encode())
 
@@ -292,6 +357,7 @@ def mapped_bytes(statm: str = "/proc/self/statm") -> int:
 
 
 def _limit_resources(seconds: float, memory_bytes: int) -> None:
+    """Limit the processor time and memory of this process, and let it write no file."""
     usage = resource.getrusage(resource.RUSAGE_SELF)
     cpu_seconds = int(usage.ru_utime + usage.ru_stime + seconds + 1)
     max_mapped_bytes = mapped_bytes() + max(memory_bytes, _MIN_MEMORY_BYTES)
@@ -302,6 +368,7 @@ def _limit_resources(seconds: float, memory_bytes: int) -> None:
 
 
 def _lower_limit(kind: int, limit: int) -> None:
+    # The limit that the system sets may be lower.
     _, hard_limit = resource.getrlimit(kind)
     if hard_limit != resource.RLIM_INFINITY:
         limit = min(limit, hard_limit)

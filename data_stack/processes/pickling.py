@@ -1,4 +1,7 @@
-"""Pickles values for another process: large memory beside the pickle, functions of scripts by value."""
+"""Pickles values for another process.
+
+The memory of arrays stays beside the pickle, and functions of scripts are pickled by value.
+"""
 
 from __future__ import annotations
 
@@ -85,6 +88,8 @@ def imported_modules(value: Any) -> set[str]:
 
 
 class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]  # it has no types
+    """A pickler of cloudpickle that knows memory maps, tensors and modules of notebooks."""
+
     #: The modules of the functions, classes and modules in the pickle.
     modules: set[str]
 
@@ -112,29 +117,37 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]  # it has no types
 
     def reducer_override(self, value: Any) -> Any:
         """Return how to make ``value`` again, as ``pickle.Pickler.reducer_override`` does."""
-        kind = type(value)
-        if kind is np.ndarray:
+        value_type = type(value)
+        if value_type is np.ndarray:
             return NotImplemented  # numpy does it
-        reduced = None
-        if kind is np.memmap:
-            reduced = _reduce_memmap(value)
-        elif kind is types.CodeType:
-            arguments = self.dispatch_table[kind](value)
-            # cloudpickle 3.1.3 leaves the file's name out, and tracebacks need it.
-            reduced = (_make_code, (value.co_filename, *arguments))
-        elif kind is types.FunctionType or isinstance(value, type):
-            self.modules.add(str(value.__module__))
-            self._pickle_by_value_if_private(str(value.__module__))
-        elif kind is types.ModuleType:
+
+        if value_type is types.FunctionType or isinstance(value, type):
+            module_name = str(value.__module__)
+            self.modules.add(module_name)
+            self._pickle_by_value_if_private(module_name)
+        elif value_type is types.ModuleType:
             self.modules.add(value.__name__)
-        elif kind.__module__ == "torch" and kind.__name__ == "Tensor":
-            reduced = _reduce_tensor(value)
+
+        reduced = self._reduce(value)
         if reduced is not None:
             return reduced
         return super().reducer_override(value)
 
+    def _reduce(self, value: Any) -> Any:
+        """Return how to make a memory map, a code object or a tensor again; None of other values."""
+        value_type = type(value)
+        if value_type is np.memmap:
+            return _reduce_memmap(value)
+        if value_type is types.CodeType:
+            # cloudpickle 3.1.3 leaves the file's name out, and tracebacks need it.
+            arguments = self.dispatch_table[value_type](value)
+            return _make_code, (value.co_filename, *arguments)
+        if value_type.__module__ == "torch" and value_type.__name__ == "Tensor":
+            return _reduce_tensor(value)
+        return None
+
     def _pickle_by_value_if_private(self, name: str) -> None:
-        """Let cloudpickle pickle the functions of a module by value, if others cannot import it."""
+        """Let cloudpickle pickle a module's functions by value, if no process can import it."""
         module = sys.modules.get(name)
         package = name.partition(".")[0]
         if module is None or package == "__main__" or package in sys.builtin_module_names:
@@ -148,6 +161,7 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]  # it has no types
 
 @functools.cache
 def _can_import(package: str) -> bool:
+    """Return whether a finder finds a package; modules that were made by hand are not found."""
     for finder in sys.meta_path:
         if hasattr(finder, "find_spec") and finder.find_spec(package, None):
             return True
@@ -161,7 +175,7 @@ def _make_code(
 
 
 def _reduce_memmap(array: np.memmap[Any, Any]) -> Any:
-    """Return how to map the file of a memory map again; None for arrays that are pickled."""
+    """Return how to map the file of a memory map again; None if the array must be pickled."""
     file_map = array._mmap  # type: ignore[attr-defined]  # missing in numpy's types
     is_plain = (
         file_map is not None
@@ -182,9 +196,11 @@ def _reduce_memmap(array: np.memmap[Any, Any]) -> Any:
 
 
 def _reduce_tensor(tensor: Any) -> Any:
-    """Return how to make a tensor of an array of its bytes.
+    """Return how to make a tensor from an array of its bytes.
 
-    None if it is not plain memory of the processor; torch pickles such tensors.
+    Returns:
+        The function and its arguments; None for a tensor that torch must pickle, because it is not
+        plain memory of the processor.
     """
     torch = sys.modules["torch"]
     is_in_memory = tensor.device.type == "cpu" and tensor.layout is torch.strided

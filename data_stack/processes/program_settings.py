@@ -51,25 +51,15 @@ class ProgramSettings:
     @classmethod
     def of_thread(cls) -> ProgramSettings:
         """Return the settings of the calling thread. This imports nothing."""
-        decimal_context: tuple[tuple[str, Any], ...] | None = None
-        decimal = sys.modules.get("decimal")
-        if decimal is not None:
-            context = decimal.getcontext()
-            traps = tuple(signal for signal, is_set in context.traps.items() if is_set)
-            numbers = tuple((name, getattr(context, name)) for name in _DECIMAL_SETTINGS)
-            decimal_context = (*numbers, ("traps", traps))
-        numpy_errors = []
-        for name, mode in np.geterr().items():
-            if mode in _NUMPY_MODES:
-                numpy_errors.append((name, str(mode)))
+        torch = loaded_torch()
         torch_dtype = None
         torch_records_gradients = True
-        if loaded_torch() is not None:
-            torch_dtype = str(loaded_torch().get_default_dtype()).removeprefix("torch.")
-            torch_records_gradients = loaded_torch().is_grad_enabled()
+        if torch is not None:
+            torch_dtype = str(torch.get_default_dtype()).removeprefix("torch.")
+            torch_records_gradients = torch.is_grad_enabled()
         return cls(
-            decimal_context,
-            tuple(sorted(numpy_errors)),
+            _decimal_context_of_thread(),
+            _numpy_errors_of_thread(),
             torch_dtype,
             torch_records_gradients,
             locale.setlocale(locale.LC_ALL),
@@ -78,7 +68,7 @@ class ProgramSettings:
     def apply_to_process(self) -> None:
         """Give the calling thread, and its process, these settings.
 
-        Those of torch follow when the process imports it, which takes seconds.
+        torch gets its settings when the process imports it, which takes seconds.
         """
         if self.decimal_context is not None:
             import decimal
@@ -91,12 +81,33 @@ class ProgramSettings:
             call_with_torch(self._apply_to_torch)
         try:
             locale.setlocale(locale.LC_ALL, self.locale_name)
-        except locale.Error:  # not on this machine: a comparison of values shows whether it matters
+        except locale.Error:
+            # This machine lacks the locale. Whether that matters, a comparison of values shows.
             return
 
     def _apply_to_torch(self, torch: Any) -> None:
         torch.set_default_dtype(getattr(torch, str(self.torch_dtype)))
         torch.set_grad_enabled(self.torch_records_gradients)
+
+
+def _decimal_context_of_thread() -> tuple[tuple[str, Any], ...] | None:
+    """Return :attr:`ProgramSettings.decimal_context` of the calling thread."""
+    decimal = sys.modules.get("decimal")
+    if decimal is None:
+        return None
+    context = decimal.getcontext()
+    traps = tuple(signal for signal, is_set in context.traps.items() if is_set)
+    numbers = tuple((name, getattr(context, name)) for name in _DECIMAL_SETTINGS)
+    return (*numbers, ("traps", traps))
+
+
+def _numpy_errors_of_thread() -> tuple[tuple[str, str], ...]:
+    """Return :attr:`ProgramSettings.numpy_errors` of the calling thread."""
+    modes = []
+    for name, mode in np.geterr().items():
+        if mode in _NUMPY_MODES:
+            modes.append((name, str(mode)))
+    return tuple(sorted(modes))
 
 
 class ThreadSettings:
@@ -107,7 +118,7 @@ class ThreadSettings:
     """
 
     def __init__(self) -> None:
-        """Take those of the calling thread. This takes less than a microsecond."""
+        """Note the settings of the calling thread. This takes less than a microsecond."""
         self._context = contextvars.copy_context()
         self._numpy_errors = None if _NUMPY_USES_CONTEXT else np.geterr()
         self._records_gradients = loaded_torch() is None or loaded_torch().is_grad_enabled()
@@ -116,9 +127,7 @@ class ThreadSettings:
         """Call a function with these settings, once."""
         if self._numpy_errors is not None:
             np.seterr(**self._numpy_errors)
-        if (
-            loaded_torch() is not None
-            and loaded_torch().is_grad_enabled() != self._records_gradients
-        ):
-            loaded_torch().set_grad_enabled(self._records_gradients)
+        torch = loaded_torch()
+        if torch is not None and torch.is_grad_enabled() != self._records_gradients:
+            torch.set_grad_enabled(self._records_gradients)
         return self._context.run(function, *arguments)

@@ -9,6 +9,7 @@ import importlib.util
 import itertools
 import os
 import random
+import struct
 import sys
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -22,9 +23,10 @@ _numbers = itertools.count()
 def draw_entropy(*facts: int) -> bytes:
     """Return entropy for the generators of other processes: other bytes in each call.
 
-    A program that has imported torch decides by ``torch.manual_seed`` whether its runs repeat each
-    other, as with torch's own workers: the bytes depend on that seed, which torch draws itself in
-    other programs, on the facts and on the number of calls. They come from the system otherwise.
+    If the program has imported torch, the bytes depend on torch's seed, on the facts and on the
+    number of calls so far. So ``torch.manual_seed`` makes two runs of a program draw the same, as
+    with torch's own workers; without it, torch draws its seed itself. If the program has not
+    imported torch, the bytes come from the system.
     """
     if loaded_torch() is None:
         return os.urandom(_SEED_BYTES)
@@ -44,7 +46,9 @@ def seed_generators(entropy: bytes, *facts: int) -> None:
     """
     seeds = _digest(int.from_bytes(entropy, "little"), *facts)
     random.seed(seeds[:16])
-    numpy_seeds = [int.from_bytes(seeds[start : start + 4], "little") for start in (16, 20, 24, 28)]
+    # Four numbers of 32 bits, little-endian.
+    numpy_seeds = list(struct.unpack("<4I", seeds[16:32]))
+    # torch takes 63 bits.
     torch_seed = int.from_bytes(seeds[32:40], "little") >> 1
 
     def seed_numpy(numpy_random: Any) -> None:
@@ -58,6 +62,7 @@ def seed_generators(entropy: bytes, *facts: int) -> None:
 
 
 def _digest(*numbers: int) -> bytes:
+    """Return 64 bytes that all numbers and their order decide."""
     return hashlib.sha512(repr(numbers).encode()).digest()
 
 
@@ -101,6 +106,7 @@ def _call_after_import(
 
 
 def _installed_finder() -> _Finder:
+    """Return the finder of this process, which is installed at its first use."""
     for finder in sys.meta_path:
         if isinstance(finder, _Finder):
             return finder

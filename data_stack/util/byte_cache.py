@@ -38,12 +38,13 @@ class ByteCache(Generic[_Key, _Value]):
         return len(self._values)
 
     def __contains__(self, key: object) -> bool:
-        """Whether a key has a value; asking does not count as use."""
+        """Return whether a key has a value; this does not count as use."""
         return key in self._values
 
     def get(self, key: _Key) -> _Value | None:
         """Return a value, which becomes the most recently used; None if the key is missing."""
-        return self.get_many((key,)).get(key)
+        values = self.get_many([key])
+        return values.get(key)
 
     def get_many(self, keys: Iterable[_Key]) -> dict[_Key, _Value]:
         """Return the values of those keys that have one; they become the most recently used."""
@@ -57,7 +58,7 @@ class ByteCache(Generic[_Key, _Value]):
         return values
 
     def put(self, key: _Key, value: _Value) -> None:
-        """Add or replace a value. The least recently used values go until the limit is kept."""
+        """Add or replace a value, and remove the least recently used ones above the limit."""
         with self._lock:
             old_value = self._values.pop(key, None)
             if old_value is not None:

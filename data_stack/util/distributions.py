@@ -17,7 +17,7 @@ def distributions_of(package: str) -> tuple[str, ...]:
         names = _packages_distributions().get(package, ())
         distinct_names = dict.fromkeys(names)
         return tuple(f"{name} {importlib.metadata.version(name)}" for name in distinct_names)
-    except Exception:  # noqa: BLE001  # the metadata of an unrelated distribution may raise anything
+    except Exception:  # noqa: BLE001  # damaged metadata may raise anything
         return ()
 
 
@@ -26,6 +26,9 @@ def distribution_of(module: str) -> str | None:
 
     Args:
         module: such as ``"data_stack_digits.factory"`` or ``"data_stack_digits:DigitsFactory"``.
+
+    Returns:
+        Such as ``"lazy-data-stack-digits 0.2.0"``; None if no distribution has the module.
     """
     module_name, _, _ = module.partition(":")
     package, _, _ = module_name.partition(".")

@@ -37,7 +37,8 @@ def n_processors() -> int:
 #: The number of worker processes that share the processors, including this one.
 _n_processes = 1
 
-#: ``n_threads``: the number of threads that share the processors of this process.
+#: Its attribute ``n_threads`` is the number of threads that share the processors of this process
+#: with the thread that reads it. Threads that have not set it share with nobody.
 _thread_share = threading.local()
 
 
@@ -75,20 +76,22 @@ def n_threads_here() -> int:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Task:
-    """A call that a thread of an executor is to make."""
+    """A call that a thread of an executor makes."""
 
     future: Future[Any]
     function: Callable[..., Any]
     arguments: tuple[Any, ...]
 
     def run(self) -> None:
+        """Call the function, unless the future was cancelled, and store its result."""
         if not self.future.set_running_or_notify_cancel():
             return
         try:
             result = self.function(*self.arguments)
         except BaseException as error:  # noqa: BLE001  # result() of the future raises it
             self.future.set_exception(error)
-            # The error's traceback refers to this frame, and the future to the error.
+            # The future refers to the error, whose traceback refers to this frame, which refers to
+            # the future: without this line, only a garbage collection would free them.
             del self
         else:
             self.future.set_result(result)
@@ -97,8 +100,8 @@ class _Task:
 class Executor:
     """A pool of daemon threads, which start on demand and end when they are idle for a second.
 
-    A forked process begins without threads. At exit, Python drops queued tasks and waits for
-    running ones, for a limited time.
+    A forked process begins without threads. When Python exits, queued tasks are cancelled, and
+    running ones are waited for, for a limited time.
 
     Args:
         name: prefix of the names of the threads.
@@ -155,12 +158,14 @@ class Executor:
         return future
 
     def _needs_thread(self) -> bool:
+        """Return whether a queued task would wait although another thread may be started."""
         has_idle_thread = self._n_idle >= len(self._tasks)
         if has_idle_thread:
             return False
         return self._max_threads is None or len(self._threads) < self._max_threads()
 
     def _start_thread(self, task: _Task) -> None:
+        """Start a thread for a queued task; if that fails, the task is not queued any more."""
         self._n_started += 1
         name = f"{self._name}-{self._n_started}"
         thread = threading.Thread(target=self._serve, name=name, daemon=True)
@@ -177,13 +182,13 @@ class Executor:
     ) -> Iterator[_Result]:
         """Yield ``function(item)`` for each item in order, computed by threads.
 
-        If the caller stops early, or after an error, queued items are dropped, and running ones
-        are waited for.
+        If the caller stops early, or after an error, the calls that no thread has begun are
+        cancelled, and the others are waited for.
 
         Args:
             function: what threads call.
             items: its arguments.
-            at_once: maximum number of items that are begun and not yet yielded.
+            at_once: the maximum number of items that are submitted and not yet yielded.
         """
         pending: deque[Future[_Result]] = deque()
         try:
@@ -198,7 +203,7 @@ class Executor:
             wait(running)
 
     def finish(self) -> None:
-        """Drop queued tasks, and wait for running ones, at most for the grace period."""
+        """Cancel queued tasks, and wait for running ones, at most for ``grace_seconds``."""
         with self._has_task:
             while self._tasks:
                 task = self._tasks.popleft()

@@ -8,7 +8,8 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
-#: Objects and the functions of their methods, by the id of the weak reference to the object.
+#: Methods to call in forks, each as a weak reference to its object and the function of its class,
+#: by the id of the reference.
 _methods: dict[int, tuple[weakref.ref[Any], Callable[[Any], Any]]] = {}
 
 #: Locks that become free in a forked process.
@@ -33,20 +34,24 @@ def call_in_forks(method: Callable[[], Any]) -> None:
 def fork_lock() -> threading.Lock:
     """Return a lock that is free in a forked process, even if a thread of the parent held it.
 
-    It is the interpreter's own: ``with`` acquires and releases it in C, where Ctrl-C cannot come
-    between.
+    It is a ``threading.Lock``, which ``with`` acquires and releases in C. So Ctrl-C cannot come
+    between the two and leave it locked.
     """
     lock = threading.Lock()
     _locks.add(lock)
     return lock
 
 
-# ``methods`` is an argument because at the end of Python globals may be gone.
 def _forget(reference: weakref.ref[Any], methods: dict[int, Any] = _methods) -> None:
+    """Remove the method of an object that has ended.
+
+    ``methods`` is an argument because globals may be gone when Python ends.
+    """
     methods.pop(id(reference), None)
 
 
 def _reset_all() -> None:
+    """In a forked process, free the locks, then call the methods."""
     for lock in list(_locks):
         lock._at_fork_reinit()  # as the standard library renews its own
     for reference, function in list(_methods.values()):

@@ -10,9 +10,9 @@ from data_stack.exception import ConfigError, EarlyEndError
 
 
 def has_parameter(function: Callable[..., Any], name: str) -> bool:
-    """Whether a function has a parameter of this name.
+    """Return whether a function has a parameter of this name.
 
-    Functions in C that have no signature have none.
+    A function without a signature, as some in C, has no parameters.
     """
     try:
         signature = inspect.signature(function)
@@ -24,11 +24,11 @@ def has_parameter(function: Callable[..., Any], name: str) -> bool:
 def check_takes(function: Callable[..., Any], arguments: Sequence[str], advice: str) -> None:
     """Check that a function can be called with these positional arguments.
 
-    The check comes when the function is passed, not when it is called for the first sample.
+    So a wrong function is refused when it is passed, not when it is called for the first sample.
 
     Args:
-        function: any; one without a signature, as some in C, passes.
-        arguments: what it will receive, in words.
+        function: any function. One without a signature, as some in C, is not checked.
+        arguments: what the function will receive, each as a word for the error: ``["sample"]``.
         advice: what to do, for the error.
 
     Raises:
@@ -68,7 +68,7 @@ def stopped_by(function: Any) -> EarlyEndError:
     """Return the error that replaces a StopIteration of the program.
 
     Args:
-        function: what raised it: a function, or an object with a method that did.
+        function: the function that raised it, or the object whose method raised it.
     """
     return EarlyEndError(
         f"{_name_of(function)} raised StopIteration, which a loop would take for the end of the "
@@ -81,7 +81,7 @@ def explain_tuple_index(error: TypeError, sample: Any) -> TypeError:
     """Return a clearer error where a function looked for a column's name in a tuple sample.
 
     Args:
-        error: what the function raised. It is returned as it is if it is another error.
+        error: what the function raised. An error of another kind is returned as it is.
         sample: what the function was called with.
     """
     is_name_in_tuple = isinstance(sample, tuple) and str(error).startswith("tuple indices must be")
@@ -94,10 +94,14 @@ def explain_tuple_index(error: TypeError, sample: Any) -> TypeError:
 
 
 def iterate_all(samples: Iterable[Any], n_samples: int) -> Iterator[Any]:
-    """Yield the first ``n_samples`` of an iterable of the program.
+    """Yield the first ``n_samples`` samples of an iterable of the program.
+
+    Args:
+        samples: the iterable.
+        n_samples: its length, which the program states.
 
     Raises (while iterating):
-        EarlyEndError: there are fewer.
+        EarlyEndError: the iterable ends before.
     """
     if n_samples == 0:
         return

@@ -48,7 +48,11 @@ def make_folder(path: str, above: int | None = None) -> None:
         OSError: it exists, or that was not possible.
     """
     os.mkdir(path, dir_fd=above)
-    folder_above = os.path.dirname(path) if above is None else above
+    folder_above: int | str
+    if above is None:
+        folder_above = os.path.dirname(os.path.abspath(path))
+    else:
+        folder_above = above
     with open_descriptor(path, os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=above) as handle:
         share_with_group(handle, folder_above)
 

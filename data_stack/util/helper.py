@@ -8,7 +8,7 @@ from typing import IO, Any
 
 
 def is_safe_path(basedir: str, path: str, follow_symlinks: bool = True) -> bool:
-    """Whether ``path`` is ``basedir`` or lies below it.
+    """Return whether ``path`` is ``basedir`` or lies below it.
 
     Args:
         basedir: a folder.
@@ -25,8 +25,15 @@ def is_safe_path(basedir: str, path: str, follow_symlinks: bool = True) -> bool:
 
 
 def calculate_md5(byte_stream: IO[bytes] | Any, chunk_size: int = 1 << 20) -> str:
-    """Return the MD5 (32 hexadecimal digits) of what is left of a binary stream."""
+    """Return the MD5, as 32 hexadecimal digits, of what is left of a binary stream.
+
+    Args:
+        byte_stream: the stream, which is read to its end.
+        chunk_size: how many bytes are read at once.
+    """
     md5 = hashlib.md5(usedforsecurity=False)
-    while chunk := byte_stream.read(chunk_size):
+    while True:
+        chunk = byte_stream.read(chunk_size)
+        if not chunk:
+            return md5.hexdigest()
         md5.update(chunk)
-    return md5.hexdigest()

@@ -14,10 +14,10 @@ from typing import Any
 
 @contextlib.contextmanager
 def interrupts_deferred() -> Iterator[None]:
-    """Let Ctrl-C take effect after the block.
+    """Postpone Ctrl-C until the end of the block.
 
-    A descriptor or process that is made in the block has its owner before the program stops.
-    Handlers of other signals may raise in the block.
+    So a descriptor or a process that is made in the block is stored before the program stops, and
+    can be closed. Handlers of other signals may raise in the block.
     """
     handler = signal.getsignal(signal.SIGINT)
     is_in_main_thread = threading.current_thread() is threading.main_thread()
@@ -69,7 +69,7 @@ def _open_uninterrupted(handles: list[int], path: str, flags: int, dir_fd: int |
 
 
 def is_from_signal_handler(error: BaseException) -> bool:
-    """Whether a handler of a signal raised an error, so that the error is the program's.
+    """Return whether a signal handler raised an error, so that the error is the program's.
 
     Programs limit time by SIGALRM and a handler that raises TimeoutError, which is an OSError.
     Python runs the handler wherever the main thread is, also inside of a call of ours that catches
@@ -92,7 +92,7 @@ def is_from_signal_handler(error: BaseException) -> bool:
 
 
 class suppress_own(contextlib.suppress):  # noqa: N801  # used as contextlib.suppress is
-    """As ``contextlib.suppress``, but the errors of signal handlers pass through."""
+    """Suppress errors as ``contextlib.suppress`` does, but not those that signal handlers raise."""
 
     def __exit__(
         self,

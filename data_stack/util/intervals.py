@@ -25,21 +25,20 @@ class Intervals:
     #: The length of all intervals but the last, which may be shorter; 0 if lengths differ.
     _common_length: int
 
-    #: Positions are divided into cells of ``2**_cell_bits`` positions. The table has the interval of
-    #: the first position of each cell; None if a binary search is faster.
+    #: The interval of the first position of each cell; None if a binary search is faster.
     _table: npt.NDArray[np.intp] | None
+    #: A cell of the table has ``2**_cell_bits`` positions.
     _cell_bits: int
-
-    #: At most so many intervals end in a cell.
-    _n_ends_in_a_cell: int
+    #: The largest number of intervals that end in one cell.
+    _max_ends_in_a_cell: int
 
     def __init__(self, lengths: npt.NDArray[np.int64]) -> None:
         self.ends = np.cumsum(lengths)
         self.starts = self.ends - lengths
-        self._common_length = _common_length(lengths)
+        self._common_length = _find_common_length(lengths)
         self._table = None
         self._cell_bits = 0
-        self._n_ends_in_a_cell = 0
+        self._max_ends_in_a_cell = 0
         has_positions = len(lengths) > 0 and self.ends[-1] > 0
         if has_positions and not self._common_length:
             self._make_table()
@@ -58,9 +57,10 @@ class Intervals:
             return positions // self._common_length
         if self._table is None:
             return self.ends.searchsorted(positions, side="right")
-        # Six times as fast as a search: the table gives an interval that is rarely too early.
+        # Six times as fast as a search. The table gives the right interval, or an earlier one: then
+        # the position lies behind the end of that interval.
         numbers: npt.NDArray[np.intp] = self._table[positions >> self._cell_bits]
-        for _ in range(self._n_ends_in_a_cell):
+        for _ in range(self._max_ends_in_a_cell):
             numbers += positions >= self.ends[numbers]
         return numbers
 
@@ -72,12 +72,13 @@ class Intervals:
         cell_starts = np.arange(0, n_positions, 1 << self._cell_bits)
         table = self.ends.searchsorted(cell_starts, side="right")
         n_ends_by_cell = np.diff(table, append=len(self.ends) - 1)
-        self._n_ends_in_a_cell = int(n_ends_by_cell.max())
-        if self._n_ends_in_a_cell <= _MAX_ENDS_IN_A_CELL:
+        self._max_ends_in_a_cell = int(n_ends_by_cell.max())
+        if self._max_ends_in_a_cell <= _MAX_ENDS_IN_A_CELL:
             self._table = table
 
 
-def _common_length(lengths: npt.NDArray[np.int64]) -> int:
+def _find_common_length(lengths: npt.NDArray[np.int64]) -> int:
+    """Return the length of all intervals but the last, which may be shorter; 0 if they differ."""
     if len(lengths) == 0:
         return 0
     first = int(lengths[0])

@@ -12,8 +12,8 @@ from typing import Any
 def json_text(document: Any) -> str:
     """Return a document as indented JSON, which any file in UTF-8 can hold and any terminal show.
 
-    Texts of strangers may hold control and bidirectional characters and lone surrogates. These are
-    escaped as JSON does it, so the parsed document is the same.
+    Texts of strangers may hold control characters, bidirectional characters and lone surrogates.
+    These are escaped as JSON escapes them, so the parsed document is the same.
     """
     text = json.dumps(document, indent=2, ensure_ascii=False)
     if text.replace("\n", "").isprintable():
@@ -22,6 +22,7 @@ def json_text(document: Any) -> str:
 
 
 def _shown(character: str) -> str:
+    """Return a character, escaped unless it is printable or a line break."""
     if character.isprintable() or character == "\n":
         return character
     return json.dumps(character).strip('"')

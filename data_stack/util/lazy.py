@@ -67,8 +67,8 @@ def attach_stub(
         return value
 
     def list_names() -> list[str]:
-        names_so_far = vars(sys.modules[package])
-        return sorted(names_so_far.keys() | origins.keys())
+        imported_names = vars(sys.modules[package]).keys()
+        return sorted(imported_names | origins.keys())
 
     public_names = []
     for name, origin in origins.items():

@@ -39,7 +39,7 @@ def open_locked(path: str) -> IO[bytes] | None:
     Raises:
         OSError: the file cannot be created.
     """
-    folder = os.path.dirname(path)
+    folder = os.path.dirname(os.path.abspath(path))
     make_folders(folder)
     while True:
         # A file object: a bare descriptor could stay open, and locked, after an interruption.
@@ -50,11 +50,12 @@ def open_locked(path: str) -> IO[bytes] | None:
             return None
         if _is_file_at(path, file):
             return file
-        # Its last holder removed it before it was locked here: open the one that is there now.
+        # The last holder removed this file before it was locked here: open the one at the path now.
         file.close()
 
 
 def _is_file_at(path: str, file: IO[bytes]) -> bool:
+    """Return whether an open file is still the one at a path."""
     try:
         return os.path.samestat(os.fstat(file.fileno()), os.stat(path))
     except FileNotFoundError:
@@ -89,14 +90,14 @@ class RangeLocks:
             start: the first byte.
             size: the number of bytes, which need not exist.
         """
-        # A lock of the open file. The older locks, of a process, end when any thread of the
-        # process closes the file.
+        # F_OFD_SETLK makes a lock of the open file. The older locks belong to a process, and end
+        # when any of its threads closes the file.
         request = struct.pack("hhqqi", fcntl.F_WRLCK, os.SEEK_SET, start, size, 0)
         try:
             fcntl.fcntl(self._handle, fcntl.F_OFD_SETLK, request)
         except BlockingIOError:
             return False
-        except (AttributeError, OSError):
+        except (AttributeError, OSError):  # this system or this file system has no such locks
             return True
         return True
 

@@ -1,6 +1,7 @@
-"""The package's logger; the program that uses data_stack decides where it writes.
+"""The logger of data_stack.
 
-It has no handler, so Python writes warnings to standard error unless the program configures logging.
+It has no handler: the program decides where it writes. Unless the program configures logging,
+Python writes warnings to standard error.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Finds names that have moved to another module by their old path."""
+"""Finds names by the old path from which they have moved to another module."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from data_stack.util.program_lines import warn_deprecated
 def find_moved_names(
     old_module: str, new_paths: Mapping[str, str], *, since: str, removed_in: str
 ) -> Callable[[str], Any]:
-    """Make the ``__getattr__`` of a module from which names have moved (PEP 562).
+    """Return the ``__getattr__`` of a module from which names have moved (PEP 562).
 
-    It returns what has moved, and warns.
+    When a program uses a moved name, the function returns the object, and warns.
 
     Args:
         old_module: the ``__name__`` of the module.
-        new_paths: by old name, where the object is now: ``"data_stack.engines.ProcessEngine"``. Its
-            module is imported when the name is used.
+        new_paths: the new path of each moved name, such as ``"data_stack.engines.ProcessEngine"``.
+            The new module is imported when the name is used.
         since: the version that has moved the names.
         removed_in: the version without the old path, a major one.
     """

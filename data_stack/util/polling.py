@@ -11,7 +11,7 @@ from typing import Final
 #: process would all draw the same pauses from it.
 _RANDOM: Final = random.SystemRandom()
 
-#: Each pause is as many times as long as the one before.
+#: How many times as long as the pause before each pause is.
 _GROWTH: Final = 1.5
 
 
@@ -20,8 +20,8 @@ def jittered(seconds: float) -> float:
     return seconds * _RANDOM.uniform(0.5, 1.0)
 
 
-def polls(max_seconds: float, *, first: float, longest: float) -> Iterator[bool]:
-    """Yield True at once, and again after each of growing pauses, until the time is over::
+def polls(max_seconds: float, *, first: float, longest: float) -> Iterator[None]:
+    """Yield at once, and again after each of growing pauses, until the time is over::
 
         for _ in polls(10.0, first=0.01, longest=1.0):
             if is_ready():
@@ -29,16 +29,17 @@ def polls(max_seconds: float, *, first: float, longest: float) -> Iterator[bool]
 
     Args:
         max_seconds: limit of all pauses together.
-        first: length of the first pause in seconds; the next one is 1.5 times as long, and so on.
+        first: length of the first pause in seconds; each pause is 1.5 times as long as the one
+            before.
         longest: limit of a pause in seconds.
     """
     end = time.monotonic() + max_seconds
     pause = first
-    yield True
+    yield
     while True:
         seconds_left = end - time.monotonic()
         if seconds_left <= 0:
             return
         time.sleep(min(jittered(pause), seconds_left))
         pause = min(pause * _GROWTH, longest)
-        yield True
+        yield

@@ -35,6 +35,7 @@ _CONTAINER_LIMITS: Final = (
     "/sys/fs/cgroup/memory.max",
     "/sys/fs/cgroup/memory/memory.limit_in_bytes",
 )
+
 #: Stands for "inf"; an int, so that comparisons are quick.
 _NO_LIMIT: Final = 1 << 62
 
@@ -56,6 +57,10 @@ class Request:
     def check(self, n_bytes: int, what: str) -> None:
         """Check that ``n_bytes`` more may be decoded.
 
+        Args:
+            n_bytes: the decoded size.
+            what: the name of the value for the message.
+
         Raises:
             RequestLimitError: the request would exceed the limit.
         """
@@ -63,7 +68,11 @@ class Request:
             raise RequestLimitError(what, self.n_bytes + n_bytes, self.limit_bytes)
 
     def reserve(self, n_bytes: int, what: str) -> None:
-        """Check and count ``n_bytes``."""
+        """Count ``n_bytes`` that will be decoded.
+
+        Raises:
+            RequestLimitError: the request would exceed the limit; nothing is counted.
+        """
         self.check(n_bytes, what)
         self.n_bytes += n_bytes
 
@@ -73,15 +82,16 @@ class Request:
         Threads that count at the same moment may lose a value, which does no harm.
 
         Raises:
-            RequestLimitError: the request exceeds the limit with it.
+            RequestLimitError: the request exceeds the limit with this value.
         """
         n_bytes = getattr(value, "nbytes", 0)
-        if type(n_bytes) is int:
-            self.n_bytes += n_bytes
-            if self.n_bytes > self.limit_bytes:
-                raise RequestLimitError(
-                    "this value, with those before it", self.n_bytes, self.limit_bytes
-                )
+        if type(n_bytes) is not int:
+            return
+        self.n_bytes += n_bytes
+        if self.n_bytes > self.limit_bytes:
+            raise RequestLimitError(
+                "this value, with those before it", self.n_bytes, self.limit_bytes
+            )
 
 
 #: The request that each thread decodes for.

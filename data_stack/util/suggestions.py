@@ -7,17 +7,18 @@ from collections.abc import Iterable
 from itertools import islice
 from typing import Final
 
-#: Names of a stranger's file are compared up to this length, and up to this number.
-_MAX_CHARACTERS: Final = 100
+#: A file of strangers may have many and long names, and comparing them takes quadratic time. Only
+#: so many names are compared, and only names of so many characters.
 _MAX_NAMES: Final = 10_000
+_MAX_CHARACTERS: Final = 100
 
 
 def did_you_mean(wrong: object, known: Iterable[object]) -> str:
     """Return ``" (did you mean 'train'?)"``, or an empty text if no other known name is similar.
 
     Args:
-        wrong: the name that is unknown. Case does not matter. What is no text has no similar name.
-        known: the names that exist; those that are no text are passed over.
+        wrong: the unknown name, in any case. If it is not a text, no name is similar.
+        known: the names that exist. Those that are not texts are skipped.
     """
     if not isinstance(wrong, str):
         return ""

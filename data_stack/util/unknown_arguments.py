@@ -1,4 +1,4 @@
-"""Errors of unknown keyword arguments that say what other libraries' arguments are called here."""
+"""Explains a keyword argument that another library has: the error says its name in data_stack."""
 
 from __future__ import annotations
 
@@ -11,19 +11,21 @@ _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
 def explains_arguments(names: Mapping[str, str]) -> Callable[[_Function], _Function]:
-    """Decorate a function: the TypeError of an argument that others have says what it is called here.
+    """Decorate a function, so that it explains keyword arguments of other libraries.
+
+    The function then raises a TypeError that says how data_stack calls the argument.
 
     Args:
-        names: of arguments of other libraries, each with what does the same here.
+        names: arguments of other libraries, each with what does the same in data_stack.
     """
 
     def decorate(function: _Function) -> _Function:
-        known = inspect.signature(function).parameters
+        known_names = inspect.signature(function).parameters
 
         @functools.wraps(function)
         def call(*args: Any, **kwargs: Any) -> Any:
             for name in kwargs:
-                if name in names and name not in known:
+                if name in names and name not in known_names:
                     raise TypeError(
                         f"{function.__qualname__}() got an unexpected keyword argument {name!r}; "
                         f"here it is {names[name]}"

@@ -20,25 +20,27 @@ else:
 
 _Value = TypeVar("_Value")
 
-#: More than any dataset needs (the manifest of 100,000 resources has 15 MB), and small enough to
-#: parse without harm.
+#: The largest document in bytes: more than any dataset needs (the manifest of 100,000 resources
+#: has 15 MB), and small enough to parse without harm.
 MAX_BYTES: Final = 64 << 20
 
 #: The memory that the values of a document of :data:`MAX_BYTES` may take; the manifest of 400,000
 #: resources takes half of it.
 MAX_JSON_MEMORY: Final = 512 << 20
 
-#: A level of plain data takes up to three brackets, and plain data have up to 100 levels.
+#: How deep the brackets of JSON may be nested. Plain data have up to 100 levels, and each takes up
+#: to three brackets.
 MAX_JSON_DEPTH: Final = 400
 
-#: Tables, arrays, and the parts of a dotted key, for which a parser takes quadratic time and memory.
+#: How deep tables and arrays of TOML may be nested, and how many parts a dotted key may have. A
+#: parser takes quadratic time and memory for these.
 MAX_TOML_DEPTH: Final = 100
 
 #: The largest size of a file that a field may state.
 _MAX_SIZE: Final = 2**63 - 1
 
-#: Bytes that CPython takes for a value that a mark in JSON may begin: a small dict, a list, a
-#: number and its place in a list, half of the 56 bytes of a string.
+#: For each mark in JSON, the bytes that CPython takes for the value that may begin there: a small
+#: dict, a list, a number with its place in a list, and half of the 56 bytes of a string.
 _BYTES_OF_MARK: Final = {"{": 240, "[": 88, ",": 40, '"': 28}
 
 #: For ``bytes.translate``: all bytes but brackets and quotes.
@@ -47,7 +49,7 @@ _ALL_BUT_BRACKETS: Final = bytes(set(range(256)) - set(b'[]{}"'))
 #: The bit that tells "[" and "{" from "]" and "}" in ASCII.
 _OPENING_BIT: Final = 2
 
-#: Whole strings, which may lack their end, and comments; marks; ends of lines.
+#: A token of TOML: a string, also one that lacks its end, a comment, a mark, or an end of a line.
 _TOML_TOKEN: Final = re.compile(
     r"""\"{3}(?:\\.?|[^\\])*?(?:"{3,5}|\Z)|'{3}.*?(?:'{3,5}|\Z)|"(?:\\.?|[^"\\\n])*"?|'[^'\n]*'?"""
     r"""|\#[^\n]*|[\[\]{}.,=\n]""",
@@ -55,7 +57,7 @@ _TOML_TOKEN: Final = re.compile(
 )
 
 
-# JSON
+# -------------------------------------------------------------------------------------------- JSON
 
 
 def parse_json(
@@ -83,16 +85,22 @@ def parse_json(
     return json.loads(text, **options)
 
 
-def json_parser(**options: Any) -> Callable[[str], Any]:
+def json_parser(
+    *,
+    object_pairs_hook: Callable[[list[tuple[str, Any]]], Any] | None = None,
+    parse_float: Callable[[str], Any] | None = None,
+) -> Callable[[str], Any]:
     """Return a parser of many short documents.
 
-    It has the limit of depth of :func:`parse_json`, and none of size. (``json.loads`` with options
-    makes a decoder for each document, which takes longer than to parse a short one.)
+    The parser has the limit of depth of :func:`parse_json`, and none of size. (``json.loads`` with
+    options makes a decoder for each document, which takes longer than to parse a short one.)
 
     Args:
-        options: as for ``json.loads``.
+        object_pairs_hook: as for ``json.loads``.
+        parse_float: as for ``json.loads``.
     """
-    decode = json.JSONDecoder(**options).decode
+    decoder = json.JSONDecoder(object_pairs_hook=object_pairs_hook, parse_float=parse_float)
+    decode = decoder.decode
 
     def parse(text: str) -> Any:
         _check_json_depth(text)
@@ -104,9 +112,8 @@ def json_parser(**options: Any) -> Callable[[str], Any]:
 def check_json_memory(data: str | bytes | bytearray | memoryview) -> None:
     """Check that the values of a JSON document would take less memory than :data:`MAX_JSON_MEMORY`.
 
-    64 MB of ``{},`` would become 2 GB. The marks in the text are counted, in strings too. Each
-    counts as what CPython takes for the largest value that it may stand for, so the estimate is
-    rather too high.
+    64 MB of ``{},`` would become 2 GB. The estimate counts the marks ``{ [ , "`` in the text, also
+    those in strings, each as the largest value that may begin there. So it is rather too high.
 
     Raises:
         ValueError: the values would take more.
@@ -115,7 +122,8 @@ def check_json_memory(data: str | bytes | bytearray | memoryview) -> None:
     max_value_bytes = len(data) * _BYTES_OF_MARK["{"] // 3
     if max_value_bytes <= MAX_JSON_MEMORY:
         return
-    n_bytes = 2 * len(data)  # of texts: a character takes up to twice its bytes in UTF-8
+    # The characters of strings take up to twice their bytes in UTF-8.
+    n_bytes = 2 * len(data)
     for mark, value_bytes in _BYTES_OF_MARK.items():
         n_bytes += value_bytes * _count_mark(data, mark)
     if n_bytes > MAX_JSON_MEMORY:
@@ -138,12 +146,14 @@ def distinct_fields(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _count_mark(data: str | bytes | bytearray | memoryview, mark: str) -> int:
+    """Return how often a mark occurs in a document."""
     if isinstance(data, str):
         return data.count(mark)
     return bytes(data).count(mark.encode())
 
 
 def _check_json_depth(text: str) -> None:
+    # Most documents have few brackets, so their depth need not be found out.
     n_opening_brackets = text.count("[") + text.count("{")
     if n_opening_brackets <= MAX_JSON_DEPTH:
         return
@@ -162,9 +172,10 @@ def _json_depth(text: str) -> int:
         data = re.sub(rb"\\.", b"", data, flags=re.DOTALL)
     brackets_and_quotes = data.translate(None, _ALL_BUT_BRACKETS)
     brackets = re.sub(rb'"[^"]*"', b"", brackets_and_quotes)
-    is_opening = np.frombuffer(brackets, np.uint8) & _OPENING_BIT  # 2 or 0
-    steps = is_opening.astype(np.int8) - 1  # 1 or -1
-    return int(np.cumsum(steps, dtype=np.int32).max(initial=0))
+    opening_bits = np.frombuffer(brackets, np.uint8) & _OPENING_BIT  # 2 or 0
+    steps = opening_bits.astype(np.int8) - 1  # 1 or -1
+    depth_after_bracket = np.cumsum(steps, dtype=np.int32)
+    return int(depth_after_bracket.max(initial=0))
 
 
 def _check_size(n_bytes: int, max_bytes: int | None, kind: str) -> None:
@@ -172,7 +183,7 @@ def _check_size(n_bytes: int, max_bytes: int | None, kind: str) -> None:
         raise ValueError(f"{kind} of {n_bytes:,} bytes exceeds the limit of {max_bytes:,} bytes")
 
 
-# TOML
+# -------------------------------------------------------------------------------------------- TOML
 
 
 def parse_toml(data: bytes, *, max_bytes: int = MAX_BYTES) -> dict[str, Any]:
@@ -194,8 +205,13 @@ def parse_toml(data: bytes, *, max_bytes: int = MAX_BYTES) -> dict[str, Any]:
 
 
 def _check_toml_depth(text: str) -> None:
+    """Check how deep brackets are nested, and how many parts the dotted keys have.
+
+    Raises:
+        ValueError: more than :data:`MAX_TOML_DEPTH`.
+    """
     depth = 0
-    n_dots = 0  # of the dotted key that is being read
+    n_dots = 0  # in the dotted key that is being read
     for token in _TOML_TOKEN.finditer(text):
         mark = token[0][0]
         if mark in "[{":
@@ -211,7 +227,7 @@ def _check_toml_depth(text: str) -> None:
             raise ValueError(f"TOML is nested more than {MAX_TOML_DEPTH} levels deep")
 
 
-# JSON with a digest of itself
+# -------------------------------------------------------------------- JSON with a digest of itself
 
 
 def seal_json(fields: dict[str, Any]) -> bytes:
@@ -272,7 +288,7 @@ class JsonObject:
         return sealed
 
     def value(self, name: str) -> Any:
-        """Return any value, which the caller checks.
+        """Return a field of any type, which the caller checks.
 
         Raises:
             DatasetFileCorruptError: the field is missing.
@@ -282,55 +298,56 @@ class JsonObject:
         return self._fields.pop(name)
 
     def optional(self, read: Callable[..., _Value], name: str, *arguments: int) -> _Value | None:
-        """Return a field that may be null.
+        """Return the value of a field that may be null, and must be there.
 
         Args:
-            read: the method that reads it if it is not null.
-            name: the field, which must be there.
-            arguments: further arguments of ``read``.
+            read: the method of this object that reads the field if it is not null.
+            name: the name of the field.
+            arguments: what ``read`` takes after the name.
         """
         if name in self._fields and self._fields[name] is None:
             return self.value(name)  # type: ignore[no-any-return]  # it is None
         return read(name, *arguments)
 
     def text(self, name: str) -> str:
-        """Return a string."""
+        """Return a field that is a string."""
         value = self.value(name)
         if not isinstance(value, str):
             self._refuse(name, value, "a string")
         return value
 
     def flag(self, name: str) -> bool:
-        """Return a truth value."""
+        """Return a field that is true or false."""
         value = self.value(name)
         if not isinstance(value, bool):
             self._refuse(name, value, "true or false")
         return value
 
     def size(self, name: str) -> int:
-        """Return a number of bytes."""
+        """Return a field that is a number of bytes: an integer, not negative."""
         value = self.value(name)
-        # bool is a subclass of int
-        if type(value) is not int or not 0 <= value <= _MAX_SIZE:
+        is_integer = type(value) is int  # bool is a subclass of int
+        if not is_integer or not 0 <= value <= _MAX_SIZE:
             self._refuse(name, value, "a number of bytes")
-        return value
+        size: int = value
+        return size
 
     def seconds(self, name: str) -> float:
-        """Return a duration."""
+        """Return a field that is a duration in seconds, not negative."""
         value = self.value(name)
         if type(value) not in (int, float) or value < 0:
             self._refuse(name, value, "a number of seconds")
         return float(value)
 
     def hexadecimal(self, name: str, n_digits: int) -> str:
-        """Return a digest of this length."""
+        """Return a field that is a digest of ``n_digits`` hexadecimal digits."""
         value = self.value(name)
         if not isinstance(value, str) or not re.fullmatch(f"[0-9a-f]{{{n_digits}}}", value):
             self._refuse(name, value, f"{n_digits} hexadecimal digits")
         return value
 
     def objects(self, name: str) -> list[JsonObject]:
-        """Return a list of objects."""
+        """Return a field that is a list of objects."""
         value = self.value(name)
         if not isinstance(value, list):
             self._refuse(name, value, "a list")
@@ -344,7 +361,7 @@ class JsonObject:
             advice: what the error says at its end.
         """
         stated = self.value("format")
-        # True equals 1, and is no format.
+        # True equals 1, but is not a format.
         is_known = any(type(stated) is type(number) and stated == number for number in known)
         if not is_known:
             problem = f"{self._what} {describe_format(stated, known[-1])}. {advice}"

@@ -22,12 +22,16 @@ from data_stack.values.stacking import list_columns
 
 _Batch = TypeVar("_Batch")
 
+_BUILT_IN_CONSTANTS = {type(None), bool, int, float, complex, str, bytes, range, slice, frozenset}
+_LIBRARY_CONSTANTS = {datetime, date, time, timedelta, timezone, Decimal, Fraction, UUID}
+
+#: The types of numpy's scalars, but those of objects and of records, which can be written into.
+_CONSTANT_SCALARS = set(np.sctypeDict.values()) - {np.object_, np.void}
+
 #: Types of values that cannot be written into.
 _CONSTANT_TYPES: frozenset[type] = frozenset(
-    {type(None), bool, int, float, complex, str, bytes, range, slice, frozenset}
-    | {datetime, date, time, timedelta, timezone, Decimal, Fraction, UUID}
-    | set(np.sctypeDict.values())
-) - {np.object_, np.void}
+    _BUILT_IN_CONSTANTS | _LIBRARY_CONSTANTS | _CONSTANT_SCALARS
+)
 
 
 def copy_value(value: Any) -> Any:
@@ -39,7 +43,7 @@ def copy_value(value: Any) -> Any:
     series of pandas. Objects of other classes are returned as they are: their copy could be
     anything, from a vocabulary of gigabytes to a connection.
     """
-    # What samples mostly hold is asked first.
+    # The most frequent types come first.
     value_type = type(value)
     if value_type in _CONSTANT_TYPES:
         return value

@@ -34,9 +34,10 @@ def is_missing(value: Any) -> bool:
 
 
 def missing_in(values: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
-    """Return which values are NaN or NaT.
+    """Return which values of an array are missing: a mask of its shape.
 
-    Of an array of objects, shape ``(n,)``, those are missing that :func:`is_missing` names.
+    Numbers and times are missing if they are NaN or NaT, objects, shape ``(n,)``, if
+    :func:`is_missing` says so. Values of other dtypes are never missing.
     """
     if values.dtype == object:
         return np.fromiter(map(is_missing, values), bool, len(values))
@@ -48,7 +49,7 @@ def missing_in(values: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
 
 
 def present_values(column: npt.NDArray[Any]) -> tuple[npt.NDArray[Any], npt.NDArray[np.bool_]]:
-    """Return the values of a column that are not missing, and which values are.
+    """Return the values of a column that are not missing, and a mask of the missing ones.
 
     Of a column of objects the values are stacked, see
     :func:`~data_stack.values.stacked_values.stack_values`, so that numbers beside None are numbers.
@@ -56,6 +57,9 @@ def present_values(column: npt.NDArray[Any]) -> tuple[npt.NDArray[Any], npt.NDAr
 
     Args:
         column: shape ``(n, ...)``; of numpy's numbers and times ``(n,)``.
+
+    Returns:
+        The present values, and the mask, shape ``(n,)``, True for a missing value.
     """
     is_missing_at = missing_in(column)
     present = column[~is_missing_at]

@@ -13,16 +13,16 @@ Floats = npt.NDArray[np.float64]
 class RunningMoments:
     """Count, mean, variance and range of each position of a column over all its blocks.
 
-    NaN does not count. Blocks are merged by the formula of Chan, Golub and LeVeque, "Updating Formulae and a Pairwise
-    Algorithm for Computing Sample Variances" (1979), which loses no digits where mean and spread
-    are of different magnitude.
+    NaN does not count. Blocks are merged by the formula of Chan, Golub and LeVeque, "Updating
+    Formulae and a Pairwise Algorithm for Computing Sample Variances" (1979), which loses no digits
+    where mean and spread are of different magnitude.
 
     Attributes:
-        count: number of values other than NaN, shape ``(…)``.
-        mean: shape ``(…)``, 0 without values.
-        low: the least value, ``inf`` without values.
-        high: the largest, ``-inf`` without values.
-        squares: the sum of the squared deviations from the mean.
+        count: the number of values other than NaN, shape ``(…)``.
+        mean: the mean, shape ``(…)``; 0 if there are no values.
+        low: the smallest value, shape ``(…)``; ``inf`` if there are no values.
+        high: the largest value, shape ``(…)``; ``-inf`` if there are no values.
+        squares: the sum of the squared deviations from the mean, shape ``(…)``.
     """
 
     count: Any
@@ -40,7 +40,7 @@ class RunningMoments:
 
     def add(self, block: npt.NDArray[Any]) -> None:
         """Add finite numbers or NaN of shape ``(n, …)``, n > 0."""
-        # Callers check the results.
+        # Sums may overflow; callers check the results.
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
             # The moments of the block alone.
             is_missing = np.isnan(block)

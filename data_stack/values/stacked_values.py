@@ -20,11 +20,12 @@ _PYTHON_NUMBERS = set(_NUMBERS)
 _TIMES = (np.datetime64, np.timedelta64)
 _NUMERIC_KINDS = "biufc"
 
+_CODES_OF_NUMBERS = (
+    np.typecodes["AllInteger"] + np.typecodes["Float"] + np.typecodes["Complex"] + "?"
+)
+
 #: The scalar types of numpy's numbers.
-_SCALARS = {
-    np.dtype(code).type
-    for code in np.typecodes["AllInteger"] + np.typecodes["Float"] + np.typecodes["Complex"] + "?"
-}
+_SCALARS = {np.dtype(code).type for code in _CODES_OF_NUMBERS}
 
 #: float64 holds all integers below this exactly.
 _EXACT_IN_FLOATS = 2**53
@@ -45,7 +46,7 @@ def as_array(values: Any) -> _Array:
     """
     if type(values) is np.ndarray:
         return values
-    # np.ma is imported when it is named, in 50 ms, so only for arrays of other classes.
+    # Only an array of another class may be masked. (Naming np.ma imports it, which takes 50 ms.)
     if isinstance(values, np.ndarray) and _has_masked_entries(values):
         raise TypeError(
             "masked entries would lose their mask; "
@@ -197,7 +198,7 @@ def stack_values(values: Sequence[Any]) -> _Array:
         return np.empty(0)
     types = set(map(type, values))
 
-    # What most columns hold is asked first: Python's numbers, then scalars of one type.
+    # The most frequent types come first: Python's numbers, then scalars of one type.
     if types <= _PYTHON_NUMBERS:
         numbers = _stack_numbers(values, types)
         return objects(values) if numbers is None else numbers
@@ -244,7 +245,8 @@ def exact_array(value: Any) -> _Array | None:
 def _with_typed_empty_lists(arrays: list[_Array], values: Sequence[Any]) -> list[_Array]:
     """Return the arrays, those of empty lists in the dtype of the others.
 
-    numpy makes floats of empty lists. They keep their dtype where the others have several dtypes, or there are none.
+    numpy makes floats of empty lists. They stay floats where the others have several dtypes, or
+    where there are no others.
     """
     is_empty_list = [
         isinstance(value, (list, tuple)) and not array.size
@@ -263,7 +265,7 @@ def _with_typed_empty_lists(arrays: list[_Array], values: Sequence[Any]) -> list
 
 
 def _stack_numbers(values: Sequence[Any], types: set[type]) -> _Array | None:
-    """Return Python's numbers as an array that holds them exactly; None if it might not."""
+    """Return Python's numbers as an array that holds them exactly; None if there is none."""
     try:
         array = np.asarray(values)
     except OverflowError:
@@ -275,8 +277,21 @@ def _stack_numbers(values: Sequence[Any], types: set[type]) -> _Array | None:
     elif kind in "biu":
         is_exact = True
     else:
-        is_exact = kind in "fc" and bool(np.abs(array).max() < _EXACT_IN_FLOATS)
+        is_exact = kind in "fc" and _are_integers_exact_in_floats(values, array)
     return array if is_exact else None
+
+
+def _are_integers_exact_in_floats(values: Sequence[Any], floats: _Array) -> bool:
+    """Return whether float64 holds all integers among some numbers.
+
+    Args:
+        values: Python's numbers.
+        floats: the same numbers as floats.
+    """
+    # Mostly all numbers are small, which is seen at once. NaN and infinity are not small.
+    if np.abs(floats).max() < _EXACT_IN_FLOATS:
+        return True
+    return all(abs(value) < _EXACT_IN_FLOATS for value in values if type(value) is int)
 
 
 def _stack_arrays(arrays: Sequence[_Array], values: Sequence[Any]) -> _Array:

@@ -52,10 +52,10 @@ class SampleForm:
         return cls("tuple", tuple(range(n_columns)))
 
     def normal(self, key: Any) -> Any:
-        """Return a column as it is in ``keys``.
+        """Return the normal form of a column: as it stands in ``keys``.
 
         A position of a tuple that counts from the end becomes one that counts from 0 on. Other keys
-        are returned as they are.
+        are returned as they are, also if there is no such column.
         """
         is_position = self.kind == "tuple" and hasattr(key, "__index__")
         if not is_position:
@@ -65,7 +65,7 @@ class SampleForm:
         return position + len(self.keys) if counts_from_end else position
 
     def find(self, key: Any) -> Any:
-        """Return a column as it is in ``keys``, see :meth:`normal`.
+        """Return the normal form of a column, see :meth:`normal`, and check that it exists.
 
         Raises:
             ConfigError: there is no such column.
@@ -76,7 +76,7 @@ class SampleForm:
         return column
 
     def find_all(self, keys: Sequence[Any]) -> tuple[Any, ...]:
-        """Return several columns as they are in ``keys``.
+        """Return the normal forms of several columns, and check that they exist.
 
         Raises:
             ConfigError: there is no such column, or two keys are one column.
@@ -99,10 +99,10 @@ class SampleForm:
         return tuple(values)
 
     def describe(self, wrong: Any = None) -> str:
-        """Return the columns as messages name them.
+        """Return a clause for messages that lists the columns.
 
         Args:
-            wrong: a key that is none of them, for a suggestion.
+            wrong: a key that is not a column, for a suggestion.
         """
         if self.kind == "bare":
             return "they are bare values"

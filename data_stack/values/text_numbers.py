@@ -73,8 +73,8 @@ def float_of(text: str) -> float | None:
     if math.isnan(number):
         return number
     if math.isinf(number):
-        is_stated = digits.lower().endswith(("inf", "infinity"))
-        return number if is_stated else None
+        is_written_as_infinity = digits.lower().endswith(("inf", "infinity"))
+        return number if is_written_as_infinity else None
     if number == 0 and not _says_zero(digits):
         return None
     is_large_integer = abs(number) >= _MAX_EXACT and digits.lstrip("+-").isdigit()

@@ -35,10 +35,11 @@ def as_time(value: date | timedelta) -> Any:
 
     A time with a time zone is returned in UTC.
     """
-    # Those of pandas are more exact than the classes of Python that they derive from.
-    to_numpy = getattr(value, "to_datetime64", None) or getattr(value, "to_timedelta64", None)
-    if to_numpy is not None:
-        return to_numpy()
+    # Times and spans of pandas derive from the classes of Python, but are more exact.
+    if hasattr(value, "to_datetime64"):
+        return value.to_datetime64()
+    if hasattr(value, "to_timedelta64"):
+        return value.to_timedelta64()
     if isinstance(value, timedelta):
         return np.timedelta64(value)
     if isinstance(value, datetime) and value.tzinfo is not None:

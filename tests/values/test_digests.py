@@ -55,6 +55,7 @@ EQUAL: dict[str, list[Any]] = {
         object_column(1, 2),
         [True, 2],
     ],
+    "numbers beside NaN": [np.array([1, math.nan]), [1, math.nan], (1.0, math.nan)],
     "table": [
         np.arange(6).reshape(2, 3),
         np.asfortranarray(np.arange(6.0).reshape(2, 3)),

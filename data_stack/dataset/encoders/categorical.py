@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -21,7 +21,7 @@ from data_stack.dataset.encoders.errors import EncodingError
 from data_stack.dataset.encoders.learner import Learner
 from data_stack.exception import ConfigError
 
-#: The name of the position of unknown values.
+#: Among the names of the numbers of a vector, that of the number for unknown values.
 _NAME_OF_UNKNOWN = "?"
 
 
@@ -81,10 +81,9 @@ class CategoricalEncoder(Encoder):
         self._keeps_shape = output == "ordinal"
         self.target_kind = "label" if output == "ordinal" else "one_hot"
         self._is_given = categories is not None
+        known_categories: Iterable[Any] = () if categories is None else categories
         self._categories = Categories(
-            () if categories is None else categories,
-            self._noun,
-            accepts_numbers=self._accepts_numbers,
+            known_categories, self._noun, accepts_numbers=self._accepts_numbers
         )
         if self._is_given:
             self._learned = {}
@@ -138,7 +137,7 @@ class CategoricalEncoder(Encoder):
 
     @property
     def _n_codes(self) -> int:
-        """The number of categories, with the one for unknown values."""
+        """The number of categories, and one more if unknown values have a code."""
         if self._unknown == "index":
             return len(self._categories) + 1
         return len(self._categories)
@@ -153,7 +152,7 @@ class CategoricalEncoder(Encoder):
             place = first_place(is_unknown)
             value = category(column[place])
             raise EncodingError(
-                f"{value!r:.80} is an unknown {self._noun}: {self._categories.shorten()}", place[0]
+                f"{value!r:.80} is an unknown {self._noun}: {self._categories.describe()}", place[0]
             )
         if self._unknown == "index":
             codes = np.where(is_unknown, len(self._categories), codes)
@@ -167,7 +166,7 @@ class CategoricalEncoder(Encoder):
     def _inverse(self, column: ColumnArray) -> ColumnArray:
         """Return the categories; None for vectors without a one, and for unknown values.
 
-        Of vectors of scores, the highest score counts.
+        A vector of scores means the category of its highest score.
         """
         if self._output == "one_hot":
             codes = self._codes_of_vectors(column)

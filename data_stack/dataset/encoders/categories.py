@@ -18,7 +18,7 @@ from data_stack.exception import ConfigError
 from data_stack.values.stacked_values import objects
 
 Codes = npt.NDArray[np.intp]
-"""Numbers of categories, -1 for other values."""
+"""Codes of values: the number of the category of each value, -1 for values without a category."""
 
 NAN = math.nan
 """The one NaN among categories. NaN is unequal to itself, but a dict finds the same object."""
@@ -37,20 +37,23 @@ _MAX_INT64 = 2**63 - 1
 
 
 def category(value: Any) -> Any:
-    """Return a value as a hashable value of Python; all NaN become one object.
+    """Return a value as a category: a hashable value of Python, the object :data:`NAN` for any NaN.
 
     Raises:
         TypeError: the value is not a bool, number, string, bytes, None, or tuple of these.
     """
     if isinstance(value, np.longdouble):
         value = float(value)
-    elif _is_scalar_of_a_library(value):
+    elif _is_library_scalar(value):
         value = value.item()
 
     for category_type in _CATEGORY_TYPES:
         if isinstance(value, category_type):
             is_nan = value != value
-            return NAN if is_nan else category_type(value)
+            if is_nan:
+                return NAN
+            # An object of a derived class becomes one of the type itself.
+            return category_type(value)
     if value is None:
         return None
     if isinstance(value, tuple):
@@ -61,7 +64,7 @@ def category(value: Any) -> Any:
     )
 
 
-def _is_scalar_of_a_library(value: Any) -> bool:
+def _is_library_scalar(value: Any) -> bool:
     """Return whether a value is a scalar of numpy's, or an array or tensor without dimensions."""
     if isinstance(value, np.generic):
         return True
@@ -108,7 +111,8 @@ class Categories:
         self._code_by_value = code_by_value
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # The categories are rebuilt, because each process has its own NaN object.
+        # A dict that was pickled would hold the NaN of the other process, which is found only as
+        # the same object. So the object is made again from its arguments.
         rebuild = functools.partial(Categories, accepts_numbers=self._accepts_numbers)
         return rebuild, (self.values, self._noun)
 
@@ -142,7 +146,7 @@ class Categories:
         return codes.reshape(column.shape)
 
     def _look_up(self, values: list[Any]) -> Codes:
-        """Return the number of each value that is equal to a category as it is, otherwise -1."""
+        """Return the codes of values, -1 also for those that are hashed only after conversion."""
         codes = map(self._code_by_value.get, values, itertools.repeat(-1))
         try:
             return np.fromiter(codes, dtype=np.intp, count=len(values))
@@ -158,23 +162,26 @@ class Categories:
 
     @functools.cached_property
     def _codes_of_small_integers(self) -> Codes:
-        """The codes of the integers from 0 on, for some more than there are categories."""
+        """The codes of the integers from 0 on.
+
+        The table is somewhat longer than there are categories, as integers may be left out.
+        """
         n_integers = 2 * len(self) + 8
         codes = [self._code_by_value.get(integer, -1) for integer in range(n_integers)]
         return np.array(codes, dtype=np.intp)
 
-    def shorten(self) -> str:
-        """Return the first categories as messages name them."""
+    def describe(self) -> str:
+        """Return a clause for messages that lists the first categories."""
         shown = ", ".join(f"{value!r:.40}" for value in self.values[:_MAX_SHOWN])
         n_more = len(self) - _MAX_SHOWN
         suffix = f" and {n_more} more" if n_more > 0 else ""
         return f"known are {shown or 'none'}{suffix}"
 
     def values_of(self, codes: Codes) -> ColumnArray:
-        """Return the categories with these numbers; None for -1."""
+        """Return the categories with these codes; None for -1."""
         has_unknown = bool(codes.size) and codes.min() < 0
         if has_unknown:
-            # The last one is that of number -1.
+            # The code -1 takes the last item.
             return objects([*self.values, None])[codes]
         return column_of_values(self.values)[codes]
 
@@ -218,7 +225,7 @@ def column_of_values(values: Sequence[Any]) -> ColumnArray:
 class CategoriesLearner(Learner):
     """Collects the distinct values of a column."""
 
-    #: The values, in the order in which they were seen.
+    #: The categories as the keys of a dict, in the order in which they were seen.
     _seen: dict[Any, None]
 
     def __init__(self) -> None:
@@ -228,13 +235,17 @@ class CategoriesLearner(Learner):
         """Add the values of a block."""
         if block.dtype.kind not in _CATEGORY_DTYPE_KINDS:
             raise _dtype_error(block)
-        is_of_numbers = block.dtype.kind in "biuf"
-        values = np.unique(block).tolist() if is_of_numbers else block.ravel().tolist()
+        has_numbers_only = block.dtype.kind in "biuf"
+        if has_numbers_only:
+            for number in np.unique(block).tolist():
+                self._seen.setdefault(category(number))
+            return
+
+        values = block.ravel().tolist()
         try:
             distinct_values = list(dict.fromkeys(values))
         except TypeError:  # one of the values is not hashable, which is reported below
             distinct_values = values
-
         for value in distinct_values:
             try:
                 self._seen.setdefault(category(value))
@@ -248,7 +259,7 @@ class CategoriesLearner(Learner):
 
 
 def _position_of(value: Any, values: Sequence[Any]) -> int:
-    """Return the position of an object, which need not be comparable."""
+    """Return the position of the same object in a list; objects need not be comparable."""
     return next(position for position, item in enumerate(values) if item is value)
 
 

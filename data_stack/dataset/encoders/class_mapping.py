@@ -32,9 +32,9 @@ class ClassMapping(Encoder):
 
     Args:
         mapping: new classes by old ones; a key that is a tuple holds several old classes.
-        unmapped: for other labels: ``"keep"`` leaves them as they are, ``"error"`` refuses them
-            when they are read, ``"drop"`` leaves their samples out (``iterator.map_classes`` does;
-            reading one is an error).
+        unmapped: what happens to other labels: ``"keep"`` leaves them as they are; ``"error"``
+            refuses them when they are read; with ``"drop"``, ``iterator.map_classes`` leaves their
+            samples out, and this encoder refuses them.
 
     Attributes:
         unmapped: what happens to labels that the mapping does not name.
@@ -98,7 +98,7 @@ class ClassMapping(Encoder):
             place = first_place(is_unmapped)
             label = category(column[place])
             raise EncodingError(
-                f"the label {label!r:.80} is not in the class mapping: {self._labels.shorten()}",
+                f"the label {label!r:.80} is not in the class mapping: {self._labels.describe()}",
                 place[0],
             )
         return self._new_classes[codes]
@@ -154,15 +154,19 @@ def _check_label(value: Any, description: str) -> Any:
     Raises:
         ConfigError: the value has an unsupported type, or is a tuple.
     """
+    error = ConfigError(
+        f"{description} must be a number, a string, bytes or None, got {value!r:.80}"
+    )
+    if isinstance(value, tuple):
+        raise error
     try:
-        if not isinstance(value, tuple):
-            return category(value)
+        return category(value)
     except TypeError:
-        pass
-    raise ConfigError(f"{description} must be a number, a string, bytes or None, got {value!r:.80}")
+        raise error from None
 
 
 def _distinct_classes(new_by_old: Mapping[Any, Any]) -> tuple[Any, ...]:
+    """Return the new classes, each once: numbers sorted, others in the order of the mapping."""
     distinct_classes = list(dict.fromkeys(new_by_old.values()))
     if all(is_number(new_class) for new_class in distinct_classes):
         distinct_classes.sort()
@@ -170,9 +174,10 @@ def _distinct_classes(new_by_old: Mapping[Any, Any]) -> tuple[Any, ...]:
 
 
 def _dtype_for_both(label_dtype: np.dtype[Any], class_dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """Return a dtype that holds labels and new classes exactly, whichever the batch has.
+    """Return a dtype for a column of labels and new classes that holds both exactly.
 
-    That is their common dtype if both are integers or both are of one kind; otherwise object.
+    The dtype does not depend on the values in the column. It is the common dtype of both if that is
+    an integer, or if both are of one kind; otherwise it is object.
     """
     are_numbers = label_dtype.kind in _NUMERIC_KINDS and class_dtype.kind in _NUMERIC_KINDS
     if not are_numbers:

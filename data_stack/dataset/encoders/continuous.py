@@ -41,9 +41,9 @@ class ContinuousEncoder(Encoder):
 
     Args:
         scaling: see above.
-        missing: how NaN is encoded: ``"keep"`` leaves it; ``"error"`` refuses it, in learning too;
-            ``"zeros"`` makes it 0, that is the centre.
-        dtype: of the encoded numbers.
+        missing: how NaN is encoded: ``"keep"`` leaves NaN; ``"error"`` refuses it, in fitting too;
+            ``"zeros"`` makes it 0, as the centre becomes.
+        dtype: the dtype of the encoded numbers.
 
     Attributes:
         centre: what is subtracted, float64.
@@ -113,35 +113,38 @@ class ContinuousEncoder(Encoder):
 
     def _transform(self, column: ColumnArray) -> ColumnArray:
         numbers = _as_floats(column)
-        if self._scaling == "none":
-            scaled = self._round(numbers)
-        else:
-            if numbers.shape[1:] != self.centre.shape:
-                if len(numbers) == 0:
-                    return np.empty((0, *self.centre.shape), dtype=self._dtype)
-                raise ConfigError(
-                    f"fitted on values of shape {self.centre.shape}, "
-                    f"and these have the shape {numbers.shape[1:]}"
-                )
-            with np.errstate(over="ignore", invalid="ignore"):  # checked below
-                scaled = self._round((numbers - self.centre) / self.scale)
+        # The result is checked below.
+        with np.errstate(over="ignore", invalid="ignore"):
+            scaled: ColumnArray = self._scale_numbers(numbers).astype(self._dtype)
+        if np.isfinite(scaled).all():
+            return scaled
 
-        if not np.isfinite(scaled).all():
-            _check_finite(numbers, self._missing, 0)
-            is_infinite = np.isinf(scaled)
-            if is_infinite.any():
-                place = first_place(is_infinite)
-                number = float(numbers[place])
-                raise EncodingError(
-                    f"{number!r} is too large for {self._dtype} once scaled", place[0]
-                )
-            if self._missing == "zeros":
-                scaled[np.isnan(scaled)] = 0
+        _check_finite(numbers, self._missing, 0)
+        is_infinite = np.isinf(scaled)
+        if is_infinite.any():
+            place = first_place(is_infinite)
+            number = float(numbers[place])
+            raise EncodingError(f"{number!r} is too large for {self._dtype} once scaled", place[0])
+        if self._missing == "zeros":
+            scaled[np.isnan(scaled)] = 0
         return scaled
 
-    def _round(self, numbers: _Floats) -> ColumnArray:
-        with np.errstate(over="ignore", invalid="ignore"):  # the caller checks the result
-            return numbers.astype(self._dtype)
+    def _scale_numbers(self, numbers: _Floats) -> _Floats:
+        """Return ``(numbers - centre) / scale``, float64.
+
+        Raises:
+            ConfigError: the values have another shape than those of fitting.
+        """
+        if self._scaling == "none":
+            return numbers
+        if numbers.shape[1:] == self.centre.shape:
+            return (numbers - self.centre) / self.scale
+        if len(numbers) == 0:
+            return np.empty((0, *self.centre.shape))
+        raise ConfigError(
+            f"fitted on values of shape {self.centre.shape}, "
+            f"and these have the shape {numbers.shape[1:]}"
+        )
 
     def _inverse(self, column: ColumnArray) -> ColumnArray:
         """Return the numbers as float64, up to rounding.
@@ -164,9 +167,11 @@ class _NumbersLearner(Learner):
         self._moments = RunningMoments()
 
     def add(self, block: ColumnArray, first: int) -> None:
+        """Read the next numbers."""
         numbers = _as_floats(block, first)
         _check_finite(numbers, self._missing, first)
-        if first:
+        is_first_block = first == 0
+        if not is_first_block:
             shape_before = np.shape(self._moments.mean)
             if numbers.shape[1:] != shape_before:
                 raise EncodingError(
@@ -175,6 +180,7 @@ class _NumbersLearner(Learner):
         self._moments.add(numbers)
 
     def finish(self) -> dict[str, Any]:
+        """Return ``centre`` and ``scale``."""
         self._check_each_position_has_numbers()
         with np.errstate(over="ignore", invalid="ignore"):  # _remember() checks the result
             centre, scale = self._centre_and_scale()
@@ -209,7 +215,7 @@ def _as_floats(column: ColumnArray, first: int = 0) -> _Floats:
 
     Args:
         column: shape ``(n, ...)``.
-        first: the position of its first value, for errors.
+        first: the position in the whole column of the first value, for errors.
 
     Raises:
         EncodingError: a value is not a number.
@@ -246,10 +252,18 @@ def _number_or_none(value: Any) -> _Floats | None:
 def _check_finite(numbers: _Floats, missing: str, first: int) -> None:
     """Refuse infinity, and NaN if ``missing`` is ``"error"``.
 
+    Args:
+        numbers: shape ``(n, ...)``.
+        missing: as for :class:`ContinuousEncoder`.
+        first: the position in the whole column of the first number, for the error.
+
     Raises:
-        EncodingError: a number is refused; ``first`` is the position of the first number.
+        EncodingError: a number is refused.
     """
-    is_refused = ~np.isfinite(numbers) if missing == "error" else np.isinf(numbers)
+    if missing == "error":
+        is_refused = ~np.isfinite(numbers)
+    else:
+        is_refused = np.isinf(numbers)
     if not is_refused.any():
         return
     place = first_place(is_refused)

@@ -163,11 +163,11 @@ class Encoder(ABC):
         Raises:
             ConfigError: a part of the encoder is not plain data.
         """
-        return {**self._transformation(), "fitted_on": self.fitted_on}
+        return self._plain_state()
 
     def fingerprint(self) -> str:
         """Return a SHA-256 of what the encoder learned and of what it was fitted on."""
-        return json_digest({**self._transformation(), "fitted_on": self.fitted_on})
+        return json_digest(self._plain_state())
 
     def __eq__(self, other: object) -> bool:
         if type(other) is not type(self) or not isinstance(other, Encoder):
@@ -218,6 +218,10 @@ class Encoder(ABC):
 
     # ------------------------------------------------------------------ inside
 
+    def _plain_state(self) -> dict[str, Any]:
+        # A subclass may write its config in another form in state(), but not here.
+        return {**self._transformation(), "fitted_on": self.fitted_on}
+
     def _transformation(self) -> dict[str, Any]:
         """Return all that decides how the encoder transforms, as plain data."""
         learned = None
@@ -253,13 +257,16 @@ class Fitting:
     """
 
     _encoder: Encoder
-    _learner: Any
+    _learner: Learner
     #: How many values were added so far.
     _n_values: int
 
     def __init__(self, encoder: Encoder) -> None:
+        learner = encoder._learner()
+        if learner is None:
+            raise ConfigError(f"{encoder!r} has nothing to learn, so it cannot be fitted")
         self._encoder = encoder
-        self._learner = encoder._learner()
+        self._learner = learner
         self._n_values = 0
 
     def add(self, block: ColumnArray) -> None:

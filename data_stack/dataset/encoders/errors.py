@@ -25,11 +25,11 @@ class EncodingError(ConfigError):
         return f"{prefix}at position {self.position}, {self.problem}"
 
     def within(self, where: str, position: int | None = None) -> EncodingError:
-        """Return the same error with the name of the column.
+        """Return the same error, as a caller that knows more of the value raises it.
 
         Args:
-            where: the name of the column.
-            position: the position in the iterator; None keeps the position.
+            where: the name of the column or feature, added before those that the error has.
+            position: the position of the sample in the iterator; None: that of the error.
         """
         if position is None:
             position = self.position

@@ -8,7 +8,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from data_stack.dataset.encoders.columns import ColumnArray, as_column
+from data_stack.dataset.encoders.columns import ColumnArray, as_column, first_place
 from data_stack.dataset.encoders.encoder import Encoder, check_choice, register_encoder
 from data_stack.dataset.encoders.errors import EncodingError
 from data_stack.dataset.encoders.learner import Learner
@@ -19,7 +19,10 @@ from data_stack.values.stacked_values import stack_values
 _Floats = npt.NDArray[np.float64]
 
 #: The factor that scales bytes to [0, 1].
-_BYTE = 1 / 255
+_SCALE_OF_BYTES = 1 / 255
+
+#: The axis of the channels in images of shape ``(n, ...)`` of four dimensions.
+_CHANNEL_AXIS = {"first": 1, "last": 3}
 
 
 @register_encoder
@@ -60,7 +63,7 @@ class ImageEncoder(Encoder):
         self,
         mean: npt.ArrayLike | None = None,
         std: npt.ArrayLike | None = None,
-        scale: float = _BYTE,
+        scale: float = _SCALE_OF_BYTES,
         channels: Literal["last", "first"] = "last",
     ) -> None:
         self._channels = check_choice("channels", channels, ("last", "first"))
@@ -124,7 +127,7 @@ class ImageEncoder(Encoder):
         mean = self._per_channel(self.mean, column)
         values: ColumnArray = column * self._per_channel(self.std, column) + mean
         values /= np.float32(self._scale)
-        if self._scale == _BYTE:
+        if self._scale == _SCALE_OF_BYTES:
             return np.clip(np.rint(values), 0, 255).astype(np.uint8)
         return values
 
@@ -136,7 +139,7 @@ class ImageEncoder(Encoder):
         """
         if statistic.size == 1:
             return statistic.reshape(()).astype(np.float32)
-        channel_axis = 1 if self._channels == "first" else 3
+        channel_axis = _CHANNEL_AXIS[self._channels]
         if images.ndim != 4 or images.shape[channel_axis] != statistic.size:
             raise ConfigError(
                 f"mean and std have {statistic.size} channels, "
@@ -179,6 +182,7 @@ class _ImageLearner(Learner):
         self._moments = RunningMoments()
 
     def add(self, block: ColumnArray, first: int) -> None:
+        """Read the next images."""
         if block.dtype == object:
             for position, image in enumerate(block, first):
                 self.add(_column_of_one(image, position), position)
@@ -187,27 +191,23 @@ class _ImageLearner(Learner):
         pixels = self._pixels(block)
         n_channels = pixels.shape[1]
         shape_before = np.shape(self._moments.mean)  # () before the first block
-        has_other_channels = shape_before not in ((), (n_channels,))
-        if has_other_channels or not np.isfinite(pixels).all():
+        if shape_before not in ((), (n_channels,)):
             raise EncodingError(
-                f"images must have finite values, and the same channels; got {n_channels} channels",
+                f"images must have the same channels: got {n_channels}, "
+                f"those before have {shape_before[0]}",
                 first,
+            )
+        if not np.isfinite(pixels).all():
+            position_in_block, *_ = first_place(~np.isfinite(block))
+            raise EncodingError(
+                "an image must have finite values, this one has NaN or infinity",
+                first + position_in_block,
             )
         if len(pixels):
             self._moments.add(pixels * self._scale)
 
-    def _pixels(self, images: ColumnArray) -> _Floats:
-        """Return the pixels of images as float64, shape ``(n_pixels, n_channels)``."""
-        channel_axis = -1
-        if images.ndim == 3:
-            images = images[..., np.newaxis]
-        elif self._channels == "first":
-            channel_axis = 1
-        n_channels = images.shape[channel_axis]
-        pixels = np.moveaxis(images, channel_axis, -1).reshape(-1, n_channels)
-        return pixels.astype(np.float64)
-
     def finish(self) -> dict[str, Any]:
+        """Return ``mean`` and ``std``."""
         if not np.any(self._moments.count):
             raise ConfigError("cannot fit: the images have no pixels")
         deviation = self._moments.deviation
@@ -216,9 +216,20 @@ class _ImageLearner(Learner):
             "std": np.where(deviation == 0, 1.0, deviation),
         }
 
+    def _pixels(self, images: ColumnArray) -> _Floats:
+        """Return the pixels of images as float64, shape ``(n_pixels, n_channels)``."""
+        channel_axis = _CHANNEL_AXIS[self._channels]
+        has_channels = images.ndim == 4
+        if not has_channels:
+            images = images[..., np.newaxis]
+            channel_axis = 3
+        n_channels = images.shape[channel_axis]
+        pixels = np.moveaxis(images, channel_axis, -1).reshape(-1, n_channels)
+        return pixels.astype(np.float64)
+
 
 def _column_of_one(image: Any, position: int) -> ColumnArray:
-    """Return an image of an object column as a column of one image.
+    """Return an image of a column of objects as a column of its own, shape ``(1, ...)``.
 
     Raises:
         EncodingError: it is not an image; ``position`` is its position.

@@ -1,4 +1,4 @@
-"""Learners: what reads a column block by block for an encoder."""
+"""Learners, which read a column block by block for an encoder."""
 
 from __future__ import annotations
 

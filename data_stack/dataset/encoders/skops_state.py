@@ -18,7 +18,8 @@ from data_stack.util.request_limit import check_request
 #: The member of skops' archive that describes the objects; the other members are arrays.
 _SCHEMA = "schema.json"
 
-#: Harmless, but not trusted by skops itself: SimpleImputer and KBinsDiscretizer store their dtype.
+#: Types that skops does not trust by itself, and that run no code. (SimpleImputer and
+#: KBinsDiscretizer store their dtype.)
 _TRUSTED_TYPES = ["numpy.dtype"]
 
 
@@ -74,13 +75,13 @@ def describe_transformer(transformer: Any) -> Any:
             if name != _SCHEMA:
                 digests[name] = hashlib.sha256(archive.read(name)).hexdigest()
 
-    def replace_addresses(node: dict[str, Any]) -> dict[str, Any]:
+    def make_independent_of_memory(node: dict[str, Any]) -> dict[str, Any]:
         fields = {key: value for key, value in node.items() if key != "__id__"}
         if "file" in fields:
             fields["file"] = digests.get(fields["file"], fields["file"])
         return fields
 
-    return json.loads(schema, object_hook=replace_addresses)
+    return json.loads(schema, object_hook=make_independent_of_memory)
 
 
 def _dump(transformer: Any) -> bytes:

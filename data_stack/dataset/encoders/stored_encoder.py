@@ -1,4 +1,4 @@
-"""Encoders in a store, and their states."""
+"""Saves encoders in a store, and loads them from their stored states."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _STATE_KEYS = {"kind", "config", "learned", "fitted_on"}
 #: Encoders turn a range into a list, so a few bytes of a state must not describe a long one.
 _MAX_IN_A_RANGE = 1 << 20
 
-#: What a constructor or ``_remember`` raises for a damaged state.
+#: What the constructor or ``_remember`` of an encoder raises for a damaged state.
 _ERRORS_OF_DAMAGE = (
     LookupError,
     TypeError,
@@ -112,13 +112,14 @@ def _rebuild(encoder_class: type[Encoder], config: Any, learned: Any, fitted_on:
     """
     if not isinstance(fitted_on, (str, type(None))):
         raise TypeError(f"fitted_on is a fingerprint, not {shorten(fitted_on)}")
-    parsers = {"range": _parse_range, **encoder_class._state_parsers}
+    parsers = {"range": _parse_range}
+    parsers.update(encoder_class._state_parsers)
     options = {name: from_plain(value, parsers) for name, value in config.items()}
     encoder = encoder_class(**options)
 
     learns = encoder._learner() is not None
     if not learns and learned != {}:
-        raise ValueError("it has nothing to learn")
+        raise ValueError("an encoder without a fit has learned something")
     if learns and learned is not None:
         encoder._remember({name: from_plain(value, parsers) for name, value in learned.items()})
     encoder.fitted_on = fitted_on

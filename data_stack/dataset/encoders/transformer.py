@@ -68,7 +68,7 @@ class SklearnEncoder(Encoder):
     _takes_tables: bool
     #: Whether the encoder was fitted on a column of shape ``(n,)``.
     _is_flat: bool
-    #: The result of the transformer for no rows; None if it is unknown.
+    #: The result of the transformer for no rows, shape ``(0, ...)``; None if it is unknown.
     _nothing: ColumnArray | None
 
     def __init__(self, transformer: Any) -> None:
@@ -117,12 +117,14 @@ class SklearnEncoder(Encoder):
         name_features = getattr(self.transformer, "get_feature_names_out", None)
         if name_features is None or not self.is_fitted:
             return None
+        names_as_list = None if names is None else list(names)
         try:
-            output_names = name_features(None if names is None else list(names))
-            return tuple(str(name) for name in output_names)
+            return tuple(str(name) for name in name_features(names_as_list))
         except Exception:  # noqa: BLE001  # foreign code
-            # It may know its own names.
-            return None if names is None else self.names_after(None)
+            if names is None:
+                return None
+        # The transformer refuses these names, but may have names of its own.
+        return self.names_after(None)
 
     # ------------------------------------------------------------------ learning
 
@@ -155,10 +157,10 @@ class SklearnEncoder(Encoder):
         return result
 
     def _transform_nothing(self, column: ColumnArray) -> ColumnArray:
-        """Return the result for no rows, which transformers refuse.
+        """Return the result for no rows, which has the shape and dtype of other results.
 
-        It is the result for one row without that row: for the first row of fitting, or for a row of
-        zeros.
+        As transformers refuse an input without rows, this is the result for one row, without that
+        row: for the first row of fitting, or for a row of zeros.
         """
         if self._nothing is not None:
             empty_result: ColumnArray = self._nothing.copy()
@@ -169,7 +171,9 @@ class SklearnEncoder(Encoder):
             row: ColumnArray = self._run("transform", self._as_input(zeros))
             return np.array(row[:0])
         n_features = self.output_size
-        return np.empty(0 if n_features is None else (0, n_features))
+        if n_features is None:
+            return np.empty(0)
+        return np.empty((0, n_features))
 
     def _inverse(self, column: ColumnArray) -> ColumnArray:
         if not hasattr(self.transformer, "inverse_transform"):
@@ -181,6 +185,7 @@ class SklearnEncoder(Encoder):
         return result
 
     def _as_input(self, column: ColumnArray) -> ColumnArray:
+        """Return a column in the shape that the transformer takes."""
         if column.ndim == 1 and self._takes_tables:
             return column[:, np.newaxis]
         return column
@@ -251,7 +256,7 @@ def _takes_tables(transformer: Any) -> bool:
     The name of the argument of its ``fit`` says so, or its tags.
     """
     for attribute in _ATTRIBUTES_OF_STEPS:
-        for _, step in getattr(transformer, attribute, ()):
+        for _name, step in getattr(transformer, attribute, ()):
             if hasattr(step, "fit"):
                 return _takes_tables(step)
 
@@ -265,7 +270,7 @@ def _takes_tables(transformer: Any) -> bool:
 
 
 def _first_argument(method: Any) -> str | None:
-    """Return the name of the first argument; None of a method in C or without arguments."""
+    """Return the name of the first argument of a method; None if it has none, or is in C."""
     try:
         parameters = inspect.signature(method).parameters
     except (TypeError, ValueError):

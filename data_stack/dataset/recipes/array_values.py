@@ -15,7 +15,7 @@ from data_stack.values.stacked_values import as_array
 #: Arrays are digested in blocks of about this size, so that they need not be copied whole.
 _DIGEST_BLOCK_BYTES = 1 << 24
 
-#: More computed positions than these are not written out as an array.
+#: Up to this number, computed positions are written as an array.
 _MAX_WRITTEN_POSITIONS = 1 << 24
 
 

@@ -1,10 +1,10 @@
-"""What the functions of a program do, as plain data: their code, and all that it uses.
+"""Digests what the functions of a program do: their code, and all that the code uses.
 
-A name says which function a stack calls; a cache must also notice that the function was edited. So
-the content of a function is its compiled code, its defaults and attributes, the variables of outer
-functions, and the global variables that it uses: tables, regular expressions, frames, and other
-functions and classes, of which the content is taken likewise. What belongs to Python or to an
-installed package counts by its name: it changes with a version, not with an edit.
+A fingerprint holds the names of functions. A cache must also notice that a function was edited. So
+the digest of a function covers its compiled code, its defaults and attributes, the variables of
+outer functions, and the global variables that it uses: tables, regular expressions, frames, and
+also other functions and classes, which are covered in the same way. What belongs to Python or to an
+installed package counts by its name, because it changes with a version, not by an edit.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ from data_stack.exception import ConfigError
 #: Values nested deeper than this count as unknown.
 _MAX_DEPTH = 100
 
-#: Objects of these classes count by their class. They decide nothing about a value, or cannot
-#: differ between two programs.
+#: Objects of these classes count by their class alone, because they do not change what a function
+#: returns.
 _CLASSES_WITHOUT_CONTENT: tuple[type, ...] = (
     logging.Logger,
     type(threading.Lock()),
@@ -76,7 +76,7 @@ _IGNORED_CLASS_ATTRIBUTES = frozenset(
     }
 )
 
-#: Members of classes in C, and of ``__slots__``. They have no content of their own.
+#: The types of the members of classes in C, and of ``__slots__``. They have no content.
 _DESCRIPTORS = (
     types.MemberDescriptorType,
     types.GetSetDescriptorType,
@@ -200,7 +200,7 @@ class _CodeDescriber:
         Functions, classes and objects of the program stand in it by the numbers of their parts.
         """
         value_type = type(value)
-        # The values of large tables are asked for first: words and numbers.
+        # Numbers and text come first, because large tables consist of them.
         if value is None or value_type in (bool, int, str):
             return value
         if value_type is float:
@@ -262,6 +262,7 @@ class _CodeDescriber:
         return None
 
     def _refer_to_function_or_class(self, value: Any) -> Any:
+        """Return the name of a function or class that counts by its name, otherwise its number."""
         counts_by_name = is_installed(value) or not self._follows
         if counts_by_name:
             named = write_function(value, self._content)
@@ -270,7 +271,7 @@ class _CodeDescriber:
         return self._number(value)
 
     def _number(self, value: Any) -> dict[str, int]:
-        """Return the number of a part, which is going to be described."""
+        """Return a reference to a part, which is described later, if it is not yet."""
         if id(value) not in self._numbers:
             self._numbers[id(value)] = (len(self._numbers), value)
             self._pending.append((value, self._user))
@@ -278,6 +279,7 @@ class _CodeDescriber:
         return {"part": number}
 
     def _note_unknown(self, value: Any, why: str) -> dict[str, str]:
+        """Note in :attr:`reasons` why an object is unknown, and return plain data of its class."""
         class_name = class_name_of(type(value))
         reason = f"an object of {class_name}, which is {why}"
         if self._user:
@@ -305,14 +307,17 @@ class _CodeDescriber:
     def _describe_function(self, function: types.FunctionType) -> list[Any]:
         if _is_single_dispatch(function):
             # The variables of its wrapper are a cache.
-            functions_by_class = function.registry.items()  # type: ignore[attr-defined]
-            return [[self._refer(cls), self._refer(each)] for cls, each in functions_by_class]
+            pairs = []
+            for cls, implementation in function.registry.items():  # type: ignore[attr-defined]
+                pairs.append([self._refer(cls), self._refer(implementation)])
+            return pairs
 
         # The order of these facts, and the order in which the parts are numbered, must stay:
         # caches keep the digests.
         code = function.__code__
         outer_variables = [self._refer(value) for value in values_of_cells(function)]
-        attributes = {name: item for name, item in vars(function).items() if name != "__wrapped__"}
+        attributes = dict(vars(function))
+        attributes.pop("__wrapped__", None)
         return [
             code_of(code),
             self._refer(function.__defaults__),
@@ -320,7 +325,7 @@ class _CodeDescriber:
             outer_variables,
             self._describe_globals(function),
             self._refer(attributes),
-            [[name, _digest_of_import(name, function)] for name in sorted(imports_in(code))],
+            _describe_imports(function),
         ]
 
     def _describe_globals(self, function: types.FunctionType) -> list[list[Any]]:
@@ -345,10 +350,9 @@ class _CodeDescriber:
             return self._refer(value)
         seen.add(id(value))
         members = vars(value)
-        used_members = [
-            [name, self._describe_global(members[name], names, seen)]
-            for name in sorted(names & members.keys())
-        ]
+        used_members = []
+        for name in sorted(names & members.keys()):
+            used_members.append([name, self._describe_global(members[name], names, seen)])
         return {"module": [value.__name__, used_members]}
 
     def _describe_class(self, cls: type) -> list[Any]:
@@ -370,14 +374,14 @@ class _CodeDescriber:
         try:
             reduced = value.__reduce_ex__(2)
         except Exception:  # noqa: BLE001  # any class may raise anything
-            why_unknown = "not known by its parts"
-        else:
-            why_unknown = "pickled by its name only" if isinstance(reduced, str) else ""
-
-        if why_unknown:
-            return [self._refer(type(value)), self._note_unknown(value, why_unknown)]
+            return self._describe_unknown_object(value, "not known by its parts")
+        if isinstance(reduced, str):
+            return self._describe_unknown_object(value, "pickled by its name only")
         parts = [list(part) if isinstance(part, Iterator) else part for part in reduced]
         return [self._refer(type(value)), [self._refer(part) for part in parts]]
+
+    def _describe_unknown_object(self, value: Any, why: str) -> list[Any]:
+        return [self._refer(type(value)), self._note_unknown(value, why)]
 
 
 def _is_single_dispatch(function: types.FunctionType) -> bool:
@@ -387,13 +391,21 @@ def _is_single_dispatch(function: types.FunctionType) -> bool:
 
 
 def _wraps_function(value: Any) -> bool:
+    """Return whether an object keeps the function that it wraps, as a memoized function does."""
     try:
         return hasattr(value, "__wrapped__")
     except Exception:  # noqa: BLE001  # an object that asks another one for its attributes
         return False
 
 
-def _digest_of_import(name: str, function: types.FunctionType) -> str | None:
-    """Return a digest of a module of the program that a function imports when it is called."""
+def _describe_imports(function: types.FunctionType) -> list[list[Any]]:
+    """Return the modules that a function imports when it is called.
+
+    Returns:
+        For each module its name, and a digest of its file if it is of the program, otherwise None.
+    """
     package = function.__globals__.get("__package__") or ""
-    return digest_of_imported_module(name, package)
+    descriptions: list[list[Any]] = []
+    for name in sorted(imports_in(function.__code__)):
+        descriptions.append([name, digest_of_imported_module(name, package)])
+    return descriptions

@@ -15,6 +15,7 @@ def code_of(code: types.CodeType) -> str:
 
 
 def _describe(code: types.CodeType) -> list[Any]:
+    # Caches keep digests of this list, so its form must stay.
     exception_table: bytes = getattr(code, "co_exceptiontable", b"")  # from Python 3.11 on
     return [
         code.co_code.hex(),
@@ -25,6 +26,7 @@ def _describe(code: types.CodeType) -> list[Any]:
 
 
 def _describe_constant(constant: Any) -> Any:
+    """Return a constant of a function, or a function inside of it, as plain data."""
     if isinstance(constant, types.CodeType):
         return _describe(constant)
     if isinstance(constant, frozenset):
@@ -57,9 +59,13 @@ def imports_in(code: types.CodeType) -> set[str]:
 
 def values_of_cells(function: types.FunctionType) -> list[Any]:
     """Return the variables of outer functions that a function uses; None for unset ones."""
+    # Reading the contents of an unset cell raises; such cells are equal.
     unset_cell = types.CellType()
-    cells = function.__closure__ or ()
-    return [None if cell == unset_cell else cell.cell_contents for cell in cells]
+    values: list[Any] = []
+    for cell in function.__closure__ or ():
+        is_set = cell != unset_cell
+        values.append(cell.cell_contents if is_set else None)
+    return values
 
 
 def _codes_inside(code: types.CodeType) -> list[types.CodeType]:

@@ -29,8 +29,10 @@ from data_stack.dataset.recipes.recipe_values import class_name, content_of, pro
 from data_stack.exception import ResourceChangedError, ResourceNotFoundError
 
 MAX_EMBEDDED_BYTES = 1 << 20
-"""The largest argument that is described without reading samples, and the largest data of a source
-that a recipe contains."""
+"""The largest data of a source that a recipe contains, in bytes.
+
+Larger arguments are also left out of a fingerprint for which nothing may be read.
+"""
 
 #: Fingerprints are kept with splits and caches. A change of what they cover changes this number.
 _FINGERPRINT_VERSION = 3
@@ -47,8 +49,8 @@ def fingerprint(iterator: DatasetIteratorIF, *, of_samples: bool = True) -> str:
 
     Args:
         iterator: the stack.
-        of_samples: whether the content of sources counts. False: nothing is read. Then sources
-            that no repository loaded are left out, and so are large arguments.
+        of_samples: whether the content of sources counts. If False, nothing is read: the digest
+            then leaves out sources that no repository loaded, and large arguments.
 
     Returns:
         A SHA-256, as 64 hex digits.
@@ -97,19 +99,19 @@ def argument_content(layer: str | None, name: str, value: Any) -> Any:
         name: the name of the argument.
         value: the value of the argument.
     """
-    # Samples may be tuples or lists, or dicts with an order, and functions may tell them apart.
+    # Functions may tell apart samples that are tuples, lists, or dicts in different orders.
     if layer == SEQUENCE:
         return content_of(value, of_samples=True)
     if layer is None and name == "samples":
         return {"sha256": json_digest(content_of(value, of_samples=True))}
-    # A layer does not tell a tuple from a list. The order of a dict counts, as that of ratios.
+    # Layers take a tuple as they take a list. The order of a dict counts, as in ratios.
     if isinstance(value, tuple):
         return content_of(list(value))
     return content_of(value)
 
 
 def _describe_up_to_memory(iterator: Any) -> Node:
-    """Describe an iterator; samples in memory end the stack, as their source may have changed."""
+    """Describe an iterator; of samples in memory nothing below, which may have changed since."""
     if has_source_in_memory(iterator):
         return Node(iterator, IN_MEMORY, [], {})
     return describe_with_content(iterator)
@@ -164,13 +166,14 @@ def _fingerprint_in_memory(iterator: InMemoryDatasetIterator) -> str:
     If the source has changed since, or is gone, the samples are their own source.
     """
     if iterator._kept_fingerprint is None:
-        known_fingerprint = None
-        if not iterator.has_changed_sources():
-            (source,) = iterator._iterators_below()
-            with suppress(ResourceChangedError, ResourceNotFoundError):
-                known_fingerprint = fingerprint(source)
-        if known_fingerprint is None:
-            described = describe_source(iterator, with_content=True)
-            known_fingerprint = _digest_node(None, [], described.arguments)
-        iterator._kept_fingerprint = known_fingerprint
+        iterator._kept_fingerprint = _compute_fingerprint_in_memory(iterator)
     return iterator._kept_fingerprint
+
+
+def _compute_fingerprint_in_memory(iterator: InMemoryDatasetIterator) -> str:
+    if not iterator.has_changed_sources():
+        (source,) = iterator._iterators_below()
+        with suppress(ResourceChangedError, ResourceNotFoundError):
+            return fingerprint(source)
+    described = describe_source(iterator, with_content=True)
+    return _digest_node(None, [], described.arguments)

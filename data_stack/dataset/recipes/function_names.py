@@ -81,8 +81,9 @@ def write_function(function: Any, plain: Callable[[Any], Any]) -> dict[str, Any]
 
 
 def _registered_name(function: Any) -> str | None:
+    """Return the name that :func:`named_function` gave to a function; None if it gave none."""
     for name, named in NAMED.items():
-        # Each access to a method makes a new object, which equals the others.
+        # Python makes a new object whenever a method is read. These objects are equal.
         is_same_method = isinstance(function, types.MethodType) and named == function
         if named is function or is_same_method:
             return name
@@ -101,7 +102,10 @@ def _write_partial(
 
 
 def _is_importable(function: Any) -> bool:
-    """Return whether the function is found by its name in its module, which is no program."""
+    """Return whether another process finds the function by its name in its module.
+
+    The module that was started as a program is not importable.
+    """
     module_name = _module_of(function)
     qualified_name = _qualified_name(function)
     if module_name is None or qualified_name is None:
@@ -111,7 +115,7 @@ def _is_importable(function: Any) -> bool:
     importable = function_at(sys.modules[module_name], module_name, qualified_name)
     if importable is function:
         return True
-    # Each access to a class method makes a new object, which equals the others.
+    # Python makes a new object whenever a class method is read. These objects are equal.
     is_class_method = isinstance(getattr(function, "__self__", None), type)
     return is_class_method and bool(importable == function)
 

@@ -1,4 +1,4 @@
-"""The names by which plugins and programs reach this package's treatment of functions."""
+"""What programs and plugins may import about functions in recipes."""
 
 from __future__ import annotations
 

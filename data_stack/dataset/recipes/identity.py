@@ -1,4 +1,4 @@
-"""Values of known kinds as plain data that no other value has: what a fingerprint compares.
+"""Describes values of known kinds, for fingerprints, as plain data that no other value has.
 
 Identity is more than equality. ``Decimal("1.10")`` equals ``Decimal("1.1")``, and noon in Berlin
 the same instant in UTC, but a function may tell them apart, and a cache must not return one for the
@@ -43,7 +43,7 @@ def identity_of(value: Any, plain: Plain) -> dict[str, Any] | None:
         plain: makes plain data of the parts of a value.
 
     Returns:
-        An object with one key; None for other kinds, and for what plain data have a form for.
+        A dict with one key; None for other kinds, and for values that plain data hold as they are.
     """
     value_type = type(value)
     describe = _DESCRIBE_BY_TYPE.get(value_type)

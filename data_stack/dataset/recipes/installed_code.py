@@ -55,12 +55,16 @@ def digest_of_imported_module(name: str, package: str) -> str | None:
 
     Args:
         name: the name of the module, as an ``import`` statement says it.
-        package: the package of the module that imports it; empty for none.
+        package: the name of the package of the module that imports it; empty if there is none.
 
     Returns:
         A SHA-256 as hex digits; None if the module is not the program's, or has no file.
     """
-    for full_name in (name, f"{package}.{name}"):
+    # The name may be that of a module beside the one that imports it.
+    possible_names = [name]
+    if package:
+        possible_names.append(f"{package}.{name}")
+    for full_name in possible_names:
         top = full_name.partition(".")[0]
         if not top or top in sys.stdlib_module_names or top == _OUR_PACKAGE:
             continue

@@ -56,10 +56,11 @@ def image_identity(value: Any) -> dict[str, Any] | None:
     pixels = hashlib.sha256(value.tobytes()).hexdigest()
     palette = None
     if value.palette is not None:
-        colors = bytes(value.palette.getdata()[1])
+        _mode, palette_bytes = value.palette.getdata()
+        colors = bytes(palette_bytes)
         palette = [value.palette.mode, hashlib.sha256(colors).hexdigest()]
     form = [value.mode, list(value.size), value.format]
-    # The notes are such as transparency and resolution.
+    # Notes of the file are the transparency, the resolution, and so on.
     notes = sorted((str(key), _note_text(note)) for key, note in value.info.items())
     pairs = [list(pair) for pair in notes]
     return {"image": [portable_class_name(type(value)), form, pixels, palette, pairs]}

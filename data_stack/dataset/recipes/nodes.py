@@ -48,7 +48,8 @@ class Node:
         iterator: the iterator, or what is used as one.
         layer: the name of the layer; None for an iterator that ``from_recipe`` cannot make.
         below: the iterators that this iterator is stacked on.
-        arguments: what the iterator was made with; of a source what is known of its content.
+        arguments: the arguments of the iterator's constructor; of a source what is known of its
+            content.
     """
 
     iterator: Any
@@ -77,7 +78,8 @@ def nodes_below(top: Any, describe: Callable[[Any], Node]) -> list[Node]:
         nodes[id(iterator)] = node
         return node.below
 
-    return [nodes[id(iterator)] for iterator, _ in walk_stack(top, describe_and_list_below)]
+    iterators = [iterator for iterator, _below in walk_stack(top, describe_and_list_below)]
+    return [nodes[id(iterator)] for iterator in iterators]
 
 
 def describe_node(iterator: Any) -> Node:
@@ -102,9 +104,9 @@ def describe_source(iterator: Any, *, with_content: bool) -> Node:
 
     Args:
         iterator: the source.
-        with_content: whether the node says what the source contains: its samples if it is a list
-            or an array, the digests that it knows, or a digest of some samples. Without content,
-            the node has the name of the class only.
+        with_content: whether the node says what the source contains: the samples of a list or an
+            array, the digests that a source knows, otherwise a digest of some samples. Without
+            content, the node has the name of the class only.
     """
     samples = _adapted_samples(iterator)
     arguments: dict[str, Any] = {"class": class_name(samples)}
@@ -147,7 +149,9 @@ def is_known_by_resources(origin: Mapping[str, Any]) -> bool:
 def opened_by_factory(iterator: Any) -> DatasetIteratorIF | None:
     """Return the iterator that the factory of a dataset opened.
 
-    None if the factory returned an object of its own, which is the loaded dataset itself.
+    Returns:
+        The iterator below the loaded dataset; None if the loaded dataset is itself what the factory
+        returned, an object of a class of its own.
     """
     if _layer_of(iterator) != _INFORMED:
         return None
@@ -173,7 +177,7 @@ def list_origins(iterator: DatasetIteratorIF) -> tuple[list[Mapping[str, Any]], 
 
 def _dataset_arguments(origin: Mapping[str, Any]) -> dict[str, Any]:
     arguments = {key: origin.get(key) for key in _ORIGIN_KEYS}
-    # Options are known by their names, so their order says nothing.
+    # Options are passed by name, so their order means nothing.
     config = arguments["config"] or {}
     arguments["config"] = dict(sorted(config.items(), key=lambda option: str(option[0])))
     return arguments

@@ -18,13 +18,14 @@ from data_stack.dataset.recipes.nodes import PLACE, SEQUENCE, Node, nodes_below,
 from data_stack.dataset.recipes.written_values import write
 
 RECIPE_VERSION = 2
+"""The version of the form of recipes that :func:`recipe` writes."""
 
 
 def recipe(iterator: DatasetIteratorIF) -> dict[str, Any]:
     """Describe a stack as plain JSON data that names it exactly, see ``docs/stacking.md``."""
     nodes: list[dict[str, Any]] = []
     why_not: list[str] = []
-    #: The numbers of the nodes, by the ids of the iterators and by the content of the nodes.
+    # The numbers of the nodes: by the ids of the iterators, and by the content of the nodes.
     number_by_id: dict[int, int] = {}
     number_by_content: dict[str, int] = {}
 
@@ -36,8 +37,8 @@ def recipe(iterator: DatasetIteratorIF) -> dict[str, Any]:
             "arguments": _write_arguments(node, reasons),
         }
         content = canonical_json(fields)
-        # Equal nodes are written once, unless their content is not known completely: a node that
-        # is known by a few of its samples may look like another one and differ from it.
+        # Equal nodes are written once. Where the content is not known completely, nodes may differ
+        # though they look equal, so each of them is written.
         if reasons or content not in number_by_content:
             number = len(nodes)
             number_by_content[content] = number
@@ -76,7 +77,7 @@ def node_digests(nodes: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def _describe_by_place(iterator: Any) -> Node:
-    """Describe an iterator; what was opened by its path is described by this path."""
+    """Describe an iterator; one that was opened by a path is described by this path."""
     place = place_of(iterator)
     if place is not None:
         return Node(iterator, PLACE, [], {**place, "samples": fingerprint(iterator)})

@@ -91,7 +91,8 @@ def content_if_known(value: Any) -> Any:
         ConfigError: the value is of another class.
     """
     is_array = isinstance(value, np.generic) or array_value_of(value) is not None
-    if type(value) in _KNOWN_TYPES or is_array or isinstance(value, DatasetMetaIF):
+    is_plain = type(value) in _KNOWN_TYPES
+    if is_plain or is_array or isinstance(value, DatasetMetaIF):
         return content_of(value, of_samples=True)
     identity = identity_of(value, content_of_part)
     if identity is None:
@@ -143,7 +144,11 @@ class _ContentDescriber:
         return to_plain(value, self._describe_object, self._describe_known)
 
     def _describe_known(self, value: Any) -> Any:
-        """Describe a value of a known kind; None if :func:`to_plain` describes it, or nothing."""
+        """Describe a value of a known kind.
+
+        Returns:
+            Plain data; None if :func:`to_plain` itself, or :meth:`_describe_object`, describes it.
+        """
         value_type = type(value)
         if value_type is tuple:
             return {"tuple": self.describe(list(value))}
@@ -257,6 +262,7 @@ def describe_object(
 
 
 def _note(reasons: list[str], reason: str) -> None:
+    """Add a reason, once."""
     if reason not in reasons:
         reasons.append(reason)
 
@@ -279,14 +285,15 @@ def _describe_meta(meta: DatasetMetaIF, plain: Callable[[Any], Any]) -> dict[str
         value = getattr(known_meta, name)
         if isinstance(value, np.integer):
             value = value.item()
-        # These came later than stored fingerprints, so they count only where they are given.
-        is_later = name.startswith("column_")
-        if value is not None or not is_later:
+        # Fingerprints were stored before metas had these, so they count only if they are given.
+        is_newer_than_fingerprints = name.startswith("column_")
+        if value is not None or not is_newer_than_fingerprints:
             described[name] = plain(value)
     return described
 
 
 def _names_in_metas() -> list[str]:
+    """Return the names of the attributes of a DatasetMeta and of its IteratorMeta."""
     names = [field.name for field in fields(DatasetMeta) if field.name != "iterator_meta"]
     names.extend(field.name for field in fields(IteratorMeta))
     return names
@@ -341,24 +348,29 @@ def _is_indexable_source(value: Any) -> bool:
 
 
 def probe(samples: Any) -> dict[str, Any]:
-    """Return the number of samples, and a digest of a few of them.
+    """Find out the number of samples of a source, and a digest of a few of them.
 
     Returns:
-        ``n_samples`` and ``probe``. Each is None if it cannot be read; ``probe`` also if the
-        first sample is another one when it is read again.
+        ``n_samples``, and ``probe``, 64 hex digits. Each is None if it cannot be read. ``probe`` is
+        None, too, if the first sample is another one when it is read again.
     """
     n_samples = None
     digest = None
     with contextlib.suppress(Exception):  # a client's class may raise anything
         n_samples = len(samples)
-        places = sorted({n_samples * number // _N_PROBED for number in range(_N_PROBED)})
-        if not n_samples:
-            places = []
-        digests = [sample_digest(samples[place]) for place in places]
-        is_steady = not places or sample_digest(samples[0]) == digests[0]
-        if is_steady:
-            digest = hashlib.sha256(b"".join(digests)).hexdigest()
+        digest = _digest_some_samples(samples, n_samples)
     return {"n_samples": n_samples, "probe": digest}
+
+
+def _digest_some_samples(samples: Any, n_samples: int) -> str | None:
+    """Return a SHA-256 of samples at equal distances; None if reading one again changes it."""
+    positions: list[int] = []
+    if n_samples:
+        positions = sorted({n_samples * number // _N_PROBED for number in range(_N_PROBED)})
+    digests = [sample_digest(samples[position]) for position in positions]
+    if positions and sample_digest(samples[0]) != digests[0]:
+        return None
+    return hashlib.sha256(b"".join(digests)).hexdigest()
 
 
 def other_values(value: Any) -> list[Any]:

@@ -1,4 +1,4 @@
-"""What a fingerprint does not cover: edited functions, and sources whose samples may change."""
+"""Finds out what a fingerprint does not cover: edited functions, and samples that may change."""
 
 from __future__ import annotations
 
@@ -91,6 +91,7 @@ def _instability_reasons(node: Node) -> Sequence[str]:
 
 
 def _reasons_of_dataset(node: Node) -> Sequence[str]:
+    """Return why the fingerprint of a dataset that a repository loaded is unreliable."""
     reasons: list[str] = []
     content_of(node.arguments["config"], reasons=reasons)
     if is_known_by_resources(node.iterator._origin):
@@ -117,6 +118,7 @@ def _reasons_of_samples(columns: Sequence[Any]) -> Sequence[str]:
 
 
 def _reasons_of_arguments(node: Node) -> Sequence[str]:
+    """Return why the arguments of a layer make its fingerprint unreliable."""
     reasons: list[str] = []
     arguments = arguments_without_samples(node)
     content_of(arguments, reasons=reasons)

@@ -1,7 +1,7 @@
 """Digests of functions without a name, and of objects of any class, for fingerprints.
 
-A :mod:`~data_stack.dataset.recipes.code_description` says more of a function. The digests of this
-module stay as they are, because fingerprints are kept with splits and caches.
+Fingerprints are stored with splits and caches, so these digests must stay as they are. The digests
+of :mod:`~data_stack.dataset.recipes.code_description`, for caches, cover more of a function.
 """
 
 from __future__ import annotations

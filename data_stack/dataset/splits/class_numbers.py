@@ -31,23 +31,25 @@ class ClassNumbers:
         numbers: the class of each sample, shape ``(n_samples,)``, unsigned integers as narrow as
             they can be.
         counts: members of each class, shape ``(n_classes,)``.
-        first: position of each class's first member, shape ``(n_classes,)``, ascending.
-        values: what the column holds there, shape ``(n_classes, ...)``.
+        first_positions: position of the first member of each class, shape ``(n_classes,)``,
+            ascending.
+        values: the value of each class, shape ``(n_classes, ...)``.
     """
 
     numbers: _Integers
     counts: npt.NDArray[np.intp]
-    first: npt.NDArray[np.intp]
+    first_positions: npt.NDArray[np.intp]
     values: npt.NDArray[Any]
 
     def __len__(self) -> int:
         return len(self.counts)
 
-    def shorten(self, number: int) -> str:
-        """Return a class as messages name it: its value, its members and where the first one is."""
+    def describe(self, number: int) -> str:
+        """Return a class for messages: its value, how many members it has, and the first one."""
         value = value_shown(self.values[number])
         n_members = self.counts[number]
-        return f"{value} (members: {n_members:,}, first at position {self.first[number]})"
+        first_position = self.first_positions[number]
+        return f"{value} (members: {n_members:,}, first at position {first_position})"
 
 
 def class_numbers(column: npt.NDArray[Any], refusal: str) -> ClassNumbers:
@@ -55,7 +57,8 @@ def class_numbers(column: npt.NDArray[Any], refusal: str) -> ClassNumbers:
 
     Args:
         column: shape ``(n_samples, ...)``.
-        refusal: how messages begin, e.g. ``"samples cannot be stratified by column 1"``.
+        refusal: the beginning of error messages, which says what cannot be done:
+            ``"samples cannot be stratified by column 1"``.
 
     Raises:
         ConfigError: a value is NaN or None, or has no equality (a list, an array of another shape
@@ -63,8 +66,8 @@ def class_numbers(column: npt.NDArray[Any], refusal: str) -> ClassNumbers:
     """
     check_nothing_missing(column, refusal)
     n_samples = len(column)
-    has_one_value_each = column.size == n_samples
-    values = column.reshape(n_samples) if has_one_value_each else column
+    are_single_values = column.size == n_samples
+    values = column.reshape(n_samples) if are_single_values else column
 
     if values.dtype == object:
         numbers = _number_objects(values, refusal)
@@ -72,16 +75,16 @@ def class_numbers(column: npt.NDArray[Any], refusal: str) -> ClassNumbers:
         numbers = _number_rows(values)
     else:
         numbers = _number_sortable(values)
-    n_classes = int(numbers.max(initial=0))
-    numbers = numbers.astype(np.min_scalar_type(n_classes), copy=False)
-    _, first = np.unique(numbers, return_index=True)
+    largest_number = int(numbers.max(initial=0))
+    numbers = numbers.astype(np.min_scalar_type(largest_number), copy=False)
+    _, first_positions = np.unique(numbers, return_index=True)
 
-    # Each distinct object is looked at once.
+    # Whether an object is missing takes long to find out, so each class is asked once.
     if values.dtype == object:
-        for position in first.tolist():
+        for position in first_positions.tolist():
             if is_missing(values[position]):
                 raise _missing_error(position, values, refusal)
-    return ClassNumbers(numbers, np.bincount(numbers), first, column[first])
+    return ClassNumbers(numbers, np.bincount(numbers), first_positions, column[first_positions])
 
 
 def group_positions(numbers: _Integers) -> _Integers:
@@ -95,10 +98,10 @@ def group_positions(numbers: _Integers) -> _Integers:
 
 
 def check_nothing_missing(column: npt.NDArray[Any], refusal: str) -> None:
-    """Refuse NaN and NaT in a column of numbers or times, with the position of the first.
+    """Refuse NaN and NaT in a column of numbers or times; columns of objects are not checked.
 
     Raises:
-        ConfigError: there is one.
+        ConfigError: there is one. The message names the position of the first.
     """
     if column.dtype == object:
         return
@@ -137,10 +140,8 @@ def _number_objects(column: npt.NDArray[Any], refusal: str) -> _Integers:
     number_by_value: dict[Any, int] = {}
     numbers: list[int] = []
     try:
-        # extend() keeps the numbers up to the first object without a hash.
-        numbers.extend(
-            number_by_value.setdefault(value, len(number_by_value)) for value in column.tolist()
-        )
+        for value in column.tolist():
+            numbers.append(number_by_value.setdefault(value, len(number_by_value)))
     except TypeError as error:
         raise ConfigError(
             f"{refusal}: its value at position {len(numbers)} cannot be compared ({error}); "
@@ -151,10 +152,11 @@ def _number_objects(column: npt.NDArray[Any], refusal: str) -> _Integers:
 
 def _number_sortable(column: npt.NDArray[Any]) -> _Integers:
     """Number the values of a column of shape ``(n_samples,)`` that numpy can sort."""
-    _, first, sorted_numbers = np.unique(column, return_index=True, return_inverse=True)
-    n_classes = len(first)
+    # np.unique() numbers the values in their sorted order, not in the order of their appearance.
+    _, first_positions, sorted_numbers = np.unique(column, return_index=True, return_inverse=True)
+    n_classes = len(first_positions)
     number_by_sorted_number = np.empty(n_classes, dtype=np.min_scalar_type(n_classes))
-    number_by_sorted_number[np.argsort(first)] = np.arange(n_classes)
+    number_by_sorted_number[np.argsort(first_positions)] = np.arange(n_classes)
     return number_by_sorted_number[sorted_numbers.reshape(len(column))]
 
 
@@ -169,7 +171,8 @@ def _number_rows(column: npt.NDArray[Any]) -> _Integers:
 
     # Rows are compared by their bytes.
     if rows.dtype.kind in "fc":
-        rows = rows + 0.0  # so that -0.0 has the bytes of 0.0
+        # -0.0 gets the bytes of 0.0.
+        rows = rows + 0.0
     rows = np.ascontiguousarray(rows)
     bytes_of_row = np.dtype((np.void, rows.itemsize * rows.shape[1]))
     return _number_sortable(rows.view(bytes_of_row).reshape(len(rows)))

@@ -5,6 +5,7 @@ Source: Cox, A constructive procedure for unbiased controlled rounding (JASA 82,
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -15,11 +16,15 @@ from data_stack.dataset.splits.shares import Shares
 def round_controlled(counts: Sequence[int], shares: Shares) -> list[list[int]]:
     """Divide the members of each class among parts.
 
-    Every class's share of every part is rounded up or down such that classes add up, and parts to a
-    share rounded up or down. Such a rounding always exists. What is not whole yet is shifted around
-    cycles through the table, from part to part within a class and from class to class within a
-    part, which changes no sum, until a cell of the cycle is whole. There is a cycle wherever all
-    sums are whole; so are the classes', and a last row, thrown away, makes the parts'.
+    The table has a row for each class, a column for each part, and in each cell the share that the
+    part has of the class. Every cell is rounded up or down, such that each row keeps its sum, and
+    the sum of each column is rounded up or down too. Such a rounding always exists.
+
+    The cells become whole one after the other. A cycle through cells that are not whole yet goes
+    alternately along a row and along a column. If each second cell of the cycle gains what the
+    cells between lose, no sum changes, and by the right amount one of the cells becomes whole. As
+    long as all sums are whole, a cell that is not whole lies on such a cycle. The sums of rows are
+    whole. A last row, which is not returned, makes the sums of columns whole.
 
     Args:
         counts: members of each class.
@@ -40,11 +45,13 @@ def round_controlled(counts: Sequence[int], shares: Shares) -> list[list[int]]:
             fraction_sums[part] += fraction
         _round_row(row, open_rows, total)
 
-    missing = {}
+    # The last row has what each column lacks to a whole sum.
+    missing_fractions = {}
     for part, fraction_sum in enumerate(fraction_sums):
         if fraction_sum % total:
-            missing[part] = -fraction_sum % total
-    _round_row(_Row(missing, [0] * n_parts), open_rows, total)
+            missing_fractions[part] = -fraction_sum % total
+    last_row = _Row(missing_fractions, [0] * n_parts)
+    _round_row(last_row, open_rows, total)
     return table
 
 
@@ -53,8 +60,9 @@ class _Row:
     """One class.
 
     Attributes:
-        fractions: for each part whose size is not whole yet, what it has beyond ``sizes``, as a
-            number above 0 and below the total of the shares, which counts as one member.
+        fractions: for each part whose cell is not whole yet, what the cell has beyond ``sizes``. A
+            fraction f stands for f / total of a member, where total is that of the shares; it is
+            above 0 and below total.
         sizes: the whole members in each part.
     """
 
@@ -63,20 +71,23 @@ class _Row:
 
 
 class _Cell(NamedTuple):
-    """A cell of the table that is not whole yet. (A dataclass takes half as long again to make.)"""
+    """A cell of the table that is not whole yet.
+
+    It is a tuple because many are made, and a dataclass takes half as long again to make.
+    """
 
     row: _Row
     part: int
 
     def add(self, amount: int, total: int) -> None:
         """Add to the fraction; a whole one becomes members."""
-        row, part = self
-        fraction = row.fractions[part] + amount
+        fractions = self.row.fractions
+        fraction = fractions[self.part] + amount
         if 0 < fraction < total:
-            row.fractions[part] = fraction
+            fractions[self.part] = fraction
         else:
-            row.sizes[part] += fraction // total
-            del row.fractions[part]
+            self.row.sizes[self.part] += fraction // total
+            del fractions[self.part]
 
 
 def _share_out(count: int, shares: Shares) -> _Row:
@@ -93,9 +104,13 @@ def _share_out(count: int, shares: Shares) -> _Row:
 
 
 def _round_row(row: _Row, open_rows: list[_Row], total: int) -> None:
-    """Add a row to those that are not whole yet, and shift until no cycle is left.
+    """Add a row to those with cells that are not whole yet, and shift until no cycle is left.
 
-    Among ``open_rows`` there was no cycle. So there are never more of them than parts.
+    Args:
+        row: the row, which is changed.
+        open_rows: the rows before with such cells, without a cycle; they are changed, too. As they
+            have no cycle, there are never more of them than parts.
+        total: the total of the shares.
     """
     cycle = _find_cycle(row, open_rows)
     while cycle is not None:
@@ -125,6 +140,7 @@ def _shift(cycle: list[_Cell], total: int) -> None:
 
 
 def _amount_until_whole(growing: list[_Cell], shrinking: list[_Cell], total: int) -> int:
+    """Return the smallest amount by which a cell becomes whole."""
     until_full = total - max([row.fractions[part] for row, part in growing])
     until_empty = min([row.fractions[part] for row, part in shrinking])
     return min(until_full, until_empty)
@@ -152,21 +168,23 @@ class _Step(NamedTuple):
 
 
 def _steps_from(start: int, rows: Sequence[_Row]) -> dict[int, _Step | None]:
-    """Return the step by which each part is reached from ``start``, by the fewest steps."""
+    """Return the last step on a shortest way from ``start`` to each part that can be reached."""
     steps: dict[int, _Step | None] = {start: None}
-    reached_parts = [start]
-    for part in reached_parts:  # the list grows meanwhile
+    parts_to_leave = deque([start])
+    while parts_to_leave:
+        part = parts_to_leave.popleft()
         for row in rows:
             if part not in row.fractions:
                 continue
             for reached_part in row.fractions:
                 if reached_part not in steps:
                     steps[reached_part] = _Step(row, part)
-                    reached_parts.append(reached_part)
+                    parts_to_leave.append(reached_part)
     return steps
 
 
 def _trace_back(row: _Row, start: int, end: int, steps: dict[int, _Step | None]) -> list[_Cell]:
+    """Return the cells of a cycle: from ``end`` step by step back to ``start``, both in ``row``."""
     cycle = [_Cell(row, end)]
     part = end
     step = steps[end]

@@ -39,23 +39,23 @@ def check_division(
 ) -> dict[str, Any]:
     """Check the arguments of :meth:`FluentIterator.split`.
 
-    * Without columns the samples are drawn. Each part's size is less than 1 from its share, the
-      largest remainders rounded up. Sizes that are integers of sum 2 or more are counts of samples,
-      of all there are; ``group_by`` and ``time`` meet them as nearly as groups and equal times
-      allow.
-    * ``stratify``: the members of each class are drawn; of each class and of the whole each part
-      has less than 1 from its share.
-    * ``group_by``: groups are placed whole, large ones first, see
-      :func:`data_stack.dataset.splits.group_division.divide_by_group`. With ``stratify``, such that
-      classes are mixed as equally as the groups allow.
-    * ``time``: cuts in the order of time; a cut that would separate equal times is moved to the
-      nearer end of them.
+    * Without columns the samples are drawn. The size of each part differs by less than 1 from its
+      share; the largest remainders are rounded up. If the sizes are integers of sum 2 or more, they
+      are counts of samples, and their sum must be the number of all samples. ``group_by`` and
+      ``time`` meet them as nearly as groups and equal times allow.
+    * ``stratify``: the members of each class are drawn. The number of members of each class in each
+      part, and the size of each part, differ by less than 1 from their shares.
+    * ``group_by``: groups are placed as a whole, large ones first, see
+      :func:`data_stack.dataset.splits.group_division.divide_by_group`. With ``stratify``, classes
+      are mixed as equally as the groups allow.
+    * ``time``: the samples are divided in the order of time. A cut that would separate equal times
+      is moved to the nearer end of them.
     * ``by``: one part for each value, in the order in which the values appear.
 
     Every sample is in one part, and every part keeps the iterator's order: ``part.shuffle(seed)``
-    shuffles it. A part with ratio 0 is empty, as are all parts of an empty iterator. Equal values
-    decide, not how they are written: labels and their one-hot rows give the same split. It is the
-    same in every process, on every machine, with every version of data_stack.
+    shuffles it. A part with ratio 0 is empty, as are all parts of an empty iterator. Labels and
+    their one-hot rows give the same split, as do equal values of other dtypes. A split is the same
+    in every process, on every machine, with every version of data_stack.
 
     Returns:
         The arguments, without those that are not used.
@@ -63,7 +63,7 @@ def check_division(
     Raises:
         ConfigError: ratios are not a division, or arguments are mutually exclusive.
     """
-    columns = _drop_missing({"stratify": stratify, "group_by": group_by, "time": time, "by": by})
+    columns = _drop_none({"stratify": stratify, "group_by": group_by, "time": time, "by": by})
     if by is not None:
         _check_exclusive("by", columns, ratios=ratios)
         return columns
@@ -79,7 +79,7 @@ def check_division(
     return {"ratios": _check_ratios_or_counts(ratios), **columns, "seed": checked_seed}
 
 
-def _drop_missing(columns: Mapping[str, ColumnKey | None]) -> dict[str, Any]:
+def _drop_none(columns: Mapping[str, ColumnKey | None]) -> dict[str, Any]:
     return {name: key for name, key in columns.items() if key is not None}
 
 
@@ -144,15 +144,18 @@ def divide_positions(
         return _divide_by_value(iterator, division["by"])
 
     ratios = division["ratios"]
-    names = list(ratios) if isinstance(ratios, dict) else list(range(len(ratios)))
-    sizes = list(ratios.values()) if isinstance(ratios, dict) else ratios
-    shares = Shares.of_sizes(sizes, len(iterator))
+    size_by_part = ratios if isinstance(ratios, dict) else dict(enumerate(ratios))
+    shares = Shares.of_sizes(list(size_by_part.values()), len(iterator))
     part_of = _part_of_samples(iterator, shares, division)
-    return dict(zip(names, positions_of_parts(part_of, len(names)), strict=True))
+    return dict(zip(size_by_part, positions_of_parts(part_of, len(size_by_part)), strict=True))
 
 
 def _divide_by_value(iterator: DatasetIteratorIF, key: ColumnKey) -> dict[Any, PositionsOfPart]:
-    """Return the positions of each value of a column."""
+    """Return the positions of each value of a column.
+
+    Raises:
+        ConfigError: a value is missing, or not a single value.
+    """
     refusal = f"column {key!r} does not name parts"
     column = access_to(iterator).columns([key])[0] if len(iterator) else np.empty(0)
     classes = class_numbers(column, refusal)
@@ -168,14 +171,14 @@ def _divide_by_value(iterator: DatasetIteratorIF, key: ColumnKey) -> dict[Any, P
 def _part_of_samples(
     iterator: DatasetIteratorIF, shares: Shares, division: Mapping[str, Any]
 ) -> _Integers:
+    """Return the number of the part of each sample, shape ``(n_samples,)``."""
     if len(iterator) == 0:
         return np.empty(0, dtype=np.uint8)
     if "time" in division:
         key = division["time"]
         times = access_to(iterator).columns([key])[0]
-        return divide_by_time(
-            times, shares, f"samples cannot be divided by the times in column {key!r}"
-        )
+        refusal = f"samples cannot be divided by the times in column {key!r}"
+        return divide_by_time(times, shares, refusal)
     seed = derive_seed("split", division["seed"])
     return _draw(iterator, shares, seed, division.get("stratify"), division.get("group_by"))
 
@@ -189,9 +192,9 @@ def check_folding(
 ) -> dict[str, Any]:
     """Check the arguments of :meth:`FluentIterator.folds`.
 
-    Folds are as the parts of :func:`check_division` with equal ratios: sizes differ by 1 at most,
-    of the whole and of each class. Without a seed folds are consecutive, within each class if
-    stratified, and groups are placed strictly by size.
+    Folds are like the parts of :func:`check_division` with equal ratios: the sizes of two folds,
+    and if stratified the numbers of members of a class in them, differ by 1 at most. Without a seed
+    folds are consecutive, within each class if stratified, and groups are placed strictly by size.
 
     Returns:
         The arguments, without those that are not used.
@@ -199,7 +202,7 @@ def check_folding(
     Raises:
         ConfigError: fewer than 2 folds.
     """
-    columns = _drop_missing({"stratify": stratify, "group_by": group_by})
+    columns = _drop_none({"stratify": stratify, "group_by": group_by})
     checked_seed = None if seed is None else check_integer("the seed of folds", seed)
     return {"n_folds": check_n_folds(n_folds), "seed": checked_seed, **columns}
 
@@ -241,10 +244,17 @@ def _draw(
     stratify: ColumnKey | None,
     group_by: ColumnKey | None,
 ) -> _Integers:
-    """Return the part of each sample.
+    """Return the part of each sample, drawn or, without a seed, in the samples' order.
+
+    Args:
+        iterator: what is divided.
+        shares: the sizes wanted.
+        seed: a :func:`~data_stack.dataset.randomness.derive_seed`; None: nothing is drawn.
+        stratify: the column of the classes; None: there are no classes.
+        group_by: the column of the groups; None: there are no groups.
 
     Raises:
-        ConfigError: a class or the number of groups is too small.
+        ConfigError: a class has too few members, or there are too few groups.
     """
     # One request reads both columns.
     keys = [key for key in (stratify, group_by) if key is not None]
@@ -271,12 +281,12 @@ def _check_class_sizes(classes: ClassNumbers, n_parts: int, refusal: str) -> Non
     """Check that each class has a member for each part.
 
     Raises:
-        ConfigError: a class has not.
+        ConfigError: a class has too few members.
     """
     small_classes = np.flatnonzero(classes.counts < n_parts).tolist()
     if small_classes:
         raise ConfigError(
             f"{refusal} into {n_parts} parts: {len(small_classes):,} classes are too small, "
-            f"such as {classes.shorten(small_classes[0])}. "
+            f"such as {classes.describe(small_classes[0])}. "
             "Merge rare classes (iterator.map_classes), or leave them out"
         )

@@ -19,16 +19,16 @@ def divide_by_group(
 ) -> _Integers:
     """Return the part of each sample, such that groups stay whole.
 
-    Shares are met as nearly as a greedy search finds. Large groups are placed first and small ones
-    fill up what they left: groups whose sizes have the same number of binary digits are placed in a
-    drawn order (without a seed: strictly by size, then by appearance). Each group goes into the
-    part that is the furthest behind its share of what has been placed so far. A part exceeds its
-    share by less than the largest group, and no part with a share is left empty; there must be as
-    many groups.
+    A greedy search meets the shares as nearly as it can. Large groups are placed first, and small
+    ones fill up what is left. Groups whose sizes have the same number of binary digits are placed
+    in a drawn order; without a seed, all groups are placed by size, equal ones in the order in
+    which they appear. Each group goes into the part that is the furthest behind its share of the
+    samples placed so far. So a part exceeds its share by less than the largest group. No part with
+    a share is left empty: there must be at least as many groups as such parts.
 
-    With classes a part is behind in each class by itself, in fractions of that class, and only the
-    group's own classes count; the total decides between equals. (The idea of scikit-learn's
-    StratifiedGroupKFold, for shares of any size.)
+    With classes, how far a part is behind is the sum over the classes of the group, in fractions of
+    each class. Between equal parts, the number of samples decides. (The idea is that of
+    scikit-learn's StratifiedGroupKFold, for shares of any size.)
 
     Args:
         groups: what stays together.
@@ -70,11 +70,11 @@ class _Placement:
     _group_sizes: list[int]
     #: The classes in each group; none without classes.
     _members_of: list[list[_Members]]
-    #: What the lag of a class counts: the inverse of the square of its size.
+    #: The weight of a class in the sum over classes: the inverse of the square of its size.
     _importance: list[int]
-    #: Parts that get anything.
+    #: The parts with a share above 0.
     _wanted_parts: list[int]
-    #: How many of these have no sample yet.
+    #: How many of the wanted parts have no sample yet.
     _n_empty: int
     #: How many samples have been placed, of all and of each class.
     _n_placed: int

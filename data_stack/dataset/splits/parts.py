@@ -35,12 +35,12 @@ class SplitPartIterator(DatasetIteratorView):
 
     ``iterator.split(...)`` returns such parts.
 
-    A part is described by the division, so it costs a few words in a recipe however many samples it
-    has; rebuilt, it reads the columns that the division needs. Pickled, it carries its positions (4
-    bytes a sample) and reads nothing again.
+    A recipe describes a part by the division, so it takes a few words however many samples the part
+    has. A part that is made from a recipe reads the columns that the division needs. A pickled part
+    carries its positions, 4 bytes a sample, and reads nothing again.
 
-    Divide first, shuffle afterwards: parts of a shuffled iterator have other samples in each epoch,
-    so that at another epoch a sample of the test part would be one of the training part.
+    Divide first, shuffle afterwards. A part of a shuffled iterator has other samples in each epoch,
+    so a sample of the test part would be in the training part at another epoch.
 
     Where the iterator has a meta, a named part's ``dataset_tag`` is its name, or ``"tag/name"`` if
     there was a tag already.
@@ -48,8 +48,8 @@ class SplitPartIterator(DatasetIteratorView):
     Args:
         dataset_iterator: what is divided.
         part: the number of the part, or its name where parts have names.
-        positions: those of the part, where they are known already.
-        ratios, seed, stratify, group_by, time, by: as of ``iterator.split``.
+        positions: the positions of the part, if they are known already.
+        ratios, seed, stratify, group_by, time, by: as for :meth:`FluentIterator.split`.
 
     Raises:
         ConfigError: the part does not exist, or as of ``iterator.split``.
@@ -99,15 +99,15 @@ def _positions_of_part(
 class FoldPartIterator(DatasetIteratorView):
     """The training or the test part of one fold, its samples in the iterator's order.
 
-    ``iterator.folds(...)`` returns such parts. They are described, rebuilt and pickled as a
-    :class:`SplitPartIterator`; the meta is unchanged.
+    ``iterator.folds(...)`` returns such parts. Recipes and pickles hold them as they hold a
+    :class:`SplitPartIterator`. The meta is that of the iterator.
 
     Args:
         dataset_iterator: what is divided.
         fold: the number of the fold.
         side: ``"train"`` for the samples of all other folds, ``"test"`` for its own.
-        positions: those of the part, where they are known already.
-        n_folds, seed, stratify, group_by: as of ``iterator.folds``.
+        positions: the positions of the part, if they are known already.
+        n_folds, seed, stratify, group_by: as for :meth:`FluentIterator.folds`.
 
     Raises:
         ConfigError: the fold or side does not exist, or as of ``iterator.folds``.

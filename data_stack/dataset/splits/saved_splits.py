@@ -30,11 +30,12 @@ class SavedSplits:
     """Which samples of which dataset are in which part.
 
     Attributes:
-        fingerprint: of the iterator that was divided.
-        n_samples: its length.
-        parts: the parts as they were arranged, as JSON. A part is its key in a dict (or null) and
-            an array: where its samples ascend, uint8 with one bit per sample of the dataset, lowest
-            bit first; otherwise their positions.
+        fingerprint: the fingerprint of the iterator that was divided.
+        n_samples: the length of that iterator.
+        parts: JSON of the lists and dicts in which the parts were passed. Each part stands in it as
+            a pair. The first item is the key of the part if it was in a dict, otherwise null. The
+            second one is an array: uint8 with one bit per sample of the dataset, lowest bit first,
+            if the positions of the part ascend; otherwise the positions.
     """
 
     fingerprint: str
@@ -43,12 +44,12 @@ class SavedSplits:
 
     @classmethod
     def of(cls, splits: Any, iterator: DatasetIteratorIF | None = None) -> SavedSplits:
-        """Find out which samples of an iterator the parts are.
+        """Find out which samples of an iterator are in which part.
 
         Args:
             splits: views of one iterator, in nested lists, tuples and dicts.
-            iterator: what the parts are views of; None for what the first part was directly made
-                from.
+            iterator: what the parts are views of; None: the iterator from which the first part was
+                made.
 
         Raises:
             ConfigError: a part is not a view of the iterator, or there are no parts.
@@ -68,10 +69,10 @@ class SavedSplits:
         return cls(fingerprint(as_iterator(dataset)), len(dataset), arranged_parts)
 
     def apply_to(self, iterator: DatasetIteratorIF) -> Any:
-        """Return the parts as views of an iterator, arranged as they were.
+        """Return the parts as views of an iterator, in lists and dicts as they were passed.
 
         Raises:
-            ConfigError: it is another dataset.
+            ConfigError: the iterator is another dataset than the one that was divided.
             DatasetFileCorruptError: a part is damaged.
         """
         dataset = as_iterator(iterator)
@@ -100,7 +101,7 @@ class SavedSplits:
         """
         given = f"{len(dataset):,} samples"
         if len(dataset) == self.n_samples:
-            # The fingerprint is only asked for where the length does not decide.
+            # Computing the fingerprint may take long, so it is done only if the length is right.
             given_fingerprint = fingerprint(dataset)
             if given_fingerprint == self.fingerprint:
                 return
@@ -152,6 +153,7 @@ def _write_positions(positions: Positions, n_samples: int) -> Any:
 
 
 def _read_positions(written_positions: Any, n_samples: int) -> npt.NDArray[Any]:
+    """Return the positions that :func:`_write_positions` wrote."""
     positions = np.asarray(from_plain(written_positions))
     are_bits = positions.dtype == np.uint8
     if not are_bits:
@@ -160,6 +162,7 @@ def _read_positions(written_positions: Any, n_samples: int) -> npt.NDArray[Any]:
 
 
 def _view_of_part(dataset: Any, tag: str | None, written_positions: Any) -> DatasetIteratorIF:
+    """Return a stored part as a view; a part with a tag has it in its meta, if there is a meta."""
     view: DatasetIteratorIF = dataset._stack_layer(
         DatasetIteratorView,
         indices=_read_positions(written_positions, len(dataset)),
@@ -167,11 +170,16 @@ def _view_of_part(dataset: Any, tag: str | None, written_positions: Any) -> Data
     )
     if tag is None or not isinstance(view, InformedDatasetIterator):
         return view
-    return InformedDatasetIterator(view._iterators_below()[0], add_tag(view.dataset_meta, tag))
+    (view_without_meta,) = view._iterators_below()
+    return InformedDatasetIterator(view_without_meta, add_tag(view.dataset_meta, tag))
 
 
 def _directly_below(part: Any, name: str) -> Any:
-    """Return what a part was directly made from: what lies below its uppermost view."""
+    """Return the iterator from which a part was made: what lies below its uppermost view.
+
+    Raises:
+        ConfigError: the part is not a view.
+    """
     below = part
     while isinstance(below, InformedDatasetIterator):
         below = below._iterators_below()[0]

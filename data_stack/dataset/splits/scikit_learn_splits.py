@@ -37,7 +37,7 @@ def draw_part(
         part, others = train_test_split(
             positions,
             train_size=n_wanted,
-            stratify=_without_objects(targets),
+            stratify=_with_own_dtype(targets),
             random_state=random_state,
         )
     except (ValueError, TypeError) as error:
@@ -60,7 +60,7 @@ def draw_folds(
             folds.
     """
     try:
-        labels = _labels_of(_without_objects(targets))
+        labels = _labels_of(_with_own_dtype(targets))
         is_drawn = random_state is not None
         splitter = StratifiedKFold(num_folds, shuffle=is_drawn, random_state=random_state)
         return [test for _, test in splitter.split(labels, labels)]
@@ -88,5 +88,8 @@ def _labels_of(targets: npt.NDArray[Any]) -> npt.NDArray[Any]:
     return labels
 
 
-def _without_objects(targets: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    return np.array(targets.tolist()) if targets.dtype == object else targets
+def _with_own_dtype(targets: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Return targets; those of a column of objects in the dtype that numpy finds for them."""
+    if targets.dtype != object:
+        return targets
+    return np.array(targets.tolist())

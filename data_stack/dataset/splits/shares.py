@@ -35,15 +35,16 @@ def check_ratios(ratios: Iterable[Any], names: Sequence[str] | None = None) -> l
         )
     given: list[Any] = list(ratios)
     for position, ratio in enumerate(given):
-        is_valid = isinstance(ratio, numbers.Real) and 0 <= float(ratio) < math.inf  # no NaN either
-        if not is_valid:
+        is_number = isinstance(ratio, numbers.Real)
+        # NaN is not in any range.
+        if not is_number or not 0 <= float(ratio) < math.inf:
             name = position if names is None else repr(names[position])
             raise ConfigError(
                 "ratios must not be negative and must sum to 1; "
                 f"ratio {name} of {given} is {ratio!r}"
             )
     total = math.fsum(given)
-    if not given or not abs(total - 1) <= _TOLERANCE:
+    if not given or abs(total - 1) > _TOLERANCE:
         raise ConfigError(f"ratios must not be negative and must sum to 1; {given} sum to {total}")
     return given
 
@@ -56,12 +57,12 @@ def check_sizes(sizes: Any, names: Sequence[str] | None = None) -> list[int] | l
     Raises:
         ConfigError: they are neither.
     """
+    # An iterator can be read only once. check_ratios() refuses what is not a list.
     is_list = isinstance(sizes, Iterable) and not isinstance(sizes, (str, bytes))
-    given: list[Any] = list(sizes) if is_list else []
-    if all(_is_count(size) for size in given) and sum(given) > 1:
+    given: Any = list(sizes) if is_list else sizes
+    if is_list and all(_is_count(size) for size in given) and sum(given) > 1:
         return [int(size) for size in given]
-    ratios = check_ratios(given if is_list else sizes, names)
-    return [float(ratio) for ratio in ratios]
+    return [float(ratio) for ratio in check_ratios(given, names)]
 
 
 def _is_count(size: Any) -> bool:
@@ -104,7 +105,8 @@ class Shares:
     @classmethod
     def _of_ratios(cls, ratios: Sequence[float]) -> Shares:
         fractions = [Fraction(repr(float(ratio))) for ratio in ratios]
-        common_denominator = math.lcm(*(fraction.denominator for fraction in fractions))
+        denominators = [fraction.denominator for fraction in fractions]
+        common_denominator = math.lcm(*denominators)
         weights = [int(fraction * common_denominator) for fraction in fractions]
         divisor = math.gcd(*weights)
         return cls(tuple(weight // divisor for weight in weights), sum(weights) // divisor)
@@ -115,10 +117,11 @@ class Shares:
         return sum(weight > 0 for weight in self.weights)
 
     def sizes(self, n_samples: int) -> list[int]:
-        """Divide a number of samples.
+        """Divide a number of samples among the parts.
 
-        Each share is cut off to a whole number, and what remains goes to the largest remainders, of
-        equal remainders to the first. So each size is less than 1 from its share.
+        Each share is rounded down. The samples that are left go, one each, to the parts with the
+        largest remainders; of equal remainders the first part gets one. So each size differs by
+        less than 1 from its share.
 
         Returns:
             The size of each part, of sum ``n_samples``.
@@ -159,7 +162,7 @@ def warn_of_empty_parts(
 
     Args:
         sizes: the number of samples of each part.
-        ratios: what each part shall have. A part of 0 is empty because it was asked for.
+        ratios: the ratio or count of each part. Of a part with 0, nothing is said.
         n_samples: the number of all samples. Without samples all parts are empty.
         advice: what to do.
     """

@@ -41,10 +41,10 @@ def divide(
 
     Args:
         n_samples: the number of samples.
-        shares: the sizes wanted; each part's is less than 1 from its share.
+        shares: the sizes wanted; the size of each part differs by less than 1 from its share.
         seed: a :func:`~data_stack.dataset.randomness.derive_seed`.
-        classes: what shall be mixed equally: each part's number of members is less than 1 from its
-            share of the class, too.
+        classes: what shall be mixed equally: the number of members of a class in a part, too,
+            differs by less than 1 from the part's share.
     """
     n_parts = len(shares.weights)
     if classes is None:
@@ -54,7 +54,7 @@ def divide(
         counts = classes.counts.tolist()
         order = group_positions(classes.numbers)
 
-    # Shuffle the members of each class.
+    # Without a seed, the members of a class keep their order.
     if seed is not None:
         random = random_state(seed)
         for start, end in _intervals(counts):
@@ -79,7 +79,13 @@ def _sizes_by_class(counts: Sequence[int], shares: Shares) -> list[list[int]]:
 
 
 def _deal(counts: Sequence[int], n_parts: int) -> list[list[int]]:
-    """Deal all samples to the parts in turn, class by class."""
+    """Deal all samples to the parts in turn, as cards, class by class.
+
+    So the sizes of two parts differ by 1 at most, of the whole and of each class.
+
+    Returns:
+        For each class the number of its members in each part.
+    """
     sizes_by_class = []
     for start, end in _intervals(counts):
         dealt_before = [_n_dealt(start, part, n_parts) for part in range(n_parts)]
@@ -90,20 +96,21 @@ def _deal(counts: Sequence[int], n_parts: int) -> list[list[int]]:
 
 
 def _n_dealt(n_samples: int, part: int, n_parts: int) -> int:
-    """Return how many of the first samples a part has if they are dealt in turn."""
+    """Return how many of the first ``n_samples`` samples a part gets if they are dealt in turn."""
     return (n_samples + n_parts - 1 - part) // n_parts
 
 
 def _intervals(lengths: Sequence[int]) -> list[tuple[int, int]]:
-    """Return start and end of intervals that follow each other."""
-    return list(itertools.pairwise(itertools.accumulate(lengths, initial=0)))
+    """Return start and end of intervals that follow each other, from 0 on."""
+    bounds = itertools.accumulate(lengths, initial=0)
+    return list(itertools.pairwise(bounds))
 
 
 def divide_by_time(times: npt.NDArray[Any], shares: Shares, refusal: str) -> _Integers:
     """Return the part of each sample, the earliest ones in the first part, equal times in one.
 
-    A cut that would fall among equal times is moved to their nearer end, to the earlier one if both
-    are as near.
+    A cut that would separate equal times is moved to the beginning or the end of these times,
+    whichever is nearer; if both are as near, to the beginning.
 
     Args:
         times: shape ``(n_samples,)``: numbers, datetimes (those with a time zone are compared by
@@ -178,7 +185,8 @@ def positions_of_parts(part_of: _Integers, n_parts: int) -> list[range | _Intege
         return [_as_range(np.flatnonzero(part_of == part)) for part in range(n_parts)]
     order = group_positions(part_of)
     ends = np.searchsorted(part_of[order], np.arange(n_parts), side="right").tolist()
-    return [_as_range(order[start:end]) for start, end in itertools.pairwise([0, *ends])]
+    bounds = itertools.pairwise([0, *ends])
+    return [_as_range(order[start:end]) for start, end in bounds]
 
 
 def _as_range(positions: _Integers) -> range | _Integers:
@@ -186,6 +194,6 @@ def _as_range(positions: _Integers) -> range | _Integers:
     if not len(positions):
         return positions
     first = int(positions[0])
-    last = int(positions[-1])
-    is_consecutive = last - first == len(positions) - 1
-    return range(first, last + 1) if is_consecutive else positions
+    end = int(positions[-1]) + 1
+    is_consecutive = end - first == len(positions)
+    return range(first, end) if is_consecutive else positions

@@ -1,4 +1,4 @@
-"""Refuses texts of times whose order as texts is another one than that of the times."""
+"""Refuses times as texts, unless the texts sort in the order of the times."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ _NUMBER: Final = re.compile(r"[0-9]+")
 #: The offset of a time zone at the end of a time of day.
 _OFFSET: Final = re.compile(r"(?<=[0-9])\s*([+-][0-9]{2}:?[0-9]{2})$")
 
-#: Half a day, as in 01:30 PM, which comes after 12:30 PM.
+#: AM or PM. (01:30 PM comes after 12:30 PM.)
 _HALF_OF_A_DAY: Final = re.compile(r"\b[ap]\.?m\b", re.IGNORECASE)
 
-#: The layout of a time of day, see :func:`_layout_of`.
+#: The layout of a time of day, such as ``00:00`` or ``00:00:00.000``, see :func:`_layout_of`.
 _TIME_OF_DAY: Final = re.compile(r"00:00(:00([.,]0+)?)?$")
 
 #: A layout that ends with digits of a fraction.
@@ -50,7 +50,8 @@ def check_texts_are_in_order(values: Iterable[Any], refusal: str) -> None:
     if not texts_with_digits:
         return
 
-    # All layouts must sort with the longest one. Of each layout, the first text is named.
+    # All layouts must sort with the longest one. Messages name the first text of a layout, which is
+    # the last one here.
     text_by_layout = {_layout_of(text): text for text in reversed(texts)}
     longest = max(text_by_layout, key=len)
     for layout, text in text_by_layout.items():

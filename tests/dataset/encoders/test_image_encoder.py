@@ -83,3 +83,16 @@ def test_what_is_no_image_is_refused() -> None:
     ):
         with pytest.raises(ConfigError):
             ImageEncoder().fit(unlearnable)
+
+
+def test_an_image_with_nan_is_named_by_its_position() -> None:
+    images = np.zeros((4, 2, 2))
+    images[3, 1, 0] = np.nan
+
+    with pytest.raises(EncodingError, match="at position 7, an image must have finite values"):
+        ImageEncoder().fit([np.ones((4, 2, 2)), images])
+
+
+def test_images_of_other_channels_are_refused_in_fitting() -> None:
+    with pytest.raises(EncodingError, match=r"at position 2, .* same channels: got 1, .* have 3"):
+        ImageEncoder().fit([np.zeros((2, 4, 4, 3)), np.zeros((1, 4, 4, 1))])

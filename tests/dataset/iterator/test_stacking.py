@@ -18,6 +18,9 @@ from data_stack.values.stacking import stack_samples
     [
         ([1, 2], np.int64, (2,)),
         ([1, 2.5], np.float64, (2,)),
+        ([1, float("nan")], np.float64, (2,)),
+        ([1, 1e300, float("inf")], np.float64, (3,)),
+        ([2**53 + 1, float("nan")], object, (2,)),
         ([2**63, -1], object, (2,)),
         ([2**70, 2**70], object, (2,)),
         (["a", "b\0"], object, (2,)),

@@ -282,7 +282,7 @@ def test_classes_are_numbered_in_the_order_of_their_appearance(values: list[int]
 
     assert classes.numbers.tolist() == [expected.index(value) for value in values]
     assert classes.values.tolist() == expected
-    assert classes.first.tolist() == [values.index(value) for value in expected]
+    assert classes.first_positions.tolist() == [values.index(value) for value in expected]
     assert classes.counts.tolist() == [values.count(value) for value in expected]
 
 

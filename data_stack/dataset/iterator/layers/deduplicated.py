@@ -157,4 +157,4 @@ def equal_groups(
         ``(n,)``. So ``digests[first][numbers]`` equals ``digests``.
     """
     classes = class_numbers(digests.view(f"V{DIGEST_BYTES}").reshape(len(digests)), "")
-    return classes.first, classes.numbers.astype(np.intp)
+    return classes.first_positions, classes.numbers.astype(np.intp)
