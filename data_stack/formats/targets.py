@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from data_stack.dataset.iterator import DatasetIteratorIF, InformedDatasetIterator
-from data_stack.dataset.meta import DatasetMeta, IteratorMeta
+from data_stack.dataset.meta import DatasetMeta, IteratorMeta, TargetKind
 from data_stack.exception import ConfigError
 from data_stack.util.suggestions import did_you_mean
 
@@ -49,7 +49,7 @@ def with_target(
     if sample is None:
         sample = _find_sample(columns, target)
     names = None
-    target_kind = None
+    target_kind: TargetKind | None = None
     if class_names:
         names = tuple(class_names)
         target_kind = "label"
