@@ -117,11 +117,14 @@ def as_fixed_text(name: str, values: _Array) -> _Array:
 
     Args:
         name: the name of the column.
-        values: text of dtype object, shape ``(n,)``.
+        values: the column. Text has dtype object and shape ``(n,)``; other columns are returned as
+            they are.
 
     Raises:
         ConfigError: a text ends with a NUL, which NumPy's strings lose.
     """
+    if values.dtype != object:
+        return values
     texts = values.tolist()
     fixed = np.array(texts, np.str_)
     if fixed.tolist() != texts:
