@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
+from data_stack.dataset.meta import DatasetMeta
 from data_stack.exception import ConfigError
 from data_stack.formats.numpy_arrays import NumpyDatasetIterator
 from data_stack.formats.targets import with_target
@@ -20,10 +23,15 @@ def make_tuples(n_columns: int, tmp_path_factory: pytest.TempPathFactory) -> Num
     return NumpyDatasetIterator(paths)
 
 
+def meta_of(iterator: Any) -> DatasetMeta:
+    meta: DatasetMeta = iterator.dataset_meta
+    return meta
+
+
 def test_the_only_other_column_is_the_sample(tmp_path_factory: pytest.TempPathFactory) -> None:
     iterator = make_tuples(2, tmp_path_factory)
 
-    meta = with_target(iterator, "pairs", [0, 1], 1).dataset_meta
+    meta = meta_of(with_target(iterator, "pairs", [0, 1], 1))
 
     assert (meta.sample_pos, meta.target_pos) == (0, 1)
 
@@ -31,7 +39,7 @@ def test_the_only_other_column_is_the_sample(tmp_path_factory: pytest.TempPathFa
 def test_the_first_column_can_be_named_as_sample(tmp_path_factory: pytest.TempPathFactory) -> None:
     iterator = make_tuples(3, tmp_path_factory)
 
-    meta = with_target(iterator, "triples", [0, 1, 2], 2, sample=0).dataset_meta
+    meta = meta_of(with_target(iterator, "triples", [0, 1, 2], 2, sample=0))
 
     assert meta.sample_pos == 0
 
@@ -39,8 +47,8 @@ def test_the_first_column_can_be_named_as_sample(tmp_path_factory: pytest.TempPa
 def test_class_names_make_the_target_a_label(tmp_path_factory: pytest.TempPathFactory) -> None:
     iterator = make_tuples(2, tmp_path_factory)
 
-    labelled = with_target(iterator, "pairs", [0, 1], 1, class_names=["cat", "dog"]).dataset_meta
-    plain = with_target(iterator, "pairs", [0, 1], 1, class_names=[]).dataset_meta
+    labelled = meta_of(with_target(iterator, "pairs", [0, 1], 1, class_names=["cat", "dog"]))
+    plain = meta_of(with_target(iterator, "pairs", [0, 1], 1, class_names=[]))
 
     assert (labelled.target_kind, labelled.class_names) == ("label", ("cat", "dog"))
     assert (plain.target_kind, plain.class_names) == (None, None)
