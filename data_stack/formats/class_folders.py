@@ -1,12 +1,12 @@
-"""Numbers the classes of pictures by the names of their folders, over all splits of a place.
+"""Numbers the classes of images by the names of their folders, over all splits of a place.
 
 The rule is a pure function of the paths (``docs/what_is_read.md``, Classes):
 
-- The class folder of a picture is the highest folder above it that holds pictures itself: ``cat``
+- The class folder of an image is the highest folder above it that holds images itself: ``cat``
   of ``cat/1.png`` and of ``cat/more/2.png``, if ``cat/1.png`` exists.
 - The class is the path of that folder, ``round/circle``, without folders that are the only one in
   theirs: ``n01443537`` of ``n01443537/images/1.png``, if ``n01443537`` has no other folder.
-- A folder that is such an only one in the other splits names no class: pictures of ``val/images``
+- A folder that is such an only one in the other splits names no class: images of ``val/images``
   have none if those of training lie in ``train/n01443537/images``.
 - All splits are looked at together, so a class has one number in all of them.
 """
@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class ClassFolders:
-    """The classes of the pictures below one folder, or below the folders of several splits.
+    """The classes of the images below one folder, or below the folders of several splits.
 
     Attributes:
         class_names: the classes in the order of their numbers, which is alphabetical.
@@ -31,7 +31,7 @@ class ClassFolders:
     class_of_folder: Mapping[str, str]
 
     def class_of(self, path: str) -> str | None:
-        """Return the class of a picture.
+        """Return the class of an image.
 
         Returns:
             ``""`` if its folders name no class; None if its folder is unknown.
@@ -44,34 +44,35 @@ class ClassFolders:
 
 
 def find_class_folders(
-    pictures: Mapping[str, Sequence[str]], others: Iterable[str] = ()
+    images: Mapping[str, Sequence[str]], others: Iterable[str] = ()
 ) -> ClassFolders:
-    """Find the classes of the pictures of all splits.
+    """Find the classes of the images of all splits.
 
     Args:
-        pictures: the paths of the pictures in each split, relative to the folder of the split.
-        others: the paths of files that are no pictures; a folder that holds only such files is a
-            class without pictures.
+        images: the paths of the images in each split, relative to the folder of the split.
+        others: the paths of files that are no images; a folder that holds only such files is a
+            class without images.
     """
     folders_of_splits: dict[str, set[str]] = {}
-    with_pictures: set[str] = set()
-    for split, paths in pictures.items():
+    with_images: set[str] = set()
+    for split, paths in images.items():
         folders = {path.rpartition("/")[0] for path in paths}
         folders.discard("")
         folders_of_splits[split] = folders
-        with_pictures |= folders
+        with_images |= folders
 
-    class_folders = {_highest(folder, with_pictures) for folder in with_pictures}
+    class_folders = {_highest(folder, with_images) for folder in with_images}
     children = _children_of(class_folders)
     names = {folder: _name_of(folder, children) for folder in class_folders}
-    for folder in _without_class(names, folders_of_splits):
+    for folder in _folders_without_class(names, folders_of_splits):
         names[folder] = ""
 
     classes = set(names.values())
     classes.discard("")
     top_folders = {_first_part(folder) for folder in class_folders}
-    if classes and classes <= top_folders:
-        # A class all of whose pictures are missing keeps its number.
+    are_classes_top_folders = len(classes) > 0 and classes <= top_folders
+    if are_classes_top_folders:
+        # A class all of whose images are missing keeps its number: its folder holds other files.
         classes |= {_first_part(path) for path in others if "/" in path}
     return ClassFolders(tuple(sorted(classes)), names)
 
@@ -83,10 +84,10 @@ def _folders_from_top(folder: str) -> Iterable[str]:
         yield "/".join(parts[:count])
 
 
-def _highest(folder: str, with_pictures: set[str]) -> str:
-    """Return the highest of the folders above a folder, itself included, that holds pictures."""
+def _highest(folder: str, with_images: set[str]) -> str:
+    """Return the highest of the folders above a folder, itself included, that holds images."""
     for above in _folders_from_top(folder):
-        if above in with_pictures:
+        if above in with_images:
             return above
     return folder
 
@@ -118,22 +119,25 @@ def _name_of(class_folder: str, children: Mapping[str, set[str]]) -> str:
     return "/".join(telling_parts)
 
 
-def _without_class(names: Mapping[str, str], folders_of_splits: Mapping[str, set[str]]) -> set[str]:
-    """Return the class folders that name no class, as those of another split do.
+def _folders_without_class(
+    names: Mapping[str, str], folders_of_splits: Mapping[str, set[str]]
+) -> set[str]:
+    """Return the folders of a split that name no class, although those of other splits do.
 
-    The pictures of the split lie in one folder, such as ``images``, and each class of another split
+    The images of the split lie in one folder, such as ``images``, and each class of another split
     has a folder of this name as its only folder.
 
     Args:
         names: the classes so far, by class folder.
-        folders_of_splits: the folders of each split that hold pictures.
+        folders_of_splits: the folders of each split that hold images.
     """
     if len(folders_of_splits) < 2:
         return set()
     only_folders = set()
     for folder, name in names.items():
-        is_in_its_name = _last_part(name) == _last_part(folder)
-        if "/" in folder and not is_in_its_name:
+        # The class of ``n01443537/images`` is ``n01443537``: ``images`` is not part of its name.
+        is_part_of_name = _last_part(name) == _last_part(folder)
+        if "/" in folder and not is_part_of_name:
             only_folders.add(_last_part(folder))
 
     without_class = set()

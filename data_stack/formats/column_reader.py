@@ -22,7 +22,7 @@ class ColumnReader(ABC):
 
     @abstractmethod
     def __len__(self) -> int:
-        """The number of values."""
+        """Return the number of values."""
 
     @abstractmethod
     def value(self, index: int) -> Any:
@@ -116,5 +116,5 @@ class ArrayReader(ColumnReader):
 
 
 def as_int64(positions: IndexArrayOfInts) -> npt.NDArray[np.int64]:
-    """Return positions as int64, without a copy if they are."""
+    """Return positions as int64, without a copy if they are int64 already."""
     return positions.astype(np.int64, copy=False)

@@ -38,13 +38,13 @@ class ColumnSource:
     Attributes:
         name: the name of the dataset in messages.
         values: the samples.
-        schema: the type of each column, as in records; with dtype and shape if all samples share
-            these.
-        keys: the key of each column in a sample. There may be columns that the schema lacks,
-            which are read only if a user names them.
-        stored: the same samples with the bytes of files in the columns of images, sound and
-            videos; None without such columns.
-        resources: what the user of the source closes at the end.
+        schema: the type of each column, as in records. It names dtype and shape if all samples have
+            the same ones.
+        keys: the key of each column in a sample. Columns that the schema lacks are read only if a
+            user names them.
+        stored: the same samples, whose images, sound and videos are the bytes of their files; None
+            without such columns.
+        resources: the open files, which the user of the source closes at the end.
     """
 
     name: str
@@ -59,14 +59,14 @@ class ColumnSource:
 
     @property
     def stored_names(self) -> list[str]:
-        """The columns that can be read as the bytes of their files."""
+        """The names of the columns that can be read as the bytes of their files."""
         if self.stored is None:
             return []
         return media_columns(self.schema)
 
     @cached_property
     def declared(self) -> dict[str, DeclaredColumn]:
-        """What the schema of the samples says of each column."""
+        """What the schema of the samples declares of each column; nothing without a schema."""
         declared = access_to(self.values).declare_columns() or {}
         return {name: declared.get(str(key), DeclaredColumn()) for name, key in self.keys.items()}
 
@@ -78,7 +78,7 @@ class ColumnSource:
         Args:
             positions: the positions of the samples, shape ``(n,)``.
             names: the names of the columns.
-            stored: the names of those columns that are read as the bytes of their files.
+            stored: those of ``names`` whose values are read as the bytes of their files.
 
         Returns:
             An array of shape ``(n, ...)`` for each name.
@@ -180,7 +180,7 @@ def choose_keys(
 def source_of_arrays(
     name: str, samples: DatasetIteratorIF, keys: Mapping[str, ColumnKey]
 ) -> ColumnSource:
-    """Return samples whose columns are arrays, so that the first row tells their types.
+    """Return samples whose columns are arrays as a source. The first row tells their types.
 
     Args:
         name: the name of the dataset in messages.
@@ -261,7 +261,12 @@ def _keys_of_sample(iterator: DatasetIteratorIF, sample: Any, name: str) -> dict
 
 
 def _column_without_values(rows: npt.NDArray[Any], declared: DeclaredColumn) -> ColumnType:
-    """Return the column of an empty batch; of objects, the one that a schema declares, or JSON."""
+    """Return the type of a column in an empty batch.
+
+    Args:
+        rows: the column, shape ``(0, ...)``. Its dtype tells the type, unless it is object.
+        declared: what a schema declares of the column. Without a declared dtype, objects are JSON.
+    """
     if rows.dtype != object:
         return column_of_dtype(rows.dtype, rows.shape[1:])
     if declared.dtype in (None, "object"):

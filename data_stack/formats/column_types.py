@@ -36,7 +36,10 @@ def media_columns(schema: Mapping[str, ColumnType]) -> list[str]:
 
 
 def plain_type(type_name: str) -> str:
-    """Return the type of a column without compression: ``"array"`` for ``"zstd(array)"``."""
+    """Return the type of a column without compression.
+
+    It is ``"array"`` for ``"zstd(array)"``, also for ``"zstd(zstd(array))"``.
+    """
     return type_name.replace("zstd(", "").rstrip(")")
 
 
@@ -48,21 +51,28 @@ def positions_to_infer_from(n_samples: int) -> npt.NDArray[np.intp]:
 
 
 def column_of_dtype(dtype: np.dtype[Any], shape: tuple[int | None, ...]) -> ColumnType:
-    """Return the column of values of one dtype, and of one shape if it has no None."""
-    if not shape and dtype.kind in "US":
-        return ColumnType("utf8" if dtype.kind == "U" else "bytes")
-    if not shape and dtype.kind in "iu":
-        return ColumnType("u64" if dtype == np.uint64 else "i64", dtype)
+    """Return the type of a column whose values have one dtype.
 
-    is_numeric = dtype.kind in _KINDS_OF_NUMBERS
+    Args:
+        dtype: the dtype.
+        shape: the shape of a value, with None for each size that differs between values.
+    """
+    is_scalar = not shape
+    if is_scalar and dtype.kind == "U":
+        return ColumnType("utf8")
+    if is_scalar and dtype.kind == "S":
+        return ColumnType("bytes")
+    if is_scalar and dtype == np.uint64:
+        return ColumnType("u64", dtype)
+    if is_scalar and dtype.kind in "iu":
+        return ColumnType("i64", dtype)
+
+    type_name = "array" if dtype.kind in _KINDS_OF_NUMBERS else "npy"
     # Arrays of text may have other lengths of text in other samples, and so other dtypes.
-    has_dtype = not (shape and dtype.kind in "SUO")
-    has_shape = None not in shape
-    return ColumnType(
-        "array" if is_numeric else "npy",
-        dtype if has_dtype else None,
-        shape if has_shape else None,
-    )
+    is_array_of_texts = not is_scalar and dtype.kind in "SUO"
+    column_dtype = None if is_array_of_texts else dtype
+    column_shape = None if None in shape else shape
+    return ColumnType(type_name, column_dtype, column_shape)
 
 
 def column_of_rows(rows: _Array) -> ColumnType:
@@ -82,6 +92,10 @@ def infer_column(values: Sequence[Any], name: str) -> ColumnType:
     """Infer the type of a column from some of its values.
 
     The column has neither dtype nor shape, as these may differ in other values.
+
+    Args:
+        values: the values; JSON is inferred from none.
+        name: the name of the column, for messages.
 
     Raises:
         ConfigError: no format stores such values, or they have several types.
@@ -114,8 +128,8 @@ def _type_of(value: Any, name: str) -> str:
         return "bytes"
     if isinstance(value, str):
         return "utf8"
+    # Python's bools and numpy's durations are integers to isinstance().
     is_bool = isinstance(value, bool)
-    # numpy's durations are integers to isinstance().
     is_duration = isinstance(value, np.timedelta64)
     if isinstance(value, (int, np.integer)) and not is_bool and not is_duration:
         is_unsigned = isinstance(value, np.uint64) or value >= 2**63
@@ -173,8 +187,10 @@ def as_python_values(column: _Array) -> _Array:
         return objects(column.tolist())
     values = []
     for value in column:
-        is_of_numpy = isinstance(value, (np.ndarray, np.generic))
-        values.append(value.tolist() if is_of_numpy else value)
+        if isinstance(value, (np.ndarray, np.generic)):
+            values.append(value.tolist())
+        else:
+            values.append(value)
     return objects(values)
 
 

@@ -8,6 +8,7 @@ import threading
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
+from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy.typing as npt
@@ -35,6 +36,19 @@ from data_stack.values.stacking import SampleForm, all_columns
 _NOT_PICKLED: Final = frozenset({"_opened", "_lock", "_versions"})
 
 
+@dataclass(frozen=True, slots=True)
+class _OpenedColumns:
+    """The columns of an iterator, opened.
+
+    Attributes:
+        process: the process that opened them.
+        readers: the reader of each column.
+    """
+
+    process: int
+    readers: list[ColumnReader]
+
+
 class ColumnsDatasetIterator(AccessedDatasetIterator):
     """Samples from columns: a tuple with a value per column, or a dict if the columns have names.
 
@@ -52,6 +66,7 @@ class ColumnsDatasetIterator(AccessedDatasetIterator):
         DatasetFileCorruptError: at the first access, if the columns have different lengths.
     """
 
+    #: The access refers to the iterator: they would keep each other in memory.
     _keeps_access = False
 
     #: Whether opened columns belong to the process that opened them. A forked child then opens its
@@ -68,8 +83,8 @@ class ColumnsDatasetIterator(AccessedDatasetIterator):
     #: The source of each column; of files, the opened file.
     _sources: tuple[Any, ...]
 
-    #: The process that opened the columns, and these; None before.
-    _opened: tuple[int, list[ColumnReader]] | None
+    #: The opened columns; None before the first access.
+    _opened: _OpenedColumns | None
 
     #: The versions of the files when their columns were opened.
     _versions: dict[PositionalFile, LocalVersion | None]
@@ -93,6 +108,7 @@ class ColumnsDatasetIterator(AccessedDatasetIterator):
         files: dict[Any, Any] = {}
         opened = []
         for source in sources:
+            # Two equal paths are one file; resources and open files are compared by identity.
             key = os.fspath(source) if is_path_or_url(source) else id(source)
             if key not in files:
                 is_file = self._columns_are_files or hasattr(source, "read")
@@ -122,24 +138,22 @@ class ColumnsDatasetIterator(AccessedDatasetIterator):
     def _columns(self) -> list[ColumnReader]:
         """Return the opened columns, one for each field; opens them at the first call."""
         opened = self._opened
-        if opened is not None and self._is_opened_here(opened):
-            return opened[1]
+        if opened is not None and self._may_use(opened):
+            return opened.readers
         with self._lock:
-            # Another thread may have opened them while this one waited.
+            # Another thread may have opened them while this one waited: then they are not those
+            # that were found above.
             if self._opened is not None and self._opened is not opened:
-                return self._opened[1]
+                return self._opened.readers
             readers = self._open_columns()
             _check_lengths(self._form.keys, readers)
             self._note_versions()
-            self._opened = (os.getpid(), readers)
+            self._opened = _OpenedColumns(os.getpid(), readers)
             return readers
 
-    def _is_opened_here(self, opened: tuple[int, list[ColumnReader]]) -> bool:
+    def _may_use(self, opened: _OpenedColumns) -> bool:
         """Return whether this process may use opened columns."""
-        if not self._opens_in_each_process:
-            return True
-        process, _ = opened
-        return process == os.getpid()
+        return not self._opens_in_each_process or opened.process == os.getpid()
 
     def _start_afresh(self) -> None:
         """Forget the opened columns, in a new iterator or another process."""
@@ -167,7 +181,10 @@ class ColumnsDatasetIterator(AccessedDatasetIterator):
     # ------------------------------------------------------------------ files
 
     def _files(self) -> list[PositionalFile]:
-        """Return the files among the sources, and those that a subclass keeps as attributes."""
+        """Return the files among the sources, and those that a subclass keeps as attributes.
+
+        A subclass with one file for all columns keeps it as an attribute.
+        """
         files = []
         for value in [*self._sources, *self.__dict__.values()]:
             if isinstance(value, PositionalFile):
@@ -184,6 +201,7 @@ class ColumnsDatasetIterator(AccessedDatasetIterator):
         distinct_files = list(dict.fromkeys(files))
         for file in distinct_files:
             self._check_unwritten(file)
+        # The resources stay open: a nullcontext does not close what it hands out.
         opens = [functools.partial[Any](nullcontext, file.resource) for file in distinct_files]
         contents = dict(zip(distinct_files, contents_of_resources(opens), strict=True))
         return [contents[file] for file in files]
@@ -196,21 +214,22 @@ class ColumnsDatasetIterator(AccessedDatasetIterator):
     def _check_unwritten(self, file: PositionalFile) -> None:
         """Check that an open file was not written to after its columns were opened.
 
-        An open file that was replaced is still the old one.
+        Only size and modification time are compared: replacing or renaming a file changes the other
+        fields of its version, but not the bytes of the file that is open.
 
         Raises:
-            ResourceChangedError: its size or the time of its content is another one.
+            ResourceChangedError: the file was written to.
         """
         before = self._versions.get(file)
-        if before is None:
-            return
         now = local_version_of(file.resource)
-        if now is not None and before[:2] != now[:2]:
+        if before is None or now is None:
+            return
+        if (before.size, before.modified_ns) != (now.size, now.modified_ns):
             raise ResourceChangedError(file.name, str(before), str(now))
 
 
 def _list_sources(columns: Sequence[Any] | Mapping[str, Any]) -> list[Any]:
-    """Return the sources of columns that a caller gave."""
+    """Return the sources of the columns that a caller gave to the constructor."""
     if isinstance(columns, Mapping):
         return list(columns.values())
     # A single resource or path is also iterable, by chunks or characters.
@@ -223,20 +242,17 @@ def _check_lengths(names: Sequence[Any], readers: Sequence[ColumnReader]) -> Non
     """Check that all columns have the same number of values.
 
     Raises:
-        DatasetFileCorruptError: they have not; the message says which columns do.
+        DatasetFileCorruptError: their lengths differ; the message names columns of one length.
     """
     lengths = [len(reader) for reader in readers]
     if len(set(lengths)) == 1:
         return
-    shown = []
-    alike = []
-    for name, length in zip(names, lengths, strict=True):
-        shown.append(f"{name}: {length}")
-        if length == lengths[0]:
-            alike.append(name)
+    lengths_by_name = dict(zip(names, lengths, strict=True))
+    shown_lengths = ", ".join(f"{name}: {length}" for name, length in lengths_by_name.items())
+    names_of_one_length = [name for name, length in lengths_by_name.items() if length == lengths[0]]
     raise DatasetFileCorruptError(
-        f"the columns differ in length: {', '.join(shown):.1000}; choose those of one length, "
-        f"such as columns={alike!r:.200}"
+        f"the columns differ in length: {shown_lengths:.1000}; choose those of one length, "
+        f"such as columns={names_of_one_length!r:.200}"
     )
 
 
@@ -324,6 +340,7 @@ class _ColumnsAccess(RemoteAccess):
         return declared
 
     def content_fingerprint(self) -> list[str] | None:
+        # See of_files_only().
         open_columns = type(self.source)._open_columns
         if not getattr(open_columns, "is_of_files_only", False):
             return None
@@ -345,8 +362,9 @@ def of_files_only(
 ) -> Callable[[Any], list[ColumnReader]]:
     """Declare that an ``_open_columns`` depends on files and arguments only; a decorator.
 
-    The contents of the files then are the fingerprint of the samples.
+    The contents of the files then are the fingerprint of the samples. A subclass that overrides
+    ``_open_columns`` makes no such declaration, unless it is decorated, too: so the declaration is
+    an attribute of the function, not of the class.
     """
-    # content_fingerprint() reads it.
     open_columns.is_of_files_only = True  # type: ignore[attr-defined]
     return open_columns

@@ -53,8 +53,10 @@ class CSVDatasetIterator(ColumnsDatasetIterator):
     #: The column of the target, by name or position; None without one.
     _target: str | int | None
 
-    #: The dtypes of the features and of the target.
+    #: The dtype of the features.
     _dtype: np.dtype[Any]
+
+    #: The dtype of the target.
     _target_dtype: np.dtype[Any]
 
     #: How the file is written; part of the fingerprint.
@@ -77,7 +79,11 @@ class CSVDatasetIterator(ColumnsDatasetIterator):
         missing: Collection[str] = (),
         quoting: Any = csv.QUOTE_MINIMAL,
     ) -> None:
-        super().__init__(["features"] if target is None else ["features", "target", "target"])
+        columns = ["features"]
+        if target is not None:
+            # The target, and the tag, which is the target again.
+            columns += ["target", "target"]
+        super().__init__(columns)
         self._file = PositionalFile(resource)
         self._target = target
         self._dtype = np.dtype(dtype)
@@ -85,7 +91,8 @@ class CSVDatasetIterator(ColumnsDatasetIterator):
         if isinstance(resource, StreamedTextResource):
             encoding = resource.encoding
         self._dialect = {
-            # A bool, as before None was allowed: the fingerprint of a dataset must not change.
+            # None counts as True, which was the default before None was allowed: the fingerprint
+            # of a dataset must not change.
             "header": header is not False,
             "skip_lines": skip_lines,
             "delimiter": check_delimiter(delimiter),

@@ -1,4 +1,4 @@
-"""Checks how users say that a CSV file is written."""
+"""Checks the options that say how a CSV file is written."""
 
 from __future__ import annotations
 
@@ -31,8 +31,11 @@ def check_quoting(quoting: Any) -> int:
     Raises:
         ConfigError: ``quoting`` is something else.
     """
-    value = _QUOTING_BY_NAME.get(quoting.lower()) if isinstance(quoting, str) else quoting
-    is_truth_value = isinstance(value, bool)  # which equals an integer
+    value = quoting
+    if isinstance(quoting, str):
+        value = _QUOTING_BY_NAME.get(quoting.lower())
+    # True equals csv.QUOTE_ALL, and False csv.QUOTE_MINIMAL.
+    is_truth_value = isinstance(value, bool)
     if value in (csv.QUOTE_MINIMAL, csv.QUOTE_ALL) and not is_truth_value:
         return csv.QUOTE_MINIMAL
     if value == csv.QUOTE_NONE and not is_truth_value:

@@ -31,6 +31,9 @@ _BLOCK_ROWS = 4096
 #: 131,072 characters.)
 _MAX_LINE_CHARACTERS = 1 << 24
 
+#: The size of a file of which only the start was read, for :func:`check_no_stand_in`.
+_UNKNOWN_SIZE = -1
+
 
 class CSVFile:
     """The rows of a CSV file, as Python's module ``csv`` splits them into cells.
@@ -38,12 +41,23 @@ class CSVFile:
     Args:
         file: an open binary or text stream, which stays open.
         name: the name of the file for messages.
-        header, skip_lines, delimiter, encoding, missing, quoting: as for :func:`read_csv`.
+        header: whether the first line contains names; None: it does, with a warning if it holds a
+            number.
+        skip_lines: the number of lines to skip before the header.
+        delimiter: one character.
+        encoding: the encoding of a binary stream.
+        missing: the texts that mean nan in columns of floats.
+        quoting: ``csv.QUOTE_NONE`` if quotes are ordinary characters.
 
     Attributes:
         name: the name of the file for messages.
         names: names of the columns, or the values of the first row without a header; empty without
             rows.
+
+    Raises:
+        DatasetFileCorruptError: the file lacks the header, has another encoding, or is a page or a
+            pointer of Git LFS instead of the data.
+        ConfigError: ``delimiter`` or ``quoting`` is invalid.
     """
 
     #: Whether the first row holds names.
@@ -52,14 +66,16 @@ class CSVFile:
     #: Texts that mean nan.
     _missing: Collection[str]
 
-    #: How fields are separated, and whether quotes quote.
+    #: The character between two fields.
     _delimiter: str
+
+    #: Whether quotes quote, as Python's module ``csv`` takes it.
     _quoting: Any
 
     #: The number of the line that was read last.
     _line: int
 
-    #: The lines of the row that is being read.
+    #: The lines of the row that is being read: several, if a quoted field has line breaks.
     _row_lines: list[str]
 
     #: Whether a warning of swallowed rows was given.
@@ -99,9 +115,12 @@ class CSVFile:
                 )
             return
         _, self.names = first_row
-        # A quoted cell may hold a page, but no table begins with the tag of one.
-        check_no_stand_in(self._delimiter.join(self.names).encode() + b"\n", repr(name), -1)
+        # A page of a server instead of the file. A quoted cell may hold a page, too; but then the
+        # row, unlike the page, does not begin with a tag.
+        first_line = self._delimiter.join(self.names).encode() + b"\n"
+        check_no_stand_in(first_line, repr(name), _UNKNOWN_SIZE)
         if not self._has_header:
+            # The first row holds values, which are converted with those of the other rows.
             self._rows = itertools.chain([first_row], self._rows)
             return
         numbers = [cell for cell in self.names if is_number(cell)]
@@ -195,8 +214,9 @@ class CSVFile:
 
     def _error_of_row(self, error: csv.Error) -> Exception:
         """Return the error for a row that Python's reader refuses."""
-        has_quote = '"' in "".join(self._row_lines[:1])
-        advice = f"; {QUOTING_ADVICE}" if has_quote else ""
+        advice = ""
+        if self._row_lines and '"' in self._row_lines[0]:
+            advice = f"; {QUOTING_ADVICE}"
         return DatasetFileCorruptError(
             f"{self.name!r}, line {self._first_line_of_row()}: {error}{advice}"
         )
@@ -242,6 +262,10 @@ class CSVFile:
             cells: pairs of line number and text.
             dtype: the dtype of the values.
             column: the position of the column, for messages.
+
+        Raises:
+            ConfigError: CSV has no values of the dtype.
+            DatasetFileCorruptError: a text is not a value of the dtype.
         """
         if dtype.kind == "U":
             # An array of objects, as numpy's strings would lose trailing NULs.
@@ -253,8 +277,11 @@ class CSVFile:
         missing = self._missing if dtype.kind == "f" else ()
         values = []
         for line, text in cells:
+            if text in missing:
+                values.append(np.nan)
+                continue
             try:
-                values.append(np.nan if text in missing else number_of(text, dtype))
+                values.append(number_of(text, dtype))
             except (ValueError, KeyError, OverflowError) as error:
                 raise DatasetFileCorruptError(
                     f"{self.name!r}, line {line}, column {column + 1}: "

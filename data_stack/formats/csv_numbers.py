@@ -37,7 +37,7 @@ def number_of(text: str, dtype: np.dtype[Any]) -> float:
 def _integer_of_float(text: str) -> int:
     """Return the integer that a text writes as a float, such as ``5.0`` or ``5e0``.
 
-    Numeric programs write integers so.
+    Many programs write integers in this way.
 
     Raises:
         ValueError or OverflowError: the text is no integer, or float64 may have rounded it.

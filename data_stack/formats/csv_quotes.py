@@ -30,7 +30,12 @@ _SHOWN_CHARACTERS: Final = 20
 
 
 class _QuoteError(Exception):
-    """A quote at ``offset`` cannot be read exactly."""
+    """A quote cannot be read exactly.
+
+    Args:
+        offset: the position of the quote in the block.
+        problem: what is wrong, for the message.
+    """
 
     def __init__(self, offset: int, problem: str) -> None:
         super().__init__(problem)
@@ -150,8 +155,10 @@ def _find_bounds(block: bytes, delimiter: str, *, is_last: bool) -> _Bounds:
     is_boundary = np.zeros(256, np.bool_)
     is_boundary[[ord(delimiter), *_LINE_ENDS]] = True
 
-    # Mostly, all quotes are those of quoted fields. Each of them then stands beside a boundary, or
-    # beside a further quote.
+    # In most files each quote opens or closes a quoted field, or is one of two within a field. Then
+    # every second quote, from the first on, follows a boundary or a quote, and the others are
+    # followed by one. The first and the last byte of the block have no neighbour: opening - 1 is
+    # then the last byte, whose value does not matter.
     opening = quotes[0::2]
     closing = quotes[1::2]
     is_boundary_or_quote = is_boundary.copy()
@@ -200,11 +207,11 @@ def _find_bounds_one_by_one(
             break
         end = quotes[number]
         number += 1
-        if end + 1 == len(block):
-            if not is_last:
-                # The next block may begin with another quote.
-                break
-        elif not is_boundary[block[end + 1]]:
+        ends_block = end + 1 == len(block)
+        if ends_block and not is_last:
+            # The next block may begin with another quote: the two are one within the field.
+            break
+        if not ends_block and not is_boundary[block[end + 1]]:
             raise _QuoteError(
                 start,
                 f"the quote before {_shown(block, start)} is closed before {_shown(block, end)}, "

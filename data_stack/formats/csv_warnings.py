@@ -1,4 +1,4 @@
-"""Finds what a CSV file probably means otherwise than it says, to warn of it."""
+"""The warnings of CSV files that were probably written in another way than they are read."""
 
 from __future__ import annotations
 

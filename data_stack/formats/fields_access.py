@@ -31,7 +31,7 @@ class FieldsAccess(SourceAccess):
         rows: Sequence[int] = range(self.n_samples)
         if positions is not None:
             rows = positions.tolist()
-        # Without rows, the first value tells dtype and shape.
+        # Without rows, the first value is read for its dtype and shape, and cut off below.
         rows_to_read = rows or range(min(1, self.n_samples))
 
         form = SampleForm("dict", tuple(self.fields()))

@@ -21,15 +21,15 @@ from data_stack.io.account import PlaceAccount
 from data_stack.io.folder import Folder
 from data_stack.io.location import Location, explain_stand_in
 
+#: The columns of some samples by name: arrays of shape ``(n, ...)``.
 Batch = Mapping[str, npt.NDArray[Any]]
-"""The columns of some samples by name: arrays of shape ``(n, ...)``."""
 
+#: Writes the next batch of a dataset.
 WriteBatch = Callable[[Batch], object]
-"""Writes the next batch of a dataset."""
 
 
 def samples_of_batch(batch: Batch) -> Iterator[dict[str, Any]]:
-    """Return the samples of a batch one by one, as dicts."""
+    """Yield the samples of a batch one by one, as dicts."""
     names = list(batch)
     for values in zip(*batch.values(), strict=True):
         yield dict(zip(names, values, strict=True))
@@ -128,7 +128,7 @@ class Format(ABC):
     def is_class_folder(self, names: Sequence[str]) -> bool:
         """Return whether a folder that holds ``names`` has samples itself, not only in its folders.
 
-        Asked only if :attr:`has_class_folders`.
+        It is called only for formats with :attr:`has_class_folders`.
         """
         return False
 
@@ -171,7 +171,8 @@ class Format(ABC):
             An iterator for each part; or a single one for all parts, if the format can make it.
 
         Raises:
-            As :meth:`open`.
+            ConfigError: a required column does not exist, or an option is invalid.
+            DatasetFileCorruptError: a part is damaged, or of another format.
         """
         opened = []
         for part in parts:
@@ -198,10 +199,12 @@ class Format(ABC):
             options: as for :meth:`open`.
 
         Returns:
-            The parts of each chosen dataset, as of :meth:`open_parts`. There may be further ones.
+            What :meth:`open_parts` returns, for each chosen dataset by name. Datasets that were
+            not chosen may be among them.
 
         Raises:
-            As :meth:`open`.
+            ConfigError: a required column does not exist, or an option is invalid.
+            DatasetFileCorruptError: a dataset is damaged, or of another format.
         """
         return {name: self.open_parts(datasets[name].parts, columns, options) for name in chosen}
 
@@ -210,7 +213,7 @@ class Format(ABC):
         return list(samples.column_names)
 
     def with_target(self, samples: Any, location: Location, target: str | None) -> Any:
-        """Return samples with a meta that says which column is the target.
+        """Return samples whose ``dataset_meta`` says which column is the target.
 
         Args:
             samples: what :meth:`open` returned.
@@ -227,7 +230,7 @@ class Format(ABC):
     def account_of(self, folder: Folder) -> PlaceAccount | None:
         """Return which files of a folder are read, and which are left out; None if all are read.
 
-        Nothing is opened but listings.
+        The folder is listed, but its samples are not opened.
         """
         return None
 
@@ -245,8 +248,9 @@ class Format(ABC):
             A source with at least the required columns.
 
         Raises:
-            ConfigError: a column cannot be converted; or as :meth:`open`.
-            DatasetFileCorruptError: as :meth:`open`.
+            ConfigError: a column cannot be converted, a required column does not exist, or an
+                option is invalid.
+            DatasetFileCorruptError: the dataset is damaged, or of another format.
         """
         samples = self.open(location, columns, options)
         return source_of_iterator(samples, location.full_name)
@@ -264,7 +268,7 @@ class WritableFormat(Format):
     #: Whether the names of columns are stored; otherwise they are read as ``column_0`` ….
     keeps_names: ClassVar[bool] = True
 
-    #: Whether readers infer the types of values, so that some values are read as other ones.
+    #: Whether readers infer the types of values, so that they may read the text ``"7"`` as 7.
     infers_types: ClassVar[bool] = False
 
     #: Whether the format stores Decimals that the schema of the source declares.
@@ -291,14 +295,14 @@ class WritableFormat(Format):
             ConfigError: the format cannot hold a column; the message names the column.
         """
         for name, column in source.schema.items():
-            if column.type == "decimal":
-                is_declared = source.declared[name].dtype == "Decimal"
-                if not (self.holds_decimals and is_declared):
-                    raise ArgumentError(
-                        f"column {name!r} holds Decimals; Parquet stores those of tables; "
-                        "leave it out of",
-                        "columns",
-                    )
+            is_declared_decimal = source.declared[name].dtype == "Decimal"
+            can_hold_decimals = self.holds_decimals and is_declared_decimal
+            if column.type == "decimal" and not can_hold_decimals:
+                raise ArgumentError(
+                    f"column {name!r} holds Decimals; Parquet stores those of tables; "
+                    "leave it out of",
+                    "columns",
+                )
             if column.is_sequence and not self.holds_sequences:
                 raise ArgumentError(
                     f"column {name!r} holds sequences, which only records store; leave it out of",

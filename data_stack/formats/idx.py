@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import math
 import os
-from typing import Any
+import struct
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -17,11 +18,16 @@ from data_stack.exception import DatasetFileCorruptError
 from data_stack.io.parsing import Readable, check_unpacked, lend_or_open, name_of, reading
 
 #: The dtype of each code of an element type.
-_DTYPES = {8: "u1", 9: "i1", 11: ">i2", 12: ">i4", 13: ">f4", 14: ">f8"}
-#: Bytes that are read at once.
-_BLOCK_BYTES = 1 << 20
-#: Maximum of all numpy versions; the format allows 255.
-_MAX_DIMENSIONS = 32
+_DTYPES: Final = {8: "u1", 9: "i1", 11: ">i2", 12: ">i4", 13: ">f4", 14: ">f8"}
+
+#: The number of bytes that are read at once.
+_BLOCK_BYTES: Final = 1 << 20
+
+#: The maximum number of dimensions in all versions of numpy. The format allows 255.
+_MAX_DIMENSIONS: Final = 32
+
+#: The maximum size of an array in bytes, plus one: numpy counts bytes in signed 64-bit integers.
+_TOO_MANY_BYTES: Final = 1 << 63
 
 
 def read_idx(file: Readable | str | os.PathLike[str]) -> npt.NDArray[Any]:
@@ -51,9 +57,9 @@ def read_idx(file: Readable | str | os.PathLike[str]) -> npt.NDArray[Any]:
 
 
 def read_idx_header(file: Readable) -> tuple[np.dtype[Any], tuple[int, ...]]:
-    """Read the header of an IDX file that is too large for :func:`read_idx`.
+    """Read the header of an IDX file, for files whose values do not fit into memory.
 
-    The values follow in the stream.
+    Afterwards the stream is at the first value.
 
     Args:
         file: a binary stream at its start.
@@ -64,19 +70,26 @@ def read_idx_header(file: Readable) -> tuple[np.dtype[Any], tuple[int, ...]]:
     Raises:
         DatasetFileCorruptError: the stream is not an IDX file, or ends within its header.
     """
+    # Two zeros, the code of the element type, and the number of dimensions.
     head = _read(file, 4, "header")
-    if head[:2] != b"\0\0" or head[2] not in _DTYPES:
+    type_code = head[2]
+    n_dimensions = head[3]
+    if head[:2] != b"\0\0" or type_code not in _DTYPES:
         raise DatasetFileCorruptError(
             f"{name_of(file)!r} is not an IDX file: it begins with {head.hex(' ')}"
         )
-    dtype: np.dtype[Any] = np.dtype(_DTYPES[head[2]])
-    if head[3] > _MAX_DIMENSIONS:
+    dtype: np.dtype[Any] = np.dtype(_DTYPES[type_code])
+    if n_dimensions > _MAX_DIMENSIONS:
         raise DatasetFileCorruptError(
-            f"{name_of(file)!r} claims {head[3]} dimensions; the maximum is {_MAX_DIMENSIONS}"
+            f"{name_of(file)!r} claims {n_dimensions} dimensions; the maximum is {_MAX_DIMENSIONS}"
         )
-    sizes = _read(file, 4 * head[3], "header")
-    shape = tuple(int.from_bytes(sizes[i : i + 4], "big") for i in range(0, len(sizes), 4))
-    if math.prod(max(1, size) for size in shape) * dtype.itemsize >= 1 << 63:
+
+    # The size of each dimension, 4 bytes each.
+    sizes = _read(file, 4 * n_dimensions, "header")
+    shape = tuple(struct.unpack(f">{n_dimensions}I", sizes))
+    # numpy also refuses an array without values whose other sizes are too large together.
+    n_values = math.prod(max(1, size) for size in shape)
+    if n_values * dtype.itemsize >= _TOO_MANY_BYTES:
         raise DatasetFileCorruptError(
             f"{name_of(file)!r} claims the shape {shape}, which is too large"
         )
@@ -84,7 +97,11 @@ def read_idx_header(file: Readable) -> tuple[np.dtype[Any], tuple[int, ...]]:
 
 
 def _read(file: Readable, n_bytes: int, what: str) -> bytearray:
-    """Read exactly ``n_bytes``; the buffer grows with the bytes read."""
+    """Read exactly ``n_bytes`` into a buffer that grows with the bytes read.
+
+    Raises:
+        DatasetFileCorruptError: the file ends before; the message names ``what`` was read.
+    """
     data = bytearray()
     with reading(name_of(file), "IDX file"):
         while len(data) < n_bytes:

@@ -18,10 +18,10 @@ METADATA_OF_IMAGES: Final = ("metadata.jsonl", "metadata.csv")
 #: The name of the file that marks a local folder as unfinished.
 UNFINISHED_MARK: Final = ".metadata.jsonl.part"
 
-#: So many folders in one folder are looked into to tell whether it holds images.
+#: How many folders in each folder are listed to find out whether a folder holds images.
 _MAX_FOLDERS_IN_ONE: Final = 3
 
-#: The limit of all folders that are looked into: each may be a request to a store.
+#: How many names are listed at most, in all folders: each may take a request to a store.
 _MAX_FOLDERS_TRIED: Final = 64
 
 
@@ -53,14 +53,15 @@ def images_among(paths: Iterable[str]) -> ImageFiles:
     """Tell images from other files."""
     # Looked up once: a folder may hold a million files.
     suffixes = {f".{extension}" for extension in types_by_extension("image")}
-    found = ImageFiles([], [])
+    images = []
+    others = []
     for path in paths:
         is_image = os.path.splitext(path)[1].lower() in suffixes
         if is_image:
-            found.images.append(path)
+            images.append(path)
         else:
-            found.others.append(path)
-    return found
+            others.append(path)
+    return ImageFiles(images, others)
 
 
 def holds_images(names: Sequence[str]) -> bool:
@@ -71,32 +72,32 @@ def holds_images(names: Sequence[str]) -> bool:
 
 
 def holds_images_below(folder: Folder, names: Sequence[str]) -> bool:
-    """Return whether a folder has images, or some of the first folders in it, at any depth.
+    """Return whether there are images in a folder, or in some of the first folders below it.
 
-    A folder is looked into before the folders in it are, and at most :data:`_MAX_FOLDERS_TRIED`
-    are looked into.
+    The search is breadth-first. It lists :data:`_MAX_FOLDERS_IN_ONE` folders in each folder, and at
+    most :data:`_MAX_FOLDERS_TRIED` in all.
 
     Args:
         folder: the folder.
         names: the names of the files and folders in it.
     """
-    waiting: deque[tuple[Folder, Sequence[str]]] = deque([(folder, names)])
+    listed_folders: deque[tuple[Folder, Sequence[str]]] = deque([(folder, names)])
     n_tried = 0
-    while waiting:
-        above, names_above = waiting.popleft()
-        if holds_images(names_above):
+    while listed_folders:
+        current_folder, names_in_folder = listed_folders.popleft()
+        if holds_images(names_in_folder):
             return True
         n_folders = 0
-        for name in names_above:
+        for name in names_in_folder:
             if n_folders == _MAX_FOLDERS_IN_ONE or n_tried == _MAX_FOLDERS_TRIED:
                 break
             if name.startswith("."):
                 continue
             n_tried += 1
-            below = above.subfolder(name)
-            names_below = below.list_names()
+            subfolder = current_folder.subfolder(name)
+            names_in_subfolder = subfolder.list_names()
             # A file has no names in it.
-            if names_below:
+            if names_in_subfolder:
                 n_folders += 1
-                waiting.append((below, names_below))
+                listed_folders.append((subfolder, names_in_subfolder))
     return False

@@ -36,7 +36,7 @@ from data_stack.formats.image_files import (
     type_of_image,
     visible_files,
 )
-from data_stack.formats.image_index import ImageIndex
+from data_stack.formats.image_index import ImageIndex, index_by_classes
 from data_stack.formats.image_metadata import FILE_NAME_COLUMN, read_image_metadata
 from data_stack.formats.split_names import warn_of_splits
 from data_stack.formats.targets import with_target
@@ -59,9 +59,8 @@ _IMAGES_AT_ONCE: Final = 64
 #: How many bytes at the start of a file tell its type.
 _N_START_BYTES: Final = 16
 
-#: How many broken images, and how many classes, a message names.
+#: How many broken images a message names.
 _MAX_BROKEN_SHOWN: Final = 5
-_MAX_CLASSES_SHOWN: Final = 20
 
 
 @dataclass(frozen=True)
@@ -85,10 +84,10 @@ class ImageFolderIterator(AccessedDatasetIterator):
     """Samples ``{"image", "label", "class", "path"}`` from images in a folder for each class.
 
     Images are sorted by class, then by path; ``label`` is the index of the class among all class
-    names, sorted. The class is the path of the folder, ``round/circle``, without folders that are
-    the only one in theirs. Images in ``root`` itself are samples ``{"image", "path"}``. With
-    metadata, samples are ``{"image", …}`` with the columns of the metadata, in the order of its
-    lines. Images are read on demand; reading labels reads no images.
+    names, sorted. The class is the path of the folder, ``round/circle``, without those folders in
+    it that have no other folder beside them. Images in ``root`` itself are samples ``{"image", "path"}``. With
+    metadata, a sample has the image and the columns of the metadata, and samples are in the order
+    of its lines. Images are read on demand; reading labels reads no images.
 
     The folder is listed at the first access. Links are followed as :mod:`data_stack.io.tree` says.
     Files with other extensions are left out; one LeftOutWarning names them, except for documents
@@ -118,24 +117,28 @@ class ImageFolderIterator(AccessedDatasetIterator):
             ``root``.
     """
 
+    #: The access refers to the iterator: they would keep each other in memory.
     _keeps_access = False
 
+    #: The folder of the images.
     _folder: Folder
     #: Whether images are decoded; otherwise they are the bytes of their files.
     _decodes: bool
     #: Whether the metadata file is used, if there is one.
     _uses_metadata: bool
+    #: The codecs that a user gave, by type.
     _codecs: Codecs | None
     #: The classes that a user gave, in the order of their labels.
     _class_names: tuple[str, ...] | None
     #: Whether broken images are left out.
     _skips_broken: bool
-    #: The reasons of broken images by path; None before they were looked for.
+    #: Why images are broken, by their paths; None before all images were decoded to find out.
     _broken: dict[str, str] | None
     #: What the splits of a place have in common; set by :func:`open_splits_of_images`.
     _agreement: SplitAgreement
     #: The images; None before the first access.
-    _found: ImageIndex | None
+    _index: ImageIndex | None
+    #: Which files of the folder are left out; None before the first access.
     _account: PlaceAccount | None
 
     def __init__(
@@ -159,44 +162,42 @@ class ImageFolderIterator(AccessedDatasetIterator):
         self._skips_broken = on_error == "skip"
         self._broken = None
         self._agreement = SplitAgreement()
-        self._found = None
+        self._index = None
         self._account = None
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_found": None}
+        # Another process lists the folder itself: the index of a million images would be large.
+        return {**self.__dict__, "_index": None}
 
     # ------------------------------------------------------------------ what there is
 
     @property
     def class_names(self) -> tuple[str, ...]:
         """The classes in the order of their labels; empty with metadata."""
-        return self._index().class_names
+        return self._get_index().class_names
 
     @property
     def fields(self) -> tuple[str, ...]:
         """The keys of a sample."""
-        return ("image", *self._index().columns)
+        return ("image", *self._get_index().columns)
 
     @property
     def account(self) -> PlaceAccount:
-        """What else is in the folder, and why it is left out.
+        """The files in the folder that are no samples, and why they are left out.
 
-        A LeftOutWarning named what may be data.
+        A LeftOutWarning named those that may be data.
         """
-        self._index()
+        self._get_index()
         return self._account or PlaceAccount(self._folder.full_name(""), 0)
 
     @property
     def broken(self) -> dict[str, str]:
-        """The images that ``on_error="skip"`` leaves out: why, by their paths."""
-        self._index()
+        """Why ``on_error="skip"`` leaves images out, by their paths."""
+        self._get_index()
         return dict(self._broken or {})
 
     def look_around(self) -> PlaceAccount:
-        """Return what else is in the folder, from a listing.
-
-        No image is read, and nothing is warned of.
-        """
+        """Return the :attr:`account` of the folder without reading an image, and without a warning."""
         paths, links = self._folder.survey()
         images = images_among(visible_files(paths)).images
         return self._account_for(images, paths, links)
@@ -217,7 +218,7 @@ class ImageFolderIterator(AccessedDatasetIterator):
 
     def _read_image(self, position: int) -> Any:
         """Read an image, and note the version of its file for the fingerprint."""
-        index = self._index()
+        index = self._get_index()
         path = index.paths[position]
         with self._folder.open(path) as resource:
             index.seen.is_unchanged(position, version_of(resource))
@@ -227,6 +228,15 @@ class ImageFolderIterator(AccessedDatasetIterator):
         return self._decode(path, data)
 
     def _decode(self, path: str, data: bytes) -> Any:
+        """Decode an image.
+
+        Args:
+            path: the path of the image in the folder.
+            data: the bytes of its file.
+
+        Raises:
+            DatasetFileCorruptError: the image is damaged.
+        """
         name = self._folder.full_name(path)
         try:
             codec = codec_of_content(data, _type_of_suffix(path), self._codecs)
@@ -235,7 +245,7 @@ class ImageFolderIterator(AccessedDatasetIterator):
         return decode_file(codec, data, name)
 
     def _type_of_content(self, path: str) -> str:
-        """Return the type of an image by its content, which its suffix may belie."""
+        """Return the type of an image by its content; by its suffix if the content does not tell."""
         with self._folder.open(path) as resource:
             start = resource.read(_N_START_BYTES)
         type_name = type_of_bytes(start)
@@ -245,17 +255,19 @@ class ImageFolderIterator(AccessedDatasetIterator):
 
     # ------------------------------------------------------------------ the index of images
 
-    def _index(self) -> ImageIndex:
+    def _get_index(self) -> ImageIndex:
         """Return the images of the folder, which is listed at the first call."""
-        if self._found is None:
-            self._found = self._without_broken(self._find_images())
-        return self._found
+        if self._index is None:
+            self._index = self._without_broken(self._find_images())
+        return self._index
 
     def _find_images(self) -> ImageIndex:
         """List the folder, and return its images with their classes or metadata.
 
         Raises:
-            As :class:`ImageFolderIterator`.
+            ResourceNotFoundError: the folder does not exist.
+            ConfigError, DatasetFileCorruptError: as for :class:`ImageFolderIterator` at the first
+                access.
         """
         root = self._folder.path
         if root is not None and not root.is_dir():
@@ -285,59 +297,23 @@ class ImageFolderIterator(AccessedDatasetIterator):
         folders = self._agreement.folders
         if folders is None:
             return index
-        return index.select(
-            [number for number, path in enumerate(paths) if path.startswith(folders)]
-        )
+        numbers = [number for number, path in enumerate(paths) if path.startswith(folders)]
+        return index.select(numbers)
 
     def _index_by_folders(self, files: ImageFiles) -> ImageIndex:
         """Return the images with the classes that their folders name, in the order of these."""
-        images = files.images
-        in_root = [path for path in images if "/" not in path]
-        if in_root and len(in_root) < len(images):
-            raise ConfigError(
-                f"{self._folder.name} contains images, such as {in_root[0]!r}, "
-                "and folders of images"
-            )
         class_folders = self._agreement.class_folders
         if class_folders is None:
-            class_folders = find_class_folders({"": images}, files.others)
-        class_of_image = {path: class_folders.class_of(path) or "" for path in images}
-        has_classes = any(class_of_image.values())
-        if images and not has_classes:
-            return ImageIndex(sorted(images), {"path": sorted(images)}, ())
-
-        class_names = self._class_names
-        if class_names is None:
-            class_names = class_folders.class_names
-        labels = {name: label for label, name in enumerate(class_names)}
-        for path, name in class_of_image.items():
-            if name not in labels:
-                raise ConfigError(
-                    f"{self._folder.full_name(path)} is in the folder of class {name!r:.80}, which "
-                    f"is not among the classes {', '.join(class_names[:_MAX_CLASSES_SHOWN])}; "
-                    f"open the place again, or name it in class_names="
-                )
-
-        def class_folder_and_name(path: str) -> tuple[str, str, str]:
-            folder, _, file_name = path.rpartition("/")
-            return class_of_image[path], folder, file_name
-
-        images.sort(key=class_folder_and_name)
-        columns: dict[str, list[Any]] = {
-            "label": [labels[class_of_image[path]] for path in images],
-            "class": [class_of_image[path] for path in images],
-            "path": images,
-        }
-        return ImageIndex(images, columns, class_names)
+            class_folders = find_class_folders({"": files.images}, files.others)
+        return index_by_classes(self._folder, files.images, class_folders, self._class_names)
 
     def _warn_of_splits(self, images: Sequence[str]) -> None:
-        """Warn if the folders of images are named as splits, unless a user or the place knows."""
-        is_known = (
-            self._class_names is not None
-            or self._agreement.class_folders is not None
-            or self._agreement.folders is not None
-        )
-        if is_known:
+        """Warn if the folders of images are named as splits.
+
+        There is no warning if the user named the classes, or if this is the iterator of a split.
+        """
+        is_split = self._agreement.class_folders is not None or self._agreement.folders is not None
+        if is_split or self._class_names is not None:
             return
         folders = {path.partition("/")[0] for path in images if "/" in path}
         advice = "open one of these folders"
@@ -349,18 +325,24 @@ class ImageFolderIterator(AccessedDatasetIterator):
         """Leave out the images that cannot be decoded, if a user wants that."""
         if not self._skips_broken:
             return index
-        # Decoded once, not again in each worker process.
+        # Images are decoded once, not again in each worker process, which gets the result.
         if self._broken is None:
             self._broken = self._find_broken(index.paths)
-        if not self._broken:
-            return index
         broken = self._broken
-        return index.select(
-            [number for number, path in enumerate(index.paths) if path not in broken]
-        )
+        if not broken:
+            return index
+        numbers = [number for number, path in enumerate(index.paths) if path not in broken]
+        return index.select(numbers)
 
     def _find_broken(self, paths: Sequence[str]) -> dict[str, str]:
-        """Decode all images; return why some cannot be, by their paths, and log these."""
+        """Decode all images, and log how many are broken.
+
+        Args:
+            paths: the paths of the images.
+
+        Returns:
+            Why images are broken, by their paths.
+        """
         problems = with_bar(
             computing.map(self._problem_of_image, paths, at_once=_IMAGES_AT_ONCE),
             None,
@@ -368,18 +350,21 @@ class ImageFolderIterator(AccessedDatasetIterator):
             total=len(paths),
             unit=" images",
         )
-        problem_of_path = dict(zip(paths, problems, strict=True))
-        broken = {path: why for path, why in problem_of_path.items() if why is not None}
+        broken = {
+            path: problem
+            for path, problem in zip(paths, problems, strict=True)
+            if problem is not None
+        }
         if broken:
-            shown = list(broken.values())[:_MAX_BROKEN_SHOWN]
-            if len(broken) > len(shown):
-                shown.append("…")
+            shown_problems = list(broken.values())[:_MAX_BROKEN_SHOWN]
+            if len(broken) > len(shown_problems):
+                shown_problems.append("…")
             logger.warning(
                 "%s: %d of %d images are broken and left out, see `.broken`: %s",
                 self._folder.name,
                 len(broken),
                 len(paths),
-                "; ".join(shown),
+                "; ".join(shown_problems),
             )
         return broken
 
@@ -396,7 +381,10 @@ class ImageFolderIterator(AccessedDatasetIterator):
     def _give_account(
         self, images: Sequence[str], paths: Sequence[str], links: Sequence[LeftOut]
     ) -> None:
-        """Account for the folder, and warn, once: not again in a worker process."""
+        """Account for the folder, and warn of files that are left out.
+
+        This is done once: a worker process gets the account.
+        """
         if self._account is None:
             self._account = self._account_for(images, paths, links)
             self._account.warn()
@@ -404,6 +392,13 @@ class ImageFolderIterator(AccessedDatasetIterator):
     def _account_for(
         self, images: Sequence[str], paths: Sequence[str], links: Sequence[LeftOut]
     ) -> PlaceAccount:
+        """Return the account of the folder.
+
+        Args:
+            images: the paths of the images.
+            paths: the paths of all files.
+            links: the links that are not followed.
+        """
         metadata = set(METADATA_OF_IMAGES).intersection(paths)
         return account_of(self._folder.full_name(""), [*images, *metadata], paths, _NO_IMAGE, links)
 
@@ -412,7 +407,7 @@ def _check_class_names(class_names: Sequence[str]) -> tuple[str, ...]:
     """Return the names of classes that a user gave.
 
     Raises:
-        ConfigError: they are no list of different names.
+        ConfigError: ``class_names`` is not a list of different names.
     """
     names = tuple(class_names)
     if isinstance(class_names, str) or not all(isinstance(name, str) for name in names):
@@ -425,7 +420,11 @@ def _check_class_names(class_names: Sequence[str]) -> tuple[str, ...]:
 
 
 def _type_of_suffix(path: str) -> str:
-    """Return the type of a file that is an image by its suffix."""
+    """Return the type of an image by the suffix of its file.
+
+    Raises:
+        DatasetFileCorruptError: the suffix is not one of images.
+    """
     type_name = type_of_image(path)
     if type_name is None:
         raise DatasetFileCorruptError(f"{path!r:.200} has no suffix of an image")
@@ -434,12 +433,12 @@ def _type_of_suffix(path: str) -> str:
 
 def types_of_contents(images: ImageFolderIterator) -> set[str]:
     """Return the types of all images of a folder by their contents."""
-    paths = images._index().paths
+    paths = images._get_index().paths
     return set(computing.map(images._type_of_content, paths, at_once=_IMAGES_AT_ONCE))
 
 
 def with_labels(images: ImageFolderIterator, target: str | None = None) -> DatasetIteratorIF:
-    """Return the images of a folder with a meta that says which column is the target.
+    """Return the images of a folder with a ``dataset_meta`` that names the target.
 
     Args:
         images: the images.
@@ -469,10 +468,10 @@ class _ImagesAccess(FieldsAccess):
 
     @property
     def n_samples(self) -> int:  # type: ignore[override]  # read-only here
-        return len(self.source._index().paths)
+        return len(self.source._get_index().paths)
 
     def sample(self, position: int) -> Sample:
-        index = self.source._index()
+        index = self.source._get_index()
         sample = {"image": self.source._read_image(position)}
         for name, values in index.columns.items():
             sample[name] = values[position]
@@ -486,7 +485,7 @@ class _ImagesAccess(FieldsAccess):
         return self.source.fields
 
     def values(self, field: str, positions: Sequence[int]) -> list[Any]:
-        index = self.source._index()
+        index = self.source._get_index()
         if field != "image":
             return [index.columns[field][position] for position in positions]
         with decoding_for(current_request()):
@@ -498,22 +497,22 @@ class _ImagesAccess(FieldsAccess):
         return map(self.source._read_image, positions.tolist())
 
     def locate(self, position: int) -> str:
-        return self.source._folder.full_name(self.source._index().paths[position])
+        return self.source._folder.full_name(self.source._get_index().paths[position])
 
     def content_fingerprint(self) -> dict[str, Any]:
-        index = self.source._index()
+        index = self.source._get_index()
         opens = [
             functools.partial(self._open_first, position) for position in range(self.n_samples)
         ]
         return {"columns": dict(index.columns), "images": contents_of_resources(opens)}
 
     def _open_first(self, position: int) -> StreamedResource:
-        """Open an image that is the one that was read first.
+        """Open the file of an image, which must be the version that was read first.
 
         Raises:
-            ResourceChangedError: it was replaced or changed.
+            ResourceChangedError: the file was replaced or changed.
         """
-        index = self.source._index()
+        index = self.source._get_index()
         path = index.paths[position]
         name = self.source._folder.full_name(path)
         return index.seen.check_opened(position, name, self.source._folder.open(path))

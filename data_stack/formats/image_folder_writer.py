@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Mapping
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Final
 
@@ -15,11 +16,12 @@ from data_stack.exception import ConfigError
 from data_stack.formats.dataset_writer import DatasetWriter
 from data_stack.formats.image_files import METADATA_OF_IMAGES, UNFINISHED_MARK
 from data_stack.formats.image_metadata import FILE_NAME_COLUMN
-from data_stack.io.folder import folder_of
+from data_stack.io.folder import Folder, folder_of
 from data_stack.io.storage_errors import storage_errors
 
-#: What the name of a class may be: it becomes the name of a folder.
-_CLASS: Final = re.compile(r"[^/\\\x00-\x1f\x7f.][^/\\\x00-\x1f\x7f]{0,199}")
+#: The valid names of classes, which become names of folders: 1 to 200 characters, no slashes, no
+#: control characters, no dot at the start.
+_CLASS_NAME: Final = re.compile(r"[^/\\\x00-\x1f\x7f.][^/\\\x00-\x1f\x7f]{0,199}")
 
 #: How many bytes at the start of a file tell its type.
 _N_START_BYTES: Final = 16
@@ -71,11 +73,17 @@ class ImageFolderWriter(DatasetWriter):
         ConfigError: a local folder is not empty.
     """
 
+    #: The folder of the images.
+    _folder: Folder
+
     #: The lines of ``metadata.jsonl``, one for each image.
     _metadata_lines: list[bytes]
 
     #: The local folder; None in a store.
     _root: Path | None
+
+    #: Whether the writer was closed or abandoned.
+    _is_closed: bool
 
     def __init__(self, target: Any, *, prefix: str = "") -> None:
         self._folder = folder_of(target, prefix)
@@ -97,11 +105,12 @@ class ImageFolderWriter(DatasetWriter):
             root.mkdir(parents=True, exist_ok=True)
             (root / UNFINISHED_MARK).touch()
 
-    def _storage_errors(self) -> Any:
+    def _storage_errors(self) -> AbstractContextManager[None]:
+        """Return a context that raises the errors of the disk as StorageError."""
         return storage_errors("write images to", self._folder.name)
 
     def __len__(self) -> int:
-        """The number of images."""
+        """Return the number of images."""
         return len(self._metadata_lines)
 
     def append(self, sample: Mapping[str, Any]) -> None:
@@ -183,7 +192,7 @@ def _class_folder(sample: Mapping[str, Any], position: int) -> str:
         name = _folder_of_label(sample["label"])
     else:
         return ""
-    is_name = isinstance(name, str) and _CLASS.fullmatch(name) is not None
+    is_name = isinstance(name, str) and _CLASS_NAME.fullmatch(name) is not None
     if not is_name or name != name.strip():
         raise ConfigError(
             f"the class of sample {position}, {name!r:.80}, is not a valid name of a folder"
@@ -192,6 +201,7 @@ def _class_folder(sample: Mapping[str, Any], position: int) -> str:
 
 
 def _folder_of_label(label: int) -> str:
+    """Return the name of the folder of a label: ``"0007"``, ``"minus-0001"``."""
     # Identifiers of stores must not begin with "-".
     if label < 0:
         return f"minus-{-label:04d}"

@@ -52,17 +52,22 @@ def read_image_metadata(
     else:
         columns = _parse_csv(data, full_name, kinds)
 
-    known = set(images)
-    paths = columns.get(FILE_NAME_COLUMN, [None])
+    if FILE_NAME_COLUMN not in columns:
+        raise DatasetFileCorruptError(
+            f"{full_name} has no column {FILE_NAME_COLUMN!r}, which names the images; "
+            f"it has {', '.join(columns):.200}"
+        )
+    paths = columns[FILE_NAME_COLUMN]
+    existing_paths = set(images)
     for row, path in enumerate(paths):
-        if not isinstance(path, str) or path not in known:
+        if not isinstance(path, str) or path not in existing_paths:
             raise DatasetFileCorruptError(
                 f"{full_name}, row {row}: image {path!r:.200} does not exist"
             )
-    not_listed = known.difference(paths)
-    if not_listed:
+    unlisted_paths = existing_paths.difference(paths)
+    if unlisted_paths:
         raise DatasetFileCorruptError(
-            f"{full_name} does not list {min(not_listed)!r}; metadata=False ignores the file"
+            f"{full_name} does not list {min(unlisted_paths)!r}; metadata=False ignores the file"
         )
     if "image" in columns:
         raise DatasetFileCorruptError(
@@ -98,8 +103,8 @@ def _parse_json_lines(data: bytes, full_name: str) -> dict[str, list[Any]]:
 def _parse_csv(data: bytes, full_name: str, kinds: Mapping[str, type]) -> dict[str, list[Any]]:
     """Return the columns of a CSV file.
 
-    A column holds integers if all its values are, floats if all are numbers, otherwise text; or
-    values of the kind that is given.
+    A column holds integers if all its values are integers, floats if all are numbers, otherwise
+    text. ``kinds`` gives the types of some columns instead.
     """
     table = CSVFile(io.BytesIO(data), full_name, header=True)
     for name in table.names:
@@ -108,14 +113,16 @@ def _parse_csv(data: bytes, full_name: str, kinds: Mapping[str, type]) -> dict[s
     texts = table.columns(dict.fromkeys(range(len(table.names)), np.dtype(str)))
     columns: dict[str, list[Any]] = {}
     for name, values in zip(table.names, texts.values(), strict=True):
-        columns[name] = _typed(
-            values.tolist(), str if name == FILE_NAME_COLUMN else kinds.get(name)
-        )
+        kind = kinds.get(name)
+        # The name of a file stays text, even if it looks like a number.
+        if name == FILE_NAME_COLUMN:
+            kind = str
+        columns[name] = _convert_cells(values.tolist(), kind)
     return columns
 
 
-def _typed(cells: list[str], kind: type | None) -> list[Any]:
-    """Return cells as values of a type; None to infer it."""
+def _convert_cells(cells: list[str], kind: type | None) -> list[Any]:
+    """Return the text of cells as values of a type; None to infer the type."""
     if kind is str:
         return cells
     numbers = numbers_of(cells)

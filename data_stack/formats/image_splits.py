@@ -60,16 +60,26 @@ def open_splits_of_images(
             ImageFolderIterator(place.subfolder(name), on_error=on_error, class_names=class_names)
             for name in names
         ]
-    _agree_on_classes(place, splits, opened)
+    _make_agree(place, splits, opened)
     return opened
 
 
-def _agree_on_classes(
+def _make_agree(
     place: Folder,
     splits: Mapping[str, Sequence[str]],
     opened: Mapping[str, Sequence[ImageFolderIterator]],
 ) -> None:
-    """Give the classes one number in all splits, and the columns of their metadata one type."""
+    """Make the iterators of all splits agree on the numbers of classes and the types of columns.
+
+    Args:
+        place: the folder that holds the folders.
+        splits: the names of the folders of each split.
+        opened: the iterator of each folder.
+
+    Warns:
+        UserWarning: there are classes, and a split has none.
+    """
+    # Collect the images whose folders name classes, and the iterators with a metadata.csv.
     images: dict[str, list[str]] = {}
     others: list[str] = []
     with_table: list[ImageFolderIterator] = []
@@ -79,12 +89,13 @@ def _agree_on_classes(
             visible = visible_files(place.subfolder(name).list_files())
             if _METADATA_TABLE in visible:
                 with_table.append(iterator)
-            # The metadata of a folder say more than its folders do.
+            # A folder with metadata has no classes.
             if set(METADATA_OF_IMAGES).isdisjoint(visible):
                 files = images_among(visible)
                 images[split].extend(files.images)
                 others.extend(files.others)
 
+    # What all splits have in common.
     kinds_of_columns = _common_kinds(with_table)
     class_folders = find_class_folders(images, others)
     for iterators in opened.values():
@@ -93,14 +104,14 @@ def _agree_on_classes(
     for iterator in with_table:
         iterator._agreement = replace(iterator._agreement, kinds_of_columns=kinds_of_columns)
 
-    without_class = []
+    splits_without_class = []
     for split, paths in images.items():
         has_class = any(class_folders.class_of(path) for path in paths)
         if paths and not has_class:
-            without_class.append(split)
-    if class_folders.class_names and without_class:
+            splits_without_class.append(split)
+    if class_folders.class_names and splits_without_class:
         warn_program(
-            f"{place.name}: no folder of {', '.join(without_class)} names a class as those of the "
+            f"{place.name}: no folder of {', '.join(splits_without_class)} names a class as those of the "
             "other splits do, so these samples have no label"
         )
 
@@ -117,8 +128,10 @@ def _common_kinds(iterators: Sequence[ImageFolderIterator]) -> dict[str, type]:
     has_large_integers: set[str] = set()
     for iterator in iterators:
         for name, values in iterator._find_images().columns.items():
-            # All values of a column have one type.
-            kinds.setdefault(name, set()).update(type(value) for value in values[:1])
+            kinds_of_column = kinds.setdefault(name, set())
+            # All values of a column in a file have the type of the first one.
+            if values:
+                kinds_of_column.add(type(values[0]))
             if any(_is_large_integer(value) for value in values):
                 has_large_integers.add(name)
 

@@ -77,8 +77,9 @@ def _refuse_part_of_table(folder: Folder) -> None:
     for _ in range(_MAX_LEVELS):
         if path is None or path == path.parent:
             return
-        is_part_of_table = "=" in path.name or path.name == "data"
-        if not is_part_of_table:
+        # A partition is called ``year=2024``; Iceberg keeps its files in ``data``.
+        may_be_part_of_table = "=" in path.name or path.name == "data"
+        if not may_be_part_of_table:
             return
         path = path.parent
         for log, kind in _KIND_BY_LOG.items():

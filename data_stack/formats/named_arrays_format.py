@@ -1,4 +1,4 @@
-"""Formats of one file whose arrays have names, and can be read one by one."""
+"""Formats of one file whose arrays are read by their names."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from data_stack.io.location import Location
 
 
 class NamedArraysFormat(OneFileFormat):
-    """A format of one file whose arrays have names, and can be read one by one.
+    """A format of one file whose arrays are read by their names.
 
-    Arrays that are not asked for need not be columns: they may be longer, or single values.
+    Arrays that are not read need not be columns: they may be longer, or single values.
     """
 
     @abstractmethod

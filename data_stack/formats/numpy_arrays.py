@@ -95,39 +95,34 @@ class RawDatasetIterator(ColumnsDatasetIterator):
         RawDatasetIterator(["train.bin"], "uint16").windows(1024, stride=1024)
 
     Args:
-        columns: the files, as of a :class:`NumpyDatasetIterator`.
-        dtype: of the values; little-endian unless it says otherwise. One with a shape,
-            ``("float32", (3,))``, is a row of them.
-        header_bytes: what to skip at the start of each file: 1024 in those of llm.c, whose headers
-            are 256 numbers of 4 bytes.
+        columns: the files (paths, resources or open binary files), in a sequence for tuple samples
+            or a mapping ``{field: file}`` for dict samples.
+        dtype: the dtype of the values; little-endian unless it says otherwise. A dtype with a
+            shape, ``("float32", (3,))``, makes each value an array of that shape.
+        header_bytes: the number of bytes to skip at the start of each file: 1024 in those of llm.c,
+            whose headers are 256 numbers of 4 bytes.
 
-    Values and batches are as of a :class:`NumpyDatasetIterator`.
+    Values are copies, arrays of the shape of ``dtype`` or Python scalars, as those of a
+    :class:`NumpyDatasetIterator`, and batches are read in the same way.
 
     Raises:
-        ConfigError: ``dtype`` is none, or one of Python objects.
+        ConfigError: ``dtype`` is not a dtype, or has no size in a file, as that of Python objects.
         DatasetFileCorruptError: at the first access, if a file is not a whole number of values.
     """
 
     _columns_are_files = True
 
+    #: The number of bytes to skip at the start of each file.
+    _header_bytes: int
+
+    #: The dtype of the values in the files.
+    _dtype: np.dtype[Any]
+
     def __init__(
         self, columns: Sequence[Any] | Mapping[str, Any], dtype: Any, *, header_bytes: int = 0
     ) -> None:
         self._header_bytes = check_integer("header_bytes", header_bytes, at_least=0)
-        try:
-            self._dtype: np.dtype[Any] = np.dtype(object if dtype is None else dtype)
-        except (TypeError, ValueError, SyntaxError) as error:
-            raise ArgumentError(
-                f"numpy has no dtype {dtype!r:.80}: {error}; pass one such as uint16 by", "dtype"
-            ) from error
-        if self._dtype.hasobject or not self._dtype.itemsize:
-            raise ArgumentError(
-                f"values of dtype {dtype!r:.80} have no size in a file; pass another type, "
-                "such as uint16, by",
-                "dtype",
-            )
-        if self._dtype.byteorder == "=":
-            self._dtype = self._dtype.newbyteorder("<")
+        self._dtype = _parse_dtype_in_file(dtype)
         super().__init__(columns)
 
     @of_files_only
@@ -138,9 +133,11 @@ class RawDatasetIterator(ColumnsDatasetIterator):
         n_bytes = file.size - self._header_bytes
         item_bytes = self._dtype.itemsize
         if n_bytes < 0 or n_bytes % item_bytes != 0:
-            after = f" after its header of {self._header_bytes:,}" if self._header_bytes else ""
+            after_header = ""
+            if self._header_bytes:
+                after_header = f" after its header of {self._header_bytes:,}"
             raise DatasetFileCorruptError(
-                f"{file.name!r} has {n_bytes:,} bytes{after}, which is not a multiple of the "
+                f"{file.name!r} has {n_bytes:,} bytes{after_header}, which is not a multiple of the "
                 f"{item_bytes:,} of {self._dtype}. Pass another dtype= or header_bytes=, "
                 "or restore the file from a copy"
             )
@@ -157,6 +154,31 @@ class RawDatasetIterator(ColumnsDatasetIterator):
         }
 
 
+def _parse_dtype_in_file(dtype: Any) -> np.dtype[Any]:
+    """Return the dtype of values in a file, little-endian unless it says otherwise.
+
+    Raises:
+        ArgumentError: ``dtype`` is not a dtype, or its values have no size in a file.
+    """
+    # numpy takes None for float64, which is none of the usual dtypes of such files: it is refused.
+    given_dtype = object if dtype is None else dtype
+    try:
+        parsed: np.dtype[Any] = np.dtype(given_dtype)
+    except (TypeError, ValueError, SyntaxError) as error:
+        raise ArgumentError(
+            f"numpy has no dtype {dtype!r:.80}: {error}; pass one such as uint16 by", "dtype"
+        ) from error
+    if parsed.hasobject or not parsed.itemsize:
+        raise ArgumentError(
+            f"values of dtype {dtype!r:.80} have no size in a file; pass another type, "
+            "such as uint16, by",
+            "dtype",
+        )
+    if parsed.byteorder == "=":
+        parsed = parsed.newbyteorder("<")
+    return parsed
+
+
 class NpzDatasetIterator(ColumnsDatasetIterator):
     """Samples from arrays of one ``.npz`` resource, which are read whole at the first access.
 
@@ -164,12 +186,20 @@ class NpzDatasetIterator(ColumnsDatasetIterator):
         resource: the file: a path, a resource or an open binary file.
         keys: names of arrays, in a sequence for tuple samples or a mapping ``{field: name}`` for
             dict samples. A name may occur several times (target and tag).
-        max_expansion: as for :func:`read_npz`.
+        max_expansion: the maximum number of bytes per stored byte for more than 64 MiB of values;
+            None for no limit.
 
     Raises:
-        DatasetFileCorruptError: at the first access, as for :func:`read_npz`, and if an array does
-            not exist.
+        DatasetFileCorruptError: at the first access: the file is damaged, its compression ratio is
+            too high, or an array does not exist.
+        RequestLimitError: at the first access: arrays would unpack to more than a request may take.
     """
+
+    #: The file of the arrays.
+    _file: PositionalFile
+
+    #: The maximum number of bytes per stored byte; None for no limit.
+    _max_expansion: float | None
 
     def __init__(
         self,
@@ -213,8 +243,8 @@ def read_npz(
 
     Args:
         resource: the path of a file, a StreamedResource or seekable binary file.
-        keys: names of the arrays to read; missing ones are ignored. None for all.
-        max_expansion: maximum number of bytes per stored byte for more than 64 MiB of values; None
+        keys: the names of the arrays to read; missing ones are ignored. None for all.
+        max_expansion: the maximum number of bytes per stored byte for more than 64 MiB of values; None
             for no limit.
 
     Raises:
@@ -249,10 +279,13 @@ def read_npz(
 
 
 def npz_keys(resource: Any) -> list[str]:
-    """Names of the arrays of an ``.npz`` file, in its order; no array is read.
+    """Return the names of the arrays of an ``.npz`` file, in its order, without reading an array.
+
+    Args:
+        resource: the path of a file, a StreamedResource or seekable binary file.
 
     Raises:
-        DatasetFileCorruptError: it is not an ``.npz`` file, or damaged.
+        DatasetFileCorruptError: the file is not an ``.npz`` file, or damaged.
     """
     file = PositionalFile(resource)
     with reading(file.name, ".npz file", file), zipfile.ZipFile(file.open_buffered()) as archive:
@@ -260,9 +293,13 @@ def npz_keys(resource: Any) -> list[str]:
 
 
 class WriteOnly:
-    """Hides that a file can seek.
+    """A binary file that can only be written, for zipfile.
 
-    zipfile then writes it sequentially, and its digest is computed on the way.
+    zipfile writes a file that cannot seek from start to end, so that the digest of the file can be
+    computed on the way. It calls nothing but ``write()`` and ``flush()``.
+
+    Args:
+        file: a binary file open for writing.
     """
 
     def __init__(self, file: Any) -> None:
@@ -288,8 +325,8 @@ def write_npz(file: IO[bytes] | Any, columns: Mapping[str, npt.ArrayLike]) -> No
             f"expected arrays by name, got {columns!r:.200}; "
             "convert(iterator, path) writes those of an iterator"
         )
-    # zipfile calls nothing but write() and flush().
-    with zipfile.ZipFile(WriteOnly(file), "w", zipfile.ZIP_STORED) as archive:  # type: ignore[call-overload]
+    stream_of_file: Any = WriteOnly(file)
+    with zipfile.ZipFile(stream_of_file, "w", zipfile.ZIP_STORED) as archive:
         for name, array in columns.items():
             # ZipInfo's time is constant; open() by name would use the current time.
             with archive.open(zipfile.ZipInfo(f"{name}.npy"), "w", force_zip64=True) as stream:

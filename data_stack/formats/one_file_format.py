@@ -22,7 +22,7 @@ from data_stack.util.request_limit import check_request
 
 _Array = npt.NDArray[Any]
 
-#: The dtypes of columns of integers whose column does not say one.
+#: The dtypes of columns of integers, by type, where the schema does not name a dtype.
 _INTEGER_DTYPES: Final = {
     "i64": np.dtype(np.int64),
     "u64": np.dtype(np.uint64),
@@ -76,9 +76,8 @@ class OneFileFormat(WritableFormat):
         def collect(batch: Batch) -> None:
             nonlocal n_bytes
             n_bytes += sum(size_of_column(values) for values in batch.values())
-            check_request(
-                n_bytes, f"the samples of {source.name!r}, which {self.name} writes from memory,"
-            )
+            what = f"the samples of {source.name!r}, which {self.name} writes from memory,"
+            check_request(n_bytes, what)
             for column_name, values in batch.items():
                 batches[column_name].append(values)
 
@@ -114,15 +113,18 @@ class OneFileFormat(WritableFormat):
 
 
 def as_fixed_text(name: str, values: _Array) -> _Array:
-    """Return text as NumPy's strings, which are as long as the longest one.
+    """Return text as an array of NumPy's strings, all as long as the longest one.
 
     Args:
         name: the name of the column.
-        values: text of dtype object, shape ``(n,)``.
+        values: the column. Text has dtype object and shape ``(n,)``; other columns are returned as
+            they are.
 
     Raises:
         ConfigError: a text ends with a NUL, which NumPy's strings lose.
     """
+    if values.dtype != object:
+        return values
     texts = values.tolist()
     fixed = np.array(texts, np.str_)
     if fixed.tolist() != texts:

@@ -1,4 +1,4 @@
-"""Opens files and folders of known formats as samples; the splits of a place so that they agree."""
+"""Opens datasets of known formats as samples."""
 
 from __future__ import annotations
 
@@ -112,12 +112,12 @@ def open_splits(
             target_of_split = None
             columns_of_split = _without_column(columns, target)
 
-        # Of parts that were opened as one, the location of the first is that of all.
-        with_target = [
-            format_.with_target(part, location, target_of_split)
-            for part, location in zip(parts[name], datasets[name].parts, strict=False)
-        ]
-        iterator = joined(with_target)
+        parts_with_target = []
+        # A format may open several files as one part, which then gets the location of the first
+        # file: there are at least as many locations as parts.
+        for part, location in zip(parts[name], datasets[name].parts, strict=False):
+            parts_with_target.append(format_.with_target(part, location, target_of_split))
+        iterator = _join_parts(parts_with_target)
         if columns_of_split is not None:
             iterator = iterator.select(*columns_of_split)
         opened[name] = iterator
@@ -125,11 +125,12 @@ def open_splits(
     return opened
 
 
-def joined(parts: Sequence[Any]) -> Any:
-    """Return the samples of all parts, one after the other."""
+def _join_parts(parts: Sequence[Any]) -> Any:
+    """Return the samples of all parts, one part after the other."""
     if len(parts) == 1:
         return parts[0]
     first = as_iterator(parts[0])
+    # combine() would also compare the classes, which parts of one dataset share.
     return first._stack_layer(CombinedDatasetIterator, *parts[1:])
 
 
@@ -157,10 +158,11 @@ def make_options(name: str, format_: Format, options: Mapping[str, Any]) -> Form
 
 
 def _choose_columns(columns: Sequence[str] | None, target: str | None) -> ColumnChoice:
-    """Return the columns of a selection, and the target, which a split may lack."""
+    """Return the columns to open for a selection. The target is optional: a split may lack it."""
+    # select(), which is called afterwards, raises the error of a selection that is no list of
+    # names.
     if columns is None or isinstance(columns, str):
         return ALL_COLUMNS
-    # What is no name is an error of select(), which is called afterwards.
     if not all(isinstance(column, str) for column in columns):
         return ALL_COLUMNS
     required = tuple(column for column in columns if column != target)
@@ -188,7 +190,17 @@ def _is_target_elsewhere(
     target: str,
     options: FormatOptions,
 ) -> bool:
-    """Return whether some split has the target, so that another one may lack it."""
+    """Return whether some split has the target, so that another one may lack it.
+
+    A split that was not chosen is opened to look at its columns.
+
+    Args:
+        format_: the format of the splits.
+        splits: the files of all splits.
+        opened: the parts of the splits that are open.
+        target: the column of the target.
+        options: how to read a split that is not open.
+    """
     for name, files in splits.items():
         parts = opened.get(name)
         if parts is None:
@@ -202,19 +214,27 @@ def _warn_of_types(
     opened: Mapping[str, DatasetIteratorIF], splits: Mapping[str, DatasetFiles]
 ) -> None:
     """Warn of columns whose dtypes differ between splits, in files that say their dtypes."""
-    dtypes: dict[str, dict[str, str]] = {}
+    dtypes_by_column: dict[str, dict[str, str]] = {}
     for split, iterator in opened.items():
         if split not in splits:
             continue
         declared_columns = access_to(iterator).declare_columns() or {}
         for column, declared in declared_columns.items():
             if declared.dtype is not None:
-                dtypes.setdefault(str(column), {})[split] = declared.dtype
+                dtypes_of_column = dtypes_by_column.setdefault(str(column), {})
+                dtypes_of_column[split] = declared.dtype
 
-    differing = [column for column, of_splits in dtypes.items() if len(set(of_splits.values())) > 1]
-    if not differing:
+    columns_that_differ = []
+    for column, dtypes in dtypes_by_column.items():
+        if len(set(dtypes.values())) > 1:
+            columns_that_differ.append(column)
+    if not columns_that_differ:
         return
-    column = differing[0]
-    held = ", ".join(f"{dtype} in {split}" for split, dtype in dtypes[column].items())
-    more = f" (so do {len(differing) - 1} other columns)" if len(differing) > 1 else ""
-    warn_program(f"column {column!r:.80} differs between splits: it is {held}{more}")
+    first_column = columns_that_differ[0]
+    dtypes = dtypes_by_column[first_column]
+    shown_dtypes = ", ".join(f"{dtype} in {split}" for split, dtype in dtypes.items())
+    n_others = len(columns_that_differ) - 1
+    suffix = f" (so do {n_others} other columns)" if n_others else ""
+    warn_program(
+        f"column {first_column!r:.80} differs between splits: it is {shown_dtypes}{suffix}"
+    )

@@ -1,4 +1,4 @@
-"""Finds the datasets at a place: itself, or the splits that its files and folders are."""
+"""Finds the datasets at a place: the place itself, or one for each of its splits."""
 
 from __future__ import annotations
 
@@ -35,12 +35,15 @@ from data_stack.io.location import Location
 #: The folder that holds the splits in the Hub's layout, beside a README.
 _DATA_FOLDER: Final = "data"
 
-#: How many files or folders a message names.
+#: How many files or folders the message about several formats names.
 _MAX_SHOWN: Final = 20
+
+#: How many files other messages name.
+_MAX_SHOWN_FILES: Final = 3
 
 
 def find_places(place: Location, kind: str | None = None) -> dict[str, DatasetFiles]:
-    """Find the datasets at a place by the names of their splits: itself, or those in a folder.
+    """Find the datasets at a place: its splits, or else the place itself, or else what lies in it.
 
     The names of files and folders decide, by the rule of :mod:`data_stack.formats.split_names`.
     The splits lie in the folder, or in the folder ``data`` in it.
@@ -48,6 +51,10 @@ def find_places(place: Location, kind: str | None = None) -> dict[str, DatasetFi
     Args:
         place: a file or folder.
         kind: the name of its format; None to detect it.
+
+    Returns:
+        The datasets by the names of their splits; or a single one by the name of the place; or, for
+        a folder of datasets, each of them by its own name.
 
     Raises:
         ConfigError: the place is empty, its format is not recognized, it holds datasets of several
@@ -61,7 +68,7 @@ def find_places(place: Location, kind: str | None = None) -> dict[str, DatasetFi
     if kind is not None:
         return {place.name: DatasetFiles(kind, (place,), is_place=True)}
 
-    # The folder is one dataset; or else the files and folders in it are.
+    # The place is one dataset, or each file and folder in it is one.
     try:
         format_ = detect_format(place)
     except ConfigError:
@@ -86,7 +93,8 @@ def find_splits(place: Location, kind: str | None = None) -> dict[str, DatasetFi
         The splits by name; empty if the folder is one dataset, or for a file.
 
     Raises:
-        ConfigError: as for :func:`find_places`.
+        ConfigError: the splits have several formats, or a file that is named as a split has no
+            known format.
     """
     names = _visible_names(place)
     if _lists_its_files(names):
@@ -125,10 +133,12 @@ def _as_one_if_named_alike(
 def _visible_names(place: Location) -> list[str]:
     """Return the names in a folder that are not hidden.
 
-    There are none in a file, nor where the store cannot list.
+    A file has no names in it. A store that cannot list counts as if it were empty.
     """
     folder = place.as_folder()
-    if not folder.can_delete:
+    # A store that can delete can list its files, too.
+    can_list = folder.can_delete
+    if not can_list:
         return []
     if format_of_file(place.name) is not None and place.is_file():
         return []
@@ -147,7 +157,7 @@ def _find_splits(folder: Folder, names: list[str], kind: str | None) -> dict[str
         The splits by name; empty if no name says a split.
     """
     split_names = _split_names_in(names)
-    if not _name_splits(split_names.values()):
+    if not _are_names_of_splits(split_names.values()):
         return {}
     parts = _find_parts(folder, names, split_names, kind)
     parts = _without_companions(parts)
@@ -159,7 +169,8 @@ def _find_splits(folder: Folder, names: list[str], kind: str | None) -> dict[str
     for split, members in groups.items():
         kinds = {parts[name].kind for name in members}
         if len(kinds) > 1:
-            raise _several_formats_error(folder, {name: parts[name].kind for name in parts})
+            kinds_of_parts = {name: files.kind for name, files in parts.items()}
+            raise _several_formats_error(folder, kinds_of_parts)
         locations: list[Location] = []
         for name in members:
             locations.extend(parts[name].parts)
@@ -172,7 +183,7 @@ def _find_splits(folder: Folder, names: list[str], kind: str | None) -> dict[str
 
 
 def _split_names_in(names: Iterable[str]) -> dict[str, SplitName]:
-    """Return what those names say that name a split."""
+    """Return the split of each name that contains a word for a split."""
     split_names = {}
     for name, stem in stems_of_files(names).items():
         split_name = split_of(stem)
@@ -181,8 +192,11 @@ def _split_names_in(names: Iterable[str]) -> dict[str, SplitName]:
     return split_names
 
 
-def _name_splits(split_names: Iterable[SplitName]) -> bool:
-    """Return whether names mean splits: one of them exactly, or several purposes."""
+def _are_names_of_splits(split_names: Iterable[SplitName]) -> bool:
+    """Return whether a folder with these names may have splits.
+
+    One name is exactly that of a split, or the names have several purposes.
+    """
     all_names = list(split_names)
     if any(split_name.is_exact for split_name in all_names):
         return True
@@ -193,7 +207,17 @@ def _name_splits(split_names: Iterable[SplitName]) -> bool:
 def _find_parts(
     folder: Folder, names: Iterable[str], split_names: Mapping[str, SplitName], kind: str | None
 ) -> dict[str, DatasetFiles]:
-    """Find what holds samples in a folder with names of splits; empty if no split does."""
+    """Find the files and folders with samples in a folder that has names of splits.
+
+    Args:
+        folder: the folder.
+        names: what is in it.
+        split_names: the splits of those names that contain a word for a split.
+        kind: the name of the format; None for any format.
+
+    Returns:
+        The files of each dataset by its name; empty if no split holds samples.
+    """
     parts: dict[str, DatasetFiles] = {}
     for name in split_names:
         files = _files_of_entry(Location(folder, name), kind)
@@ -212,7 +236,7 @@ def _find_parts(
 
 
 def _without_companions(parts: Mapping[str, DatasetFiles]) -> dict[str, DatasetFiles]:
-    """Return what is a dataset, without files that only describe others, or may hold anything."""
+    """Return the datasets without metadata files and without files of vague suffixes."""
     formats = [format_named(files.kind) for files in parts.values()]
     metadata_files: set[str] = set()
     for format_ in formats:
@@ -288,17 +312,29 @@ def _are_classes(folder: Folder, parts: Mapping[str, DatasetFiles]) -> bool:
 
 
 def _check_one_format(folder: Folder, datasets: Mapping[str, DatasetFiles]) -> None:
-    if len({files.kind for files in datasets.values()}) > 1:
-        raise _several_formats_error(
-            folder, {files.name: files.kind for files in datasets.values()}
-        )
+    """Check that all datasets in a folder have one format.
+
+    Raises:
+        ConfigError: they have several formats.
+    """
+    kinds = {files.name: files.kind for files in datasets.values()}
+    if len(set(kinds.values())) > 1:
+        raise _several_formats_error(folder, kinds)
 
 
 def _several_formats_error(folder: Folder, kinds: Mapping[str, str]) -> ConfigError:
-    shown = [f"{name} ({kind})" for name, kind in kinds.items()]
-    held = ", ".join(shown[:_MAX_SHOWN])
+    """Return the error to raise for a folder with several formats.
+
+    Args:
+        folder: the folder.
+        kinds: the names of the formats by the names of the files.
+    """
+    datasets = [f"{name} ({kind})" for name, kind in kinds.items()]
+    shown_datasets = ", ".join(datasets[:_MAX_SHOWN])
     place = folder.describe("").rstrip("/")
-    return ConfigError(f"{place} holds datasets of several formats: {held}; name one of them")
+    return ConfigError(
+        f"{place} holds datasets of several formats: {shown_datasets}; name one of them"
+    )
 
 
 def _check_no_split_is_lost(
@@ -315,13 +351,14 @@ def _check_no_split_is_lost(
             continue
         stem, suffix = os.path.splitext(without_compression(name))
         split_name = split_of(stem)
-        if split_name is None or not split_name.is_exact or split_name.split in splits:
+        is_split = split_name is not None and split_name.is_exact
+        if split_name is None or not is_split or split_name.split in splits:
             continue
-        if not suffix or suffix.lower() in NEVER_SAMPLES:
-            continue
+        # A license, a script or a file that may hold anything is no lost split; nor is a folder.
+        may_have_samples = bool(suffix) and suffix.lower() not in NEVER_SAMPLES
         format_ = format_of_file(name)
         is_vague = format_ is not None and format_.is_suffix_vague
-        if is_vague or not folder.has_file(name):
+        if not may_have_samples or is_vague or not folder.has_file(name):
             continue
         others = _listed(sorted(names_read))
         raise ConfigError(
@@ -330,8 +367,7 @@ def _check_no_split_is_lost(
         )
 
 
-# ---------------------------------------------------------------------- datasets without names of
-# splits
+# ---------------------------------------------------------------------- no names of splits
 
 
 def _find_datasets_beside(place: Location) -> dict[str, DatasetFiles]:
@@ -359,8 +395,11 @@ def _find_datasets_beside(place: Location) -> dict[str, DatasetFiles]:
 
     datasets: dict[str, DatasetFiles] = {}
     for name in names:
-        stem = stem_of_file(name)
-        datasets[name if stem in datasets else stem] = parts[name]
+        dataset_name = stem_of_file(name)
+        # ``a.npz`` after ``a.csv`` keeps its suffix.
+        if dataset_name in datasets:
+            dataset_name = name
+        datasets[dataset_name] = parts[name]
     _check_one_format(folder, datasets)
     return datasets
 
@@ -373,10 +412,10 @@ def _format_or_none(place: Location) -> Format | None:
 
 
 def _listed(names: Iterable[str]) -> str:
-    """Return the first names, and how many more there are."""
+    """Return the first names as text, and how many more there are."""
     all_names: Sequence[str] = list(names)
-    shown = ", ".join(all_names[:3])
-    n_more = len(all_names) - 3
+    shown = ", ".join(all_names[:_MAX_SHOWN_FILES])
+    n_more = len(all_names) - _MAX_SHOWN_FILES
     if n_more > 0:
         return f"{shown} and {n_more} more"
     return shown

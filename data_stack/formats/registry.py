@@ -3,7 +3,8 @@
 A format registers itself by a decorator, and the registry imports all modules of
 ``data_stack.formats.builtin``: to add a format, add one module with a class. Programs register
 formats in the same way; formats of plugins come from the hook ``data_stack_formats``. A format of
-data_stack takes precedence over one of a plugin, which is asked only if none of ours fits.
+data_stack takes precedence over one of a plugin: plugins are searched only if no format of
+data_stack fits.
 """
 
 from __future__ import annotations
@@ -30,19 +31,27 @@ _AnyFormat = TypeVar("_AnyFormat", bound=Format)
 #: The registered formats by name. Use :func:`known_formats`, which registers ours first.
 _formats: Final[dict[str, Format]] = {}
 
-#: The suffixes of a compressed file.
-_COMPRESSED: Final = re.compile(r"(\.(gz|bz2|xz|zst))+$")
+#: The suffixes of a compressed file, in small or capital letters.
+_COMPRESSED: Final = re.compile(r"(\.(gz|bz2|xz|zst))+$", re.IGNORECASE)
 
-#: The suffixes of files beside datasets that are never samples: code, texts for readers, settings,
-#: logs, checksums and indexes of shards. Plugins are not asked for their formats.
-NEVER_SAMPLES: Final = frozenset(
-    [
-        *[".py", ".ipynb", ".sh", ".bat", ".r", ".m", ".c", ".cpp", ".h", ".js", ".css"],
-        *[".md", ".rst", ".html", ".htm", ".pdf", ".tex", ".bib", ".license", ".lock"],
-        *[".yaml", ".yml", ".toml", ".cfg", ".ini", ".log", ".out", ".err", ".bak", ".tmp"],
-        *[".md5", ".sha1", ".sha256", ".crc", ".asc", ".sig", ".idx", ".index"],
-    ]
+_CODE: Final = (".py", ".ipynb", ".sh", ".bat", ".r", ".m", ".c", ".cpp", ".h", ".js", ".css")
+_TEXTS: Final = (".md", ".rst", ".html", ".htm", ".pdf", ".tex", ".bib", ".license", ".lock")
+_SETTINGS: Final = (".yaml", ".yml", ".toml", ".cfg", ".ini")
+_LEFTOVERS: Final = (".log", ".out", ".err", ".bak", ".tmp")
+_CHECKSUMS_AND_INDEXES: Final = (
+    ".md5",
+    ".sha1",
+    ".sha256",
+    ".crc",
+    ".asc",
+    ".sig",
+    ".idx",
+    ".index",
 )
+
+#: The suffixes of files beside datasets that are never samples. Plugins are not searched for their
+#: formats.
+NEVER_SAMPLES: Final = frozenset(_CODE + _TEXTS + _SETTINGS + _LEFTOVERS + _CHECKSUMS_AND_INDEXES)
 
 
 # ---------------------------------------------------------------------- registering
@@ -61,6 +70,7 @@ def unregister_format(name: str) -> None:
 
 @functools.cache
 def _register_builtin_formats() -> None:
+    """Import the modules of our formats, once: each of them registers its format."""
     for module in pkgutil.iter_modules(builtin.__path__, f"{builtin.__name__}."):
         importlib.import_module(module.name)
 
@@ -105,9 +115,9 @@ def format_named(name: str) -> Format:
     Raises:
         ConfigError: there is no such format.
     """
-    known = known_formats().get(name.lower())
-    if known is not None:
-        return known
+    format_ = known_formats().get(name.lower())
+    if format_ is not None:
+        return format_
     return _choose(name, all_formats())
 
 
@@ -134,9 +144,11 @@ def _choose(name: str, formats: Mapping[str, _AnyFormat]) -> _AnyFormat:
 
 def format_of_suffix(suffix: str) -> Format | None:
     """Return the format of files whose names end in ``suffix``, such as ``".h5"``, or None."""
-    known = _first_with_suffix(suffix, known_formats().values())
-    if known is not None or not suffix or suffix in NEVER_SAMPLES:
-        return known
+    format_ = _first_with_suffix(suffix, known_formats().values())
+    if format_ is not None:
+        return format_
+    if not suffix or suffix in NEVER_SAMPLES:
+        return None
     return _first_with_suffix(suffix, provided_formats().values())
 
 
@@ -158,13 +170,13 @@ def format_of_file(
     """
     lowered = file_name.lower()
     plain_name = without_compression(lowered)
-    known = find_format(os.path.splitext(plain_name)[1])
-    if known is None:
+    format_ = find_format(os.path.splitext(plain_name)[1])
+    if format_ is None:
         return None
     is_compressed = plain_name != lowered
-    if is_compressed and not known.is_streamed:
+    if is_compressed and not format_.is_streamed:
         return None
-    return known
+    return format_
 
 
 def without_compression(file_name: str) -> str:
@@ -183,8 +195,8 @@ def stem_of_file(file_name: str) -> str:
 def stems_of_files(file_names: Iterable[str]) -> dict[str, str]:
     """Return the names of files without the suffixes of their formats, by the whole names.
 
-    Plugins are asked once for each suffix: that takes 0.1 ms, as one may have been installed
-    meanwhile, and a folder may hold a million files.
+    The format of a suffix is looked up once, as a folder may hold a million files: a suffix that
+    is not ours makes the plugins be searched, which takes 0.1 ms.
     """
     find_format = functools.cache(format_of_suffix)
     stems = {}
@@ -216,16 +228,20 @@ def detect_format(location: Location, argument: str = "format") -> Format:
         ArgumentError: no format or several formats fit.
         ManagedTableError: it is a table of Delta Lake, Iceberg or Hudi.
     """
-    known = format_of_file(location.name)
-    if known is not None and location.is_file():
-        return known
+    format_of_name = format_of_file(location.name)
+    if format_of_name is not None and location.is_file():
+        return format_of_name
 
-    # Some stores cannot list, and a file has no names in it.
     folder = location.as_folder()
-    names = folder.list_names() if folder.can_delete else []
-    if not names and location.is_file():
-        raise unknown_suffix_error(location, "say which it is by", argument, all_formats())
-    names = names or folder.list_names()
+    names = []
+    # A store that can delete can list its files, too. Only what has no names in it may be a file.
+    if folder.can_delete:
+        names = folder.list_names()
+    if not names:
+        if location.is_file():
+            raise unknown_suffix_error(location, "say which it is by", argument, all_formats())
+        # This raises the error of a store that cannot list.
+        names = folder.list_names()
     if not names:
         if location.path is not None and location.path.is_dir():
             raise ConfigError(f"the folder {location.full_name} is empty")

@@ -18,8 +18,8 @@ from data_stack.dataset.iterator.blocks import MAX_KEPT_REMOTE_BYTES, blocks_of_
 from data_stack.dataset.positions import IndexArrayOfInts
 from data_stack.util.executor import Executor
 
-#: The number of threads that prefetch: as many requests at once as a fast line over a long way
-#: takes.
+#: The number of threads that prefetch, each of which waits for one request: so many are under way
+#: at once on a fast connection to a distant store.
 _N_THREADS: Final = 16
 
 #: The maximum number of blocks that are remembered as prefetched, for each access.
@@ -42,7 +42,8 @@ class _PrefetchedBlocks:
     futures: dict[int, list[Future[object]]] = field(default_factory=dict)
 
 
-#: The blocks that each access has prefetched. Kept apart from the accesses, which pickle.
+#: The blocks that each access has prefetched. An access has no attribute for them, as it is
+#: pickled, and futures cannot be.
 _prefetched: WeakKeyDictionary[RemoteAccess, _PrefetchedBlocks] = WeakKeyDictionary()
 
 
@@ -95,8 +96,9 @@ class RemoteAccess(SourceAccess):
             prefetched = _PrefetchedBlocks(os.getpid())
             _prefetched[self] = prefetched
         for block, block_positions in self._blocks_of(positions):
-            is_on_its_way = any(not future.done() for future in prefetched.futures.get(block, []))
-            if is_on_its_way:
+            futures = prefetched.futures.get(block, [])
+            is_being_fetched = any(not future.done() for future in futures)
+            if is_being_fetched:
                 continue
             # Errors are raised when the samples are read.
             prefetched.futures[block] = [
@@ -107,9 +109,9 @@ class RemoteAccess(SourceAccess):
                 prefetched.futures.pop(oldest_block, None)
 
     def await_prefetched(self, positions: IndexArrayOfInts) -> bool:
-        """Wait for the blocks of samples that are on their way.
+        """Wait for the blocks of samples that are being prefetched.
 
-        To ask for a part of such a block would fetch the part twice.
+        Otherwise the bytes of such a block would be fetched twice.
 
         Returns:
             Whether all blocks of the samples had been prefetched.

@@ -111,7 +111,7 @@ class _PartsReader:
         """Return the value of the part that a reference names.
 
         Raises:
-            ValueError: the reference is invalid; or another error of what it is passed to.
+            Exception: the reference is invalid; a ValueError, or what numpy or torch raises for it.
         """
         dtype = reference["dtype"]
         shape = reference["shape"]
@@ -136,7 +136,7 @@ class _PartsReader:
         if not isinstance(dtype, torch.dtype):
             raise ValueError(f"no dtype {dtype_name!r:.40}")
         n_bytes = math.prod(shape) * dtype.itemsize
-        # A copy, as a tensor can be written to.
+        # A copy, as the memory of a tensor must be writable, and bytes are not.
         data = bytearray(memoryview(self._record)[start : start + n_bytes])
         if data:
             values = torch.frombuffer(data, dtype=dtype)

@@ -30,7 +30,9 @@ def by_name(sample: Any, names: Sequence[str] | None) -> Mapping[str, Any]:
     if isinstance(sample, Mapping):
         return sample
     values = sample if isinstance(sample, (tuple, list)) else (sample,)
-    if names is None or isinstance(names, str) or len(names) != len(values):
+    # A text is a sequence of texts, too.
+    is_list_of_names = names is not None and not isinstance(names, str)
+    if names is None or not is_list_of_names or len(names) != len(values):
         raise ConfigError(
             f"writing samples of {len(values)} unnamed columns needs names=[…], one for each; "
             f"got {names!r:.80}"

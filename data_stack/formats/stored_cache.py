@@ -33,7 +33,7 @@ _CODECS = {_SAMPLE: SampleCodec()}
 #: The folder in the store if a user names none.
 _DEFAULT_FOLDER = "caches"
 
-#: A process waits so long for another one that writes the same samples.
+#: How long a process waits for another process that writes the same samples.
 _MAX_WAIT_SECONDS = 3600
 
 
@@ -48,20 +48,22 @@ class StoredCacheDatasetIterator(LayerDatasetIterator):
     store has leases; otherwise both write the same.
 
     The records lie in a folder named by the fingerprint of ``dataset_iterator``
-    (:meth:`fingerprint`), so one never returns the samples of another. The compiled code of
-    functions of modules counts too, with all that it uses: global variables, and the functions and
-    classes of the program that it calls. Not that of installed packages, nor that of a dataset's
-    ``open``: change ``version`` for these. An iterator of your own class, a lambda, a callable
-    object, or a function that uses what cannot be compared, such as an open file, has no
-    fingerprint that another process can rely on, and needs a ``version``.
+    (:meth:`fingerprint`), so that a cache never returns the samples of another iterator. The
+    fingerprint covers the compiled code of the functions that the iterator calls, with the global
+    variables, functions and classes of the program that the code uses. It does not cover the code
+    of installed packages, nor that of a dataset's ``open``: change ``version`` when that code
+    changes. These have no fingerprint that another process can rely on, and need a ``version``: an
+    iterator of your own class, a lambda, a callable object, and a function that uses what cannot be
+    compared, such as an open file.
 
-    Samples come back as they were, type and all, each time as new objects: None, Python's numbers,
-    strings and bytes, numpy's scalars and arrays, torch's tensors without gradient, and tuples,
-    lists, dicts and frozensets of such. A batch is one request. Arrays become little-endian, rows
-    of a memory-mapped file plain arrays. Reading never executes stored data, and every byte is
-    checked against a checksum.
+    Samples come back with their values and types, each time as new objects. They may consist of
+    None, Python's numbers, strings and bytes, numpy's scalars and arrays, torch's tensors without
+    gradient, and tuples, lists, dicts and frozensets of these. Arrays become little-endian, and
+    rows of a memory-mapped file become plain arrays. A batch is one request. Reading never executes
+    stored data, and every byte is checked against a checksum.
 
-    Put random layers above the cache: of those below it, it keeps the first draw.
+    Put random layers above the cache. A random layer below it is drawn from once, when the cache is
+    written.
 
     Args:
         dataset_iterator: the iterator to read, which is not closed.
@@ -105,8 +107,8 @@ class StoredCacheDatasetIterator(LayerDatasetIterator):
                     "return outdated samples. Pass a version, cache(storage=…, version='1'), "
                     "and another version whenever the samples change"
                 )
-        # No argument of the layer, and so not in a recipe: that of a stranger must not choose what
-        # is written, and two epochs must not share a folder.
+        # The identifier is not an argument of the layer, so that it is not in a recipe: the recipe
+        # of a stranger must not choose where to write, and two epochs must not share a folder.
         self._given_identifier = None if identifier is None else check_identifier(identifier)
         super().__init__(dataset_iterator, storage=storage, version=version)
 
@@ -198,6 +200,7 @@ class _StoredCacheAccess(CacheAccess):
         return self._fingerprint_now()
 
     def _fingerprint_now(self) -> str:
+        """Compute the fingerprint; :meth:`_check_unchanged` compares it with the first one."""
         # The function, not the method: a client's class may have a member of that name.
         fingerprint_of_source: str = fingerprint(self._source)
         digest_of_code = code_digest(self._source)
@@ -244,7 +247,7 @@ class _StoredCacheAccess(CacheAccess):
             ResourceChangedError: a file was replaced, or an array written to.
         """
         if instability_reason(self._source) is not None:
-            # Only the user knows when it changes, and says so by a version.
+            # Its fingerprint does not tell. The user changes the version when the samples change.
             return
         now = self._fingerprint_now()
         if now != self.fingerprint:

@@ -37,8 +37,26 @@ class StoredRowsReader(ColumnReader):
         offset: the offset of the first row in bytes.
         shape: the shape of the array; at least one dimension.
         dtype: the dtype of the array.
-        mapped: whether to map a file of a local store into memory.
+        mapped: map the file into memory if it is local and may not be cut short.
     """
+
+    #: The file of the array.
+    _file: PositionalFile
+
+    #: The offset of the first row in bytes.
+    _offset: int
+
+    #: The number of rows.
+    _length: int
+
+    #: The shape of a row.
+    _row_shape: tuple[int, ...]
+
+    #: The size of a row in bytes.
+    _row_bytes: int
+
+    #: The dtype of the array.
+    _dtype: np.dtype[Any]
 
     #: All rows, mapped into memory; None if the file is read.
     _mapped_rows: npt.NDArray[Any] | None
@@ -104,7 +122,7 @@ class StoredRowsReader(ColumnReader):
         are_consecutive = len(indices) > 0 and bool((np.diff(indices) == 1).all())
         if are_consecutive:
             return self._read_run(int(indices[0]), len(indices))
-        mapped_rows = self._usable_rows()
+        mapped_rows = self._check_mapped_rows()
         if mapped_rows is None:
             return self._read_runs(indices, 1)[:, 0]
         # take() is faster, but first copies an array whose rows are not aligned.
@@ -113,13 +131,13 @@ class StoredRowsReader(ColumnReader):
         return mapped_rows[indices]
 
     def runs(self, starts: IndexArrayOfInts, length: int) -> npt.NDArray[Any]:
-        mapped_rows = self._usable_rows()
+        mapped_rows = self._check_mapped_rows()
         if mapped_rows is None:
             return self._read_runs(starts, length)
         return take_runs(mapped_rows, starts, length)
 
-    def _usable_rows(self) -> npt.NDArray[Any] | None:
-        """Return all rows, if they are mapped.
+    def _check_mapped_rows(self) -> npt.NDArray[Any] | None:
+        """Return all rows if they are mapped, otherwise None.
 
         Raises:
             UnpicklableResourceError: the file was opened by a caller, in the parent of this
@@ -131,7 +149,7 @@ class StoredRowsReader(ColumnReader):
 
     def _read_run(self, first: int, n_rows: int) -> npt.NDArray[Any]:
         """Read consecutive rows into a new array, shape ``(n_rows, ...)``."""
-        mapped_rows = self._usable_rows()
+        mapped_rows = self._check_mapped_rows()
         if mapped_rows is not None:
             copied: npt.NDArray[Any] = mapped_rows[first : first + n_rows].copy()
             return copied
@@ -182,11 +200,12 @@ def read_together(
         The bytes of each range, in the given order.
 
     Raises:
-        DatasetFileCorruptError: the file ends before.
+        DatasetFileCorruptError: the file ends before the end of a range.
     """
     if not len(starts):
         return []
-    # In the order of the file, neighbours whose gap is small are read together, as one span.
+    # Sort the ranges by their starts, and break them where the gap to the next range is large. The
+    # ranges between two breaks are read as one span.
     order = np.argsort(starts, kind="stable")
     sorted_starts = starts[order]
     ends_so_far = np.maximum.accumulate(ends[order])
@@ -194,17 +213,21 @@ def read_together(
     breaks = np.flatnonzero(has_gap_before) + 1
     bounds = [0, *breaks.tolist(), len(order)]
 
+    # Read all spans, each given by its offset and size.
     spans = []
     for first, stop in itertools.pairwise(bounds):
-        spans.append((int(sorted_starts[first]), int(ends_so_far[stop - 1])))
-    pieces = file.read_ranges([(start, end - start) for start, end in spans])
+        span_start = int(sorted_starts[first])
+        span_end = int(ends_so_far[stop - 1])
+        spans.append((span_start, span_end - span_start))
+    pieces = file.read_ranges(spans)
 
+    # Cut each span into its ranges, and put these into the given order.
     data = [b""] * len(order)
-    for (first, stop), (span_start, span_end), piece in zip(
-        itertools.pairwise(bounds), spans, pieces, strict=True
-    ):
-        if len(piece) != span_end - span_start:
-            raise _cut_short_error(file, span_start, span_end)
+    for number, (first, stop) in enumerate(itertools.pairwise(bounds)):
+        span_start, span_bytes = spans[number]
+        piece = pieces[number]
+        if len(piece) != span_bytes:
+            raise _cut_short_error(file, span_start, span_start + span_bytes)
         for index in order[first:stop].tolist():
             data[index] = piece[int(starts[index]) - span_start : int(ends[index]) - span_start]
     return data

@@ -1,4 +1,4 @@
-"""Says which column of some samples is the target."""
+"""Makes the meta of samples, which says which column is the target."""
 
 from __future__ import annotations
 
@@ -6,12 +6,14 @@ from collections.abc import Sequence
 from typing import Any
 
 from data_stack.dataset.iterator import DatasetIteratorIF, InformedDatasetIterator
-from data_stack.dataset.meta import DatasetMeta, IteratorMeta
+from data_stack.dataset.meta import DatasetMeta, IteratorMeta, TargetKind
 from data_stack.exception import ConfigError
 from data_stack.util.suggestions import did_you_mean
 
-#: What a meta says where no column is the sample or the tag.
+#: The position of the sample in a meta whose samples have no such column. A meta always has one.
 _NO_SAMPLE = "sample"
+
+#: The position of the tag in a meta whose samples have no such column.
 _NO_TAG = "tag"
 
 
@@ -23,15 +25,15 @@ def with_target(
     class_names: Any = None,
     sample: Any = None,
 ) -> DatasetIteratorIF:
-    """Return the iterator with a meta that says which column is the target.
+    """Return an iterator over the same samples whose ``dataset_meta`` names the target.
 
     Args:
         iterator: tuple or dict samples.
-        source: name of the samples.
-        columns: positions or names of their columns.
-        target: the column of the target; None for no target and no meta.
-        class_names: names of the target's classes.
-        sample: the column of the sample itself; None for the other column, if there is only one.
+        source: the name of the samples, which becomes the name of the dataset in the meta.
+        columns: the positions or names of all columns.
+        target: the column of the target; None to return ``iterator`` as it is.
+        class_names: the names of the target's classes; None or empty if there are none.
+        sample: the column of the sample itself; None for the only column besides the target.
 
     Raises:
         ConfigError: the column ``target`` does not exist.
@@ -44,16 +46,26 @@ def with_target(
             f"target {target!r:.80} is not a column{suggestion}; "
             f"the columns are {', '.join(map(repr, columns))}"
         )
-    sample_pos = sample
-    if not sample:
-        others = [column for column in columns if column != target]
-        sample_pos = others[0] if len(others) == 1 else _NO_SAMPLE
-    names = tuple(class_names or ()) or None
+    if sample is None:
+        sample = _find_sample(columns, target)
+    names = None
+    target_kind: TargetKind | None = None
+    if class_names:
+        names = tuple(class_names)
+        target_kind = "label"
     meta = DatasetMeta(
-        IteratorMeta(sample_pos, target, _NO_TAG),
+        IteratorMeta(sample, target, _NO_TAG),
         source,
         source,
-        target_kind="label" if names else None,
+        target_kind=target_kind,
         class_names=names,
     )
     return InformedDatasetIterator(iterator, meta)
+
+
+def _find_sample(columns: Sequence[Any], target: Any) -> Any:
+    """Return the only column besides the target; :data:`_NO_SAMPLE` if there are several."""
+    others = [column for column in columns if column != target]
+    if len(others) == 1:
+        return others[0]
+    return _NO_SAMPLE

@@ -71,10 +71,12 @@ class TextTableFormat(WritableFormat):
         if columns.required is None:
             return self.read(location, None, options)
         try:
-            return self.read(location, [*columns.required, *columns.optional], options)
+            all_columns = columns.required + columns.optional
+            return self.read(location, all_columns, options)
         except UnknownColumnError as error:
             if error.column not in columns.optional:
                 raise
+        # Only the header tells whether the optional column, the target, exists.
         return self.read(location, columns.required, options)
 
     def open_splits(
@@ -91,12 +93,10 @@ class TextTableFormat(WritableFormat):
         from data_stack.formats.text_tables.agreement import read_alike
 
         options = options or self.options_class()
-        parts_of_splits = [
-            (name, part)
-            for name, files in datasets.items()
-            if files.is_split
-            for part in files.parts
-        ]
+        parts_of_splits: list[tuple[str, Location]] = []
+        for name, files in datasets.items():
+            if files.is_split:
+                parts_of_splits.extend((name, part) for part in files.parts)
 
         def read_part(number: int, dtypes: Mapping[str, Any]) -> DatasetIteratorIF:
             _, part = parts_of_splits[number]

@@ -95,12 +95,14 @@ class WebDatasetIterator(AccessedDatasetIterator):
             or two files of one name.
     """
 
+    #: The access refers to the iterator: they would keep each other in memory.
     _keeps_access = False
 
-    #: What else is in the folder of the shards, if one was opened, and in the shards, once they
-    #: were looked through. A LeftOutWarning named what may be data.
+    #: Which files are left out: those in the folder of the shards, if a folder was opened, and those
+    #: in the shards after their headers were read. A LeftOutWarning named those that may be data.
     account: PlaceAccount | None
 
+    #: The locations of the shards, in order.
     _shards: list[Location]
     #: The fields that a user chose; None for all.
     _fields: tuple[str, ...] | None
@@ -110,10 +112,11 @@ class WebDatasetIterator(AccessedDatasetIterator):
     _has_account_of_shards: bool
     #: Where the files lie; None before the first access.
     _index: ShardIndex | None
+    #: The open shards of this process.
     _open_shards: OpenShards
-    #: The codecs of fields that were looked up.
+    #: The codec of each field that was looked up.
     _codecs: dict[str, Codec]
-    #: Held by the thread that looks through the shards.
+    #: Held by the thread that reads the headers of the shards.
     _lock: threading.Lock
 
     def __init__(
@@ -123,12 +126,10 @@ class WebDatasetIterator(AccessedDatasetIterator):
         fields: Sequence[str] | None = None,
         types: Mapping[str, FieldType] | None = None,
     ) -> None:
-        is_single_shard = (
-            isinstance(shards, (tuple, Location))
-            or is_path_or_url(shards)
-            or hasattr(shards, "read")
-        )
-        sources = [shards] if is_single_shard else list(shards)
+        # A tuple is a folder or connector, and the name of a shard in it.
+        is_location = isinstance(shards, (tuple, Location)) or is_path_or_url(shards)
+        is_open_file = hasattr(shards, "read")
+        sources = [shards] if is_location or is_open_file else shards
         self._shards = [location_of(source) for source in sources]
         if not self._shards:
             raise ConfigError("a WebDataset needs at least one shard")
@@ -176,7 +177,7 @@ class WebDatasetIterator(AccessedDatasetIterator):
     ) -> WebDatasetIterator:
         """Return the same samples with other fields and decoders.
 
-        The shards are not looked through again.
+        The headers of the shards are not read again.
 
         Raises:
             ConfigError: a field is a pickle, and ``types`` does not say how to read it.
@@ -216,8 +217,10 @@ class WebDatasetIterator(AccessedDatasetIterator):
             sample: dict[str, Any] = {KEY: index.keys[position]}
             for name in fields:
                 if name in ranges:
+                    # The entry keeps its place in the sample; its value is read below.
                     sample[name] = None
-                    file = _FileToRead(sample, name, *ranges[name])
+                    offset, size = ranges[name]
+                    file = _FileToRead(sample, name, offset, size)
                     files_by_shard.setdefault(shard_number, []).append(file)
                 elif are_required:
                     shard = self._shards[shard_number].full_name
@@ -257,9 +260,10 @@ class WebDatasetIterator(AccessedDatasetIterator):
         return codec
 
     def _codec_of_file(self, field: str, data: bytes) -> Codec:
-        """Return the codec of a value.
+        """Return the codec of a file.
 
-        Of images, sound and videos it is that of the content, unless ``types`` names one.
+        The content of an image, sound or video tells its codec, unless ``types`` names one. Other
+        files have the codec of their field.
         """
         extension = extension_of_field(field)
         type_name = type_of_extension(extension)
@@ -278,35 +282,44 @@ class WebDatasetIterator(AccessedDatasetIterator):
         """Return where the files lie; reads the headers of all shards at the first call."""
         if self._index is None:
             with self._lock:
-                # Another thread may have looked through them while this one waited.
+                # Another thread may have read them while this one waited.
                 if self._index is None:
-                    self._index = self._look_through()
+                    self._index = self._read_headers()
         return self._index
 
-    def _look_through(self) -> ShardIndex:
+    def _read_headers(self) -> ShardIndex:
         """Read the headers of all shards.
 
         Raises:
-            As :class:`WebDatasetIterator` at the first access.
+            ConfigError, DatasetFileCorruptError, UnsafeArchiveError: as for
+                :class:`WebDatasetIterator` at the first access.
         """
         indexer = ShardIndexer()
         for number, shard in enumerate(self._shards):
             indexer.add(shard, self._open_shards.open_first(number))
         index = indexer.finish()
 
-        for name in index.fields if self._fields is None else self._fields:
+        fields = index.fields if self._fields is None else self._fields
+        for name in fields:
             if name not in index.fields and index.keys:
                 raise ConfigError(
                     f"no sample has a field {name!r}{did_you_mean(name, index.fields)}; "
                     f"they have {', '.join(index.fields)}"
                 )
-            # Raises the error of a pickle.
+            # This raises the error of a pickle now, not when a sample is read.
             self._codec(name)
         self._account_for(len(index.files), indexer.left_out)
         return index
 
     def _account_for(self, n_read: int, left_out: Sequence[LeftOut]) -> None:
-        """Account for the files in the shards, and warn, once: not again in a worker process."""
+        """Account for the files in the shards, and warn of files that are left out.
+
+        This is done once: a worker process gets the account.
+
+        Args:
+            n_read: the number of files that belong to samples.
+            left_out: the files that belong to no sample.
+        """
         if self._has_account_of_shards:
             return
         self._has_account_of_shards = True

@@ -1,4 +1,4 @@
-"""The fields of WebDataset's samples: the names of files, and how their bytes are decoded."""
+"""The fields of WebDataset's samples, whose names tell how their bytes are decoded."""
 
 from __future__ import annotations
 
@@ -88,6 +88,7 @@ def codec_of_field(field: str, types: Mapping[str, FieldType]) -> Codec:
     else:
         field_type = types[extension]
     if not isinstance(field_type, str):
+        # A codec, a pair of functions, or None for bytes: what custom codecs may be.
         return codec_of("given", {"given": field_type})
     if field_type in _INTEGER_TYPES:
         return FunctionCodec(_as_decimal_text, int)

@@ -1,4 +1,4 @@
-"""The shards of a WebDataset: the tar files, and where the files of the samples lie in them."""
+"""The shards of a WebDataset, which are tar files, and their index."""
 
 from __future__ import annotations
 
@@ -33,8 +33,10 @@ from data_stack.util.untrusted_text import parse_json
 #: that is missing is noticed.
 SHARD_INDEX: Final = "shardindex.json"
 
-#: The rules that leave out a file in a shard, and a file in a folder of shards.
+#: The rule that leaves out a file in a shard.
 _NO_SAMPLE: Final = "a file without a suffix, which belongs to no sample"
+
+#: The rule that leaves out a file in a folder of shards.
 _NO_SHARD: Final = "no .tar in the folder itself, or not in shardindex.json"
 
 #: The size of a tar's blocks.
@@ -43,6 +45,7 @@ BLOCK_BYTES: Final = 512
 #: The size of the blocks in which the headers of a tar are read.
 _HEADER_BLOCK_BYTES: Final = 1 << 12
 
+#: The limits of a shard. They are high, as nothing is extracted: only the headers are read.
 _LIMITS: Final = ArchiveLimits(max_bytes=1 << 50, max_members=1 << 27)
 
 #: The maximum number of shards that are kept open.
@@ -71,19 +74,25 @@ def shard_names(folder: Folder) -> list[str]:
     data = folder.read(SHARD_INDEX)
     try:
         index = parse_json(data)
-        listed = [str(shard["url"]) for shard in index["shardlist"]]
+        listed_names = [str(shard["url"]) for shard in index["shardlist"]]
     except (ValueError, LookupError, TypeError) as error:
         raise DatasetFileCorruptError(
             f"{full_name} is damaged: it lists no shards ({str(error)[:200]})"
         ) from error
-    missing = set(listed).difference(names)
-    if missing:
-        raise DatasetFileCorruptError(f"{full_name} lists {min(missing)!r:.80}, which is missing")
-    return listed
+    missing_names = set(listed_names).difference(names)
+    if missing_names:
+        raise DatasetFileCorruptError(
+            f"{full_name} lists {min(missing_names)!r:.80}, which is missing"
+        )
+    return listed_names
 
 
 def account_of_shards(folder: Folder) -> PlaceAccount:
-    """Return which files of a folder of shards are read; raises as :func:`shard_names`."""
+    """Return which files of a folder of shards are read, and which are left out.
+
+    Raises:
+        DatasetFileCorruptError: the list of the shards is damaged, or a shard is missing.
+    """
     paths, links = folder.survey()
     paths_read = [*shard_names(folder), SHARD_INDEX]
     return account_of(folder.full_name(""), paths_read, paths, _NO_SHARD, links)
@@ -93,7 +102,7 @@ def account_of_shards(folder: Folder) -> PlaceAccount:
 
 
 class OpenShards:
-    """The shards of a dataset, the last of which are kept open.
+    """The shards of a dataset. Those that were used last are kept open.
 
     Args:
         shards: the locations of the shards, in order.
@@ -112,10 +121,10 @@ class OpenShards:
         self._lock = fork_lock()
 
     def open_first(self, number: int) -> StreamedResource:
-        """Open a shard that is the one that was read first, to read it from its start.
+        """Open a shard to read it from its start. It must be the version that was read first.
 
         Raises:
-            ResourceChangedError: it was replaced or changed.
+            ResourceChangedError: the shard was replaced or changed.
         """
         shard = self._shards[number]
         return self._seen.check_opened(number, shard.full_name, shard.open())
@@ -124,7 +133,7 @@ class OpenShards:
         """Return an open shard, to read ranges of it.
 
         Raises:
-            ResourceChangedError: it was replaced or changed, so that its files lie elsewhere.
+            ResourceChangedError: the shard was replaced or changed, so that its files lie elsewhere.
         """
         with self._lock:
             file = self._files.pop(number, None)
@@ -168,7 +177,7 @@ class ShardIndex:
     first_files: npt.NDArray[np.int64]
 
     def ranges_of(self, position: int) -> dict[str, tuple[int, int]]:
-        """Return offset and size of the files of a sample, by field."""
+        """Return offset and size in bytes of each file of a sample, by field."""
         start = self.first_files[position]
         end = self.first_files[position + 1]
         ranges = {}
@@ -224,6 +233,15 @@ class ShardIndexer:
         self._tables.append(table)
 
     def _check_no_field_twice(self, shard: Location, table: npt.NDArray[np.int64]) -> None:
+        """Check that no sample of a shard has two files of one field.
+
+        Args:
+            shard: the location of the shard.
+            table: its rows of ``ShardIndex.files``, sorted by sample and field.
+
+        Raises:
+            UnsafeArchiveError: a sample has two.
+        """
         sample_and_field = table[:, :2]
         is_repeated = (sample_and_field[1:] == sample_and_field[:-1]).all(axis=1)
         if not is_repeated.any():
@@ -236,7 +254,8 @@ class ShardIndexer:
 
     def finish(self) -> ShardIndex:
         """Return the index of all shards."""
-        files = np.concatenate([np.empty((0, 4), np.int64), *self._tables])
+        no_files = np.empty((0, 4), np.int64)
+        files = np.concatenate([no_files, *self._tables])
         first_files = np.searchsorted(files[:, 0], np.arange(len(self._keys) + 1))
         return ShardIndex(self._keys, self._starts, list(self._field_numbers), files, first_files)
 

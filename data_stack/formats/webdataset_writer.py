@@ -24,13 +24,12 @@ from data_stack.io.archives.member_names import normalize_member_name
 from data_stack.io.folder import Folder, folder_of
 from data_stack.io.location import Location
 
+#: How many samples a shard has if a user does not say.
 DEFAULT_SHARDLEN: Final = 10_000
 
 
 class WebDatasetWriter(DatasetWriter):
     """Writes WebDataset shards ``NAME-000000.tar``, ``NAME-000001.tar`` …
-
-    The same samples make the same bytes.
 
     ::
 
@@ -105,7 +104,7 @@ class WebDatasetWriter(DatasetWriter):
             )
 
     def __len__(self) -> int:
-        """Number of samples."""
+        """Return the number of samples."""
         return self._n_samples
 
     def append(self, sample: Mapping[str, Any]) -> int:
@@ -164,11 +163,14 @@ class WebDatasetWriter(DatasetWriter):
         return _TarWriter(self._folder, self._name_of_shard(len(self._published)))
 
     def _publish_shard(self, tar: _TarWriter) -> None:
+        """Publish the shard that is being written. The next sample starts another one."""
+        # First, as a shard whose publication fails cannot be written to any more.
         self._tar = None
         tar.finish()
         self._published.append((tar.name, tar.n_samples))
 
     def _list_shards(self) -> None:
+        """Write ``shardindex.json``."""
         shards = [{"url": name, "nsamples": n_samples} for name, n_samples in self._published]
         index = {
             "__kind__": "wids-shard-index-v1",
@@ -184,7 +186,8 @@ class WebDatasetWriter(DatasetWriter):
     def _encode(self, sample: Mapping[str, Any], key: str) -> list[tuple[str, bytes]]:
         """Return path and content of each file of a sample."""
         files = []
-        for field in sorted(field for field in sample if not field.startswith("__")):
+        fields = [field for field in sample if not field.startswith("__")]
+        for field in sorted(fields):
             path = _path_of(key, field)
             files.append((path, self._encode_field(field, sample[field])))
         if not files:

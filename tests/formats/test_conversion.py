@@ -613,3 +613,24 @@ def test_lists_with_nan_are_converted(tmp_path: Path) -> None:
     convert(samples, tmp_path / "out")
 
     assert np.isnan(data_stack.load(tmp_path / "out")[0]["v"][1])
+
+
+def test_json_columns_of_a_table_become_parquet(tmp_path: Path) -> None:
+    lines = tmp_path / "lines.jsonl"
+    lines.write_text('{"a": {"x": 1}, "n": 1}\n{"a": {"y": [1, "b"]}, "n": 2}\n')
+    samples = data_stack.from_jsonl(lines)
+
+    convert(samples, tmp_path / "lines.parquet")
+
+    converted = data_stack.load(tmp_path / "lines.parquet")
+    assert [sample["a"] for sample in converted] == [{"x": 1}, {"y": [1, "b"]}]
+
+
+def test_the_index_of_a_table_of_pandas_becomes_parquet(tmp_path: Path) -> None:
+    pandas = pytest.importorskip("pandas")
+    table = pandas.DataFrame({"v": [1.5, 2.5]}, index=pandas.RangeIndex(3, 5, name="i"))
+
+    convert(data_stack.from_pandas(table), tmp_path / "table.parquet")
+
+    converted = data_stack.load(tmp_path / "table.parquet")
+    assert converted.read_column("i").tolist() == [3, 4]

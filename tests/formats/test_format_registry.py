@@ -126,6 +126,7 @@ def test_no_two_formats_have_one_suffix() -> None:
     [
         ("a.b.csv", "csv", "a.b"),
         ("a.b.csv.gz", "csv", "a.b"),
+        ("train.CSV.GZ", "csv", "train"),
         ("A.H5", "hdf5", "A"),
         ("a.npz.gz", None, "a.npz.gz"),
         ("a.b", None, "a.b"),

@@ -21,7 +21,8 @@ from data_stack.io.location import Location
 class CSVFormatOptions(FormatOptions):
     """The options of CSV files, which :func:`data_stack.from_csv` documents.
 
-    ``delimiter`` is by default what the suffix says.
+    Without a ``delimiter``, it is a tab in files whose names contain ``.tsv``, and a comma in
+    others.
     """
 
     dtypes: Mapping[str, Any] | None = None
@@ -109,14 +110,14 @@ class CSVFormat(TextTableFormat):
 
 
 def _choose_delimiter(options: CSVFormatOptions, file_name: str) -> str:
-    """Return the delimiter that a user named, or else that which the name of the file says."""
+    """Return the delimiter that a user gave; without one, that of :func:`_delimiter_of`."""
     if options.delimiter is not None:
         return options.delimiter
     return _delimiter_of(file_name)
 
 
 def _delimiter_of(file_name: str) -> str:
-    """Return the delimiter that the name of a file says."""
+    """Return the delimiter that the name of a file tells, such as ``a.tsv.gz``."""
     if ".tsv" in file_name.lower():
         return "\t"
     return ","

@@ -42,13 +42,14 @@ class HDF5Format(NamedArraysFormat):
     ) -> Sequence[ColumnKey]:
         from data_stack.formats.hdf5 import dataset_keys, datasets_to_read
 
-        # A file may hold more objects than are listed, so columns are opened by their names.
-        if columns.required is not None and not columns.optional:
+        if columns.required is None:
+            # This warns of what is left out.
+            return datasets_to_read(resource)
+        if not columns.optional:
+            # Nothing is listed: a file may hold more objects than can be listed.
             return list(columns.required)
-        # A user who names columns wants nothing else, so what is left out needs no warning.
-        if columns.required is not None:
-            return dataset_keys(resource)
-        return datasets_to_read(resource)
+        # A user who names columns wants nothing else, so that there is no warning.
+        return dataset_keys(resource)
 
     def open_arrays(
         self, resource: Any, keys: Mapping[str, Any], options: HDF5Options

@@ -54,7 +54,7 @@ _DEFAULTS: Final = ImagesOptions()
 
 @register_format
 class ImagesFormat(WritableFormat):
-    """A folder of images, in a folder for each class. The metadata file is written last."""
+    """A folder of images, with a folder for each class."""
 
     name = "images"
     options_class = ImagesOptions
@@ -119,6 +119,7 @@ class ImagesFormat(WritableFormat):
         else:
             # Images of several types become PNG, which is lossless.
             schema["image"] = ColumnType("png")
+        # The image is the first field; all others are metadata or classes.
         for name in images.fields[1:]:
             schema[name] = infer_column(images.read_column(name).tolist(), name)
         keys: dict[str, ColumnKey] = {name: name for name in schema}

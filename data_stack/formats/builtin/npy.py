@@ -47,5 +47,4 @@ class NpyFormat(OneFileFormat):
 
     def save(self, file: Any, columns: Mapping[str, npt.NDArray[Any]]) -> None:
         for name, values in columns.items():
-            is_text = values.dtype == object
-            write_npy(file, as_fixed_text(name, values) if is_text else values)
+            write_npy(file, as_fixed_text(name, values))

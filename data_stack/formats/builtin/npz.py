@@ -34,8 +34,5 @@ class NpzFormat(NamedArraysFormat):
         return NpzDatasetIterator(resource, keys)
 
     def save(self, file: Any, columns: Mapping[str, npt.NDArray[Any]]) -> None:
-        arrays = {}
-        for name, values in columns.items():
-            is_text = values.dtype == object
-            arrays[name] = as_fixed_text(name, values) if is_text else values
+        arrays = {name: as_fixed_text(name, values) for name, values in columns.items()}
         write_npz(file, arrays)

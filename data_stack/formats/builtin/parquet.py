@@ -12,6 +12,7 @@ from data_stack.formats.column_source import ColumnSource
 from data_stack.formats.column_types import media_columns
 from data_stack.formats.format import (
     ALL_COLUMNS,
+    Batch,
     ColumnChoice,
     FormatOptions,
     WritableFormat,
@@ -142,7 +143,11 @@ class ParquetFormat(WritableFormat):
 
         schema = parquet_schema(name, source)
         with ParquetWriter(location.as_folder(), schema, rows_per_file=shardlen) as writer:
-            yield lambda batch: writer.append_columns(batch, encoded=source.stored_names)
+
+            def write_batch(batch: Batch) -> None:
+                writer.append_columns(batch, encoded=source.stored_names)
+
+            yield write_batch
 
 
 def _is_partition(name: str) -> bool:

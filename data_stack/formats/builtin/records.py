@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, Final
 
 from data_stack.codecs.codec import ColumnType
 from data_stack.codecs.registry import media_types
@@ -21,10 +21,10 @@ from data_stack.io.folder import Folder
 from data_stack.io.location import Location
 
 #: The name of the folder in which an unfinished dataset is written.
-_UNFINISHED = "_data_stack_progress"
+_UNFINISHED: Final = "_data_stack_progress"
 
 #: The rule that leaves a file out of a folder of records.
-_NO_RECORDS = "no file of records"
+_NO_RECORDS: Final = "no file of records"
 
 
 @register_format

@@ -23,6 +23,7 @@ class TorchFormat(NamedArraysFormat):
 
     name = "torch"
     suffixes = {".pt": "application/octet-stream", ".pth": "application/octet-stream"}
+    # Tensors have no text.
     types = NamedArraysFormat.types - {"utf8"}
 
     def list_keys(

@@ -58,7 +58,7 @@ class WebDatasetOptions(FormatOptions):
 
 @register_format
 class WebDatasetFormat(WritableFormat):
-    """A ``.tar``, or a folder of shards with a list of them, which is written last."""
+    """A shard, which is a ``.tar``, or a folder of shards."""
 
     name = "webdataset"
     suffixes = {".tar": "application/x-tar"}
@@ -197,7 +197,7 @@ def _open_location(
 def _open_shards(
     shards: Sequence[Location], columns: ColumnChoice, types: Mapping[str, Any]
 ) -> WebDatasetIterator:
-    """Open shards with only the fields of the columns that will be read: others need no decoder.
+    """Open shards with the fields of the columns that will be read. Others need no decoder.
 
     Raises:
         ConfigError: a required column does not exist, or is a pickle.
@@ -208,12 +208,14 @@ def _open_shards(
         return WebDatasetIterator(locations, types=types)
 
     all_fields = WebDatasetIterator(locations, types={**PICKLES_AS_BYTES, **types})
-    known: dict[str, ColumnKey] = {KEY: KEY}
+    # A user may name a column without the extension of its field. A name that is also that of a
+    # field means the field, so that fields are added last.
+    keys: dict[str, ColumnKey] = {KEY: KEY}
     for field in all_fields.fields:
-        known[_column_name_of_field(field)] = field
-    known.update((field, field) for field in all_fields.fields)
-    chosen = choose_keys(locations[0].full_name, known, columns.required, columns.optional)
-    chosen_fields = [field for field in all_fields.fields if field in chosen.values()]
+        keys[_column_name_of_field(field)] = field
+    keys.update({field: field for field in all_fields.fields})
+    chosen_keys = choose_keys(locations[0].full_name, keys, columns.required, columns.optional)
+    chosen_fields = [field for field in all_fields.fields if field in chosen_keys.values()]
     return all_fields.with_fields(chosen_fields, types)
 
 
@@ -221,32 +223,48 @@ def _open_shards(
 
 
 def _fields_by_column(fields: Sequence[str]) -> dict[str, str]:
-    """Return each field by the name of its column: without extension, where that is unique."""
+    """Return each field by the name of its column.
+
+    The name is the field without its extension, unless two fields would have one name.
+    """
     names = [_column_name_of_field(field) for field in fields]
     counts = Counter(names)
     by_column = {}
     for name, field in zip(names, fields, strict=True):
-        is_unique = counts[name] == 1
-        by_column[name if is_unique else field] = field
+        column_name = name if counts[name] == 1 else field
+        by_column[column_name] = field
     return by_column
 
 
 def _column_name_of_field(field: str) -> str:
-    """Return the name of a field's column: the inverse of :func:`_field_of_column`."""
+    """Return the name of a field's column: ``"image"`` for ``"image.jpg"``.
+
+    It is the inverse of :func:`_field_of_column`.
+    """
     stem, _, extension = field.rpartition(".")
     is_extension = extension in INTEGERS or type_of_extension(extension) is not None
-    return stem if stem and is_extension else field
+    if stem and is_extension:
+        return stem
+    return field
 
 
 def _column_of_field(field: str, types: Mapping[str, Any]) -> ColumnType:
-    """Return the column of a field, with the decoders that a user may have chosen."""
+    """Return the type of the column of a field.
+
+    Args:
+        field: the field.
+        types: the decoders that a user gave, by extension.
+    """
     extension = extension_of_field(field)
     if extension not in types:
         return ColumnType(type_of_field(field))
     decoder = types[extension]
     if decoder is None:
         return ColumnType("bytes")
-    return ColumnType(decoder if isinstance(decoder, str) else "json")
+    if isinstance(decoder, str):
+        return ColumnType(decoder)
+    # A decoder of the user's may return anything.
+    return ColumnType("json")
 
 
 def _fields_to_write(source: ColumnSource) -> dict[str, str]:

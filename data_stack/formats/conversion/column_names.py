@@ -1,4 +1,4 @@
-"""Parses which columns a conversion takes, and their new names."""
+"""Parses the names of the columns to convert."""
 
 from __future__ import annotations
 

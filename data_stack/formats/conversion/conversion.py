@@ -88,7 +88,7 @@ def convert(
             columns of tuples also by position, ``"image=0"``. None for all.
         shardlen: the number of samples in a shard of records, Parquet or WebDataset; None for the
             format's default.
-        verify: read all samples back, and compare their digests with the source's.
+        verify: whether to read all samples back, and compare their digests with the source's.
         progress: show progress bars; None to show them on a terminal and in a notebook.
         options: how to read a file or folder, as for :func:`data_stack.load`:
             ``{"delimiter": ";"}``.
@@ -105,20 +105,18 @@ def convert(
     if isinstance(source, DatasetIteratorIF):
         _check_no_file_arguments(source_format, options)
         column_source = source_of_iterator(source)
-        source_format = "iterator"
+        name_of_source_format = "iterator"
     else:
         source_location = location_of(source)
         if source_location.full_name == location.full_name:
             raise ConfigError(f"source and target are both {location.full_name}")
         format_ = format_of_source(source_location, source_format)
         column_source = open_source(source_location, format_, chosen_columns, options or {})
-        source_format = format_.name
+        name_of_source_format = format_.name
 
     with column_source.resources:
         column_source = column_source.select_columns(chosen_columns)
-        if target_format is None:
-            target_format = name_of_target_format(location)
-        writable_format = writable_format_named(target_format)
+        writable_format = writable_format_named(target_format or name_of_target_format(location))
         _check_shardlen(writable_format, shardlen)
         writable_format.check(column_source, location, shardlen)
 
@@ -136,7 +134,7 @@ def convert(
         return ConversionReport(
             source=column_source.name,
             target=location.full_name,
-            source_format=source_format,
+            source_format=name_of_source_format,
             target_format=writable_format.name,
             columns={name: column.type for name, column in column_source.schema.items()},
             n_samples=len(column_source),
@@ -156,13 +154,18 @@ def _check_no_file_arguments(source_format: str | None, options: Mapping[str, An
 
 
 def _check_shardlen(target_format: WritableFormat, shardlen: int | None) -> None:
+    """Check the number of samples in a shard.
+
+    Raises:
+        ConfigError: it is less than 1, or the format has no shards.
+    """
     if shardlen is None:
         return
     if shardlen < 1:
         raise ConfigError(f"shardlen must be at least 1, got {shardlen}")
     if not target_format.has_shards:
-        sharded = [name for name, format_ in writable_formats().items() if format_.has_shards]
+        with_shards = [name for name, format_ in writable_formats().items() if format_.has_shards]
         raise ConfigError(
             f"{target_format.name} has no shards; leave shardlen out, or choose "
-            f"{' or '.join(sharded)}"
+            f"{' or '.join(with_shards)}"
         )

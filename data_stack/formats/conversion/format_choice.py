@@ -86,12 +86,16 @@ def name_of_target_format(location: Location) -> str:
     Raises:
         ConfigError: no format is written into files of the suffix.
     """
-    known = format_of_file(location.name)
-    if isinstance(known, WritableFormat):
-        return known.name
+    format_ = format_of_file(location.name)
+    if isinstance(format_, WritableFormat):
+        return format_.name
     suffix = os.path.splitext(location.name)[1].lower()
-    suggestion = did_you_mean(suffix, known_suffixes()).strip() if suffix else ""
-    if known is None and not suggestion and not _is_suffix_of_files(suffix):
+    if format_ is None and not suffix:
+        return _DEFAULT_FORMAT
+
+    # A format that is only read, a known suffix with a typo, or the suffix of another kind of file.
+    suggestion = did_you_mean(suffix, known_suffixes()).strip()
+    if format_ is None and not suggestion and not _is_suffix_of_files(suffix):
         return _DEFAULT_FORMAT
     advice = f"{suggestion} choose one by".strip()
     raise unknown_suffix_error(location, advice, "target_format", writable_formats())
@@ -99,9 +103,8 @@ def name_of_target_format(location: Location) -> str:
 
 def _is_suffix_of_files(suffix: str) -> bool:
     """Return whether Python knows a suffix as one of files, such as ``".zip"``."""
-    if not suffix:
-        return False
     # Without the files of the system, so that all machines know the same suffixes.
     types = mimetypes.MimeTypes(filenames=())
-    is_strict = True
-    return suffix in types.types_map[is_strict] or suffix in types.encodings_map
+    # types_map has the unofficial types, then, at the index True, the official ones.
+    _, official_types = types.types_map
+    return suffix in official_types or suffix in types.encodings_map

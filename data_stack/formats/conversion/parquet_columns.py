@@ -12,6 +12,7 @@ from data_stack.codecs.codec import Codec, ColumnType
 from data_stack.codecs.registry import media_types
 from data_stack.dataset.iterator.access import DeclaredColumn
 from data_stack.exception import ConfigError
+from data_stack.formats.arrow_tables import Origin
 from data_stack.formats.column_source import ColumnSource
 from data_stack.formats.column_types import (
     column_of_dtype,
@@ -60,13 +61,15 @@ def open_parquet(
         filters: as for :class:`~data_stack.formats.parquet.ParquetDataset`.
     """
     files: Any = source if isinstance(source, Location) else list(source)
-    rows = ParquetDataset(files, schema=schema, filters=filters)
     if schema is None:
+        # The files are opened once for their schema, and again if they are read in another way.
+        rows = ParquetDataset(files, filters=filters)
         schema_with_lists = _with_python_lists(rows.schema)
-        if schema_with_lists != rows.schema:
-            schema = schema_with_lists
-        elif nulls == "none":
+        has_python_lists = schema_with_lists != rows.schema
+        if nulls == "none" and not has_python_lists:
             return rows
+        if has_python_lists:
+            schema = schema_with_lists
     return ParquetDataset(files, schema=schema, nulls=nulls, filters=filters)
 
 
@@ -174,11 +177,11 @@ def _field_of_column(name: str, source: ColumnSource) -> Field:
     column = source.schema[name]
     type_name = plain_type(column.type)
 
-    # What the schema of the source declares comes first, unless values are the bytes of a file.
+    # What the schema of the source declares comes first. It does not count for the bytes of files,
+    # nor, unless values may be None, for objects, whose type says more.
     declared = source.declared[name]
-    is_declared_object = declared.dtype == "object"
-    is_of_files = type_name in media_types()
-    if type_name in _NULLABLE_TYPES or not (is_declared_object or is_of_files):
+    is_of_objects_or_files = declared.dtype == "object" or type_name in media_types()
+    if type_name in _NULLABLE_TYPES or not is_of_objects_or_files:
         declared_field = _field_as_declared(name, declared)
         if declared_field is not None:
             return declared_field
@@ -224,9 +227,11 @@ def _field_of_arrays(name: str, type_name: str, source: ColumnSource) -> Field |
             )
     if dtype is None or shape is None:
         return None
+    if type_name == "array" and dtype.kind == "c":
+        # Parquet has no complex numbers.
+        return Field(name, dtype, shape, NdarrayCodec())
     if type_name == "array":
-        is_complex = dtype.kind == "c"
-        return Field(name, dtype, shape, NdarrayCodec() if is_complex else None)
+        return Field(name, dtype, shape)
     is_of_times = dtype.kind in "mM"
     if is_of_times:
         return _field_as_declared(name, DeclaredColumn(str(dtype), shape))
@@ -241,13 +246,12 @@ def _field_as_declared(name: str, declared: DeclaredColumn) -> Field | None:
     """
     if declared.dtype is None or declared.shape is None:
         return None
-    # The Arrow type tells times of day from durations. A table has fields, Parquet types.
-    field_of_table = getattr(declared.origin, "field", None)
-    arrow_type = getattr(field_of_table, "type", declared.origin)
+    arrow_type = _arrow_type_of(declared)
     type_name = None
     if arrow_type is not None:
-        is_of_lists = is_list(arrow_type)
-        type_name = name_of_arrow(arrow_type.value_type if is_of_lists else arrow_type)
+        # The Arrow type tells times of day from durations, which have one dtype.
+        value_type = arrow_type.value_type if is_list(arrow_type) else arrow_type
+        type_name = name_of_arrow(value_type)
     is_of_times = declared.dtype.startswith(("datetime64", "timedelta64"))
     has_nat = is_of_times and not declared.is_nullable
 
@@ -262,3 +266,16 @@ def _field_as_declared(name: str, declared: DeclaredColumn) -> Field | None:
         return Field(name, declared.dtype, declared.shape, codec, nullable=is_nullable)
     except ConfigError:
         return None
+
+
+def _arrow_type_of(declared: DeclaredColumn) -> Any:
+    """Return the type of Arrow that a column had; None if it does not come from Arrow.
+
+    A column of an Arrow table keeps the field of the table; a column of Parquet keeps the type.
+    """
+    origin = declared.origin
+    if not isinstance(origin, Origin):
+        return origin
+    if origin.field is None:
+        return None
+    return origin.field.type

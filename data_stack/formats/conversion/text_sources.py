@@ -12,6 +12,7 @@ import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
+from data_stack.dataset.iterator import ColumnKey
 from data_stack.exception import ConfigError
 from data_stack.formats.column_source import ColumnSource
 from data_stack.formats.conversion.parquet_columns import columns_of_parquet, open_parquet
@@ -60,13 +61,10 @@ def open_text_table(
         target = f"{folder}/all"
         _copy_chosen(location, copy, columns, options, target)
         rows = open_parquet(location_of(target))
-        return ColumnSource(
-            location.full_name,
-            rows,
-            columns_of_parquet(rows),
-            {name: name for name in rows.schema.fields},
-            resources=stack.pop_all(),
-        )
+        schema = columns_of_parquet(rows)
+        keys: dict[str, ColumnKey] = {name: name for name in rows.schema.fields}
+        # The temporary folder is removed when the source is closed.
+        return ColumnSource(location.full_name, rows, schema, keys, resources=stack.pop_all())
 
 
 def _copy_chosen(
@@ -137,6 +135,7 @@ def copy_json_lines(
 
 
 def _write(target: str, schema: Schema, blocks: Iterable[Any]) -> None:
+    """Write tables of Arrow into a folder of Parquet files."""
     with ParquetWriter(target, schema, compression="lz4") as writer:
         for block in blocks:
             writer.append_arrow(block)

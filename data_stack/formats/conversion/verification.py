@@ -106,10 +106,11 @@ def _compare(
     for name, column in source.schema.items():
         if plain_type(column.type) == "json":
             actual[name] = as_python_values(actual[name])
-        differing = column_digests(expected[name]) != column_digests(actual[name])
-        is_different = differing.any(axis=1)
-        if is_different.any():
-            position = positions[is_different.argmax()]
+        # A digest has several numbers, each of which may differ.
+        are_different = column_digests(expected[name]) != column_digests(actual[name])
+        is_sample_different = are_different.any(axis=1)
+        if is_sample_different.any():
+            position = positions[is_sample_different.argmax()]
             raise DatasetFileCorruptError(
                 f"column {name!r} of sample {position} differs in the result; leave it out"
             )

@@ -21,8 +21,10 @@ from data_stack.io.parsing import check_apart
 from data_stack.io.positional import PositionalFile
 from data_stack.util.request_limit import limit_bytes
 
-#: Datasets of plain numbers up to this size are checked as a whole, of larger ones some rows.
+#: Datasets of plain numbers up to this size in bytes are read whole; it is also the size of a read.
 _MAX_BYTES_AT_ONCE: Final = 64 << 20
+
+#: How many rows are read of larger datasets of plain numbers.
 _N_ROWS_SAMPLED: Final = 32
 
 #: Filters with simple, well-tested code, by their numbers in the format.
@@ -33,8 +35,10 @@ _SIMPLE_FILTERS: Final = {
     h5py.h5z.FILTER_LZF,
 }
 
-#: The time that parsing may take.
+#: The time that parsing a small file may take.
 _MIN_SECONDS: Final = 10
+
+#: How fast parsing a large file must be.
 _MIN_BYTES_PER_SECOND: Final = 20 << 20
 
 
@@ -65,7 +69,13 @@ def parse_all(
 ) -> None:
     """Parse everything that reading parses: the positions of chunks, and all values.
 
-    Of many plain numbers, some rows are read.
+    Of large datasets of plain numbers, only some rows are read.
+
+    Args:
+        resource: the file.
+        keys: as for :func:`parse_apart`.
+        max_expansion: as for :func:`parse_apart`.
+        encoding: as for :func:`parse_apart`.
     """
     file = HDF5File(resource)
     if keys is None:
@@ -79,29 +89,39 @@ def parse_all(
             # Other readers do not use HDF5.
             if not isinstance(reader, DatasetReader) or not len(reader):
                 continue
+            # Visiting each chunk makes HDF5 parse its position.
             if dataset.chunks is not None:
                 dataset.id.chunk_iter(lambda chunk: None)
             positions = _rows_to_read(dataset)
-        n_at_once = _rows_at_once(dataset, reader)
+            n_at_once = _rows_at_once(dataset, reader)
         for start in range(0, len(positions), n_at_once):
             reader.read(positions[start : start + n_at_once])
 
 
 def _rows_to_read(dataset: Any) -> npt.NDArray[np.int64]:
-    """Return the positions of all rows; of some rows if the values are many plain numbers."""
+    """Return the positions of all rows; of a large dataset of plain numbers, those of some rows."""
     n_rows = len(dataset)
     is_string = h5py.check_string_dtype(dataset.dtype) is not None
     is_plain = not is_string and dataset.dtype.kind in "biufc"
-    filters = dataset.id.get_create_plist()
-    numbers = {filters.get_filter(number)[0] for number in range(filters.get_nfilters())}
     is_large = dataset.size * dataset.dtype.itemsize > _MAX_BYTES_AT_ONCE
-    if is_plain and is_large and numbers <= _SIMPLE_FILTERS:
+    if is_plain and is_large and _has_simple_filters(dataset):
         spread = np.linspace(0, n_rows - 1, _N_ROWS_SAMPLED)
         return np.unique(spread.astype(np.int64))
     return np.arange(n_rows)
 
 
+def _has_simple_filters(dataset: Any) -> bool:
+    """Return whether all filters of a dataset, such as compression, have well-tested code."""
+    properties = dataset.id.get_create_plist()
+    filters = set()
+    for number in range(properties.get_nfilters()):
+        # The first of several facts is the number of the filter in the format.
+        filters.add(properties.get_filter(number)[0])
+    return filters <= _SIMPLE_FILTERS
+
+
 def _rows_at_once(dataset: Any, reader: DatasetReader) -> int:
+    """Return how many rows to read at once, so that they take a bounded part of the memory."""
     row_bytes = max(1, dataset.size * dataset.dtype.itemsize // len(reader))
     max_bytes = min(_MAX_BYTES_AT_ONCE, limit_bytes() // 2)
     n_at_once: int = max(1, max_bytes // row_bytes)

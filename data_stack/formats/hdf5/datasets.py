@@ -25,8 +25,10 @@ _MAX_NAMES_SHOWN: Final = 20
 #: The attribute of a group in which pandas.HDFStore keeps a DataFrame or Series.
 _PANDAS_TYPE: Final = "pandas_type"
 
-#: The rules that leave something out.
+#: The rule that leaves out a DataFrame.
 _FRAME: Final = "a DataFrame of pandas, which pandas.read_hdf(path, key) reads"
+
+#: The rule that leaves out a link.
 _LINK: Final = "a link, which is not followed; name the path that it leads to"
 
 
@@ -105,27 +107,28 @@ def dataset_at(file: HDF5File, path: str) -> Any:
         DatasetFileCorruptError: there is no dataset, or a component is a link.
     """
     item: Any = file.root
-    walked: list[str] = []
+    path_of_item = ""
     for component in path.split("/"):
         if component in ("", "."):
             continue
-        here = "/".join([*walked, component])
+        path_of_member = f"{path_of_item}/{component}" if path_of_item else component
         # `component in item` would follow the link and open another file.
         is_group = isinstance(item, h5py.Group)
         if not is_group or not item.id.links.exists(component.encode()):
-            held = "no group"
+            members = "no group"
             if is_group:
-                held = ", ".join(map(repr, list(item)[:_MAX_NAMES_SHOWN]))
+                members = ", ".join(map(repr, list(item)[:_MAX_NAMES_SHOWN]))
             raise DatasetFileCorruptError(
-                f"{file.name!r} has no {here!r}; {'/'.join(walked) or '/'!r} holds {held}"
+                f"{file.name!r} has no {path_of_member!r}; {path_of_item or '/'!r} holds {members}"
             )
         link = item.get(component, getlink=True)
         if not isinstance(link, h5py.HardLink):
             raise DatasetFileCorruptError(
-                f"{file.name!r}: {here!r} links to {_describe_link(link)}. Links are refused"
+                f"{file.name!r}: {path_of_member!r} links to {_describe_link(link)}. "
+                "Links are refused"
             )
         item = item[component]
-        walked.append(component)
+        path_of_item = path_of_member
     if not isinstance(item, h5py.Dataset):
         raise DatasetFileCorruptError(
             f"{file.name!r}: {path!r} is a {type(item).__name__.lower()}, not a dataset"
@@ -134,6 +137,7 @@ def dataset_at(file: HDF5File, path: str) -> Any:
 
 
 def _describe_link(link: Any) -> str:
+    """Return where a link leads to, for a message."""
     if isinstance(link, h5py.SoftLink):
         return f"{link.path!r:.200}; name that path"
     return "another file"
@@ -148,7 +152,8 @@ def check_dataset(dataset: Any, file: HDF5File, max_expansion: float | None) -> 
         max_expansion: the maximum number of bytes per stored byte; None for no limit.
 
     Raises:
-        DatasetFileCorruptError: they are not, or unpack to too much.
+        DatasetFileCorruptError: the values are no column or lie in another file, or take too many
+            bytes when they are unpacked.
     """
     problem = _problem_of_dataset(dataset)
     if problem is not None:
@@ -157,9 +162,12 @@ def check_dataset(dataset: Any, file: HDF5File, max_expansion: float | None) -> 
         )
 
     # HDF5 visits each chunk to compute the stored size: 36 MiB of requests for a file of 256 MiB
-    # in a remote store.
-    is_scattered = dataset.chunks is not None and file.resource.prefetches
-    stored_bytes = file.resource.size if is_scattered else dataset.id.get_storage_size()
+    # in a remote store. There the size of the file is the limit.
+    is_chunked_in_store = dataset.chunks is not None and file.resource.prefetches
+    if is_chunked_in_store:
+        stored_bytes = file.resource.size
+    else:
+        stored_bytes = dataset.id.get_storage_size()
     n_bytes = dataset.size * dataset.dtype.itemsize
     check_expansion(f"{file.name}:{dataset.name}", n_bytes, stored_bytes, max_expansion)
 

@@ -48,9 +48,16 @@ class HDF5DatasetIterator(ColumnsDatasetIterator):
             than a request may; later: a column of a batch does.
     """
 
+    #: libhdf5 keeps a position in each open file, which processes must not share.
     _opens_in_each_process = True
+
+    #: The HDF5 file.
     _resource: PositionalFile
+
+    #: The maximum number of bytes per stored byte; None for no limit.
     _max_expansion: float | None
+
+    #: The encoding of string datasets, as Python names it; None for bytes.
     _encoding: str | None
 
     def __init__(
@@ -90,6 +97,11 @@ class HDF5DatasetIterator(ColumnsDatasetIterator):
 
 
 def _normalize_encoding(encoding: str) -> str:
+    """Return Python's name of an encoding: ``"utf-8"`` for ``"UTF8"``.
+
+    Raises:
+        ConfigError: Python has no such encoding.
+    """
     try:
         return codecs.lookup(encoding).name
     except (LookupError, TypeError) as error:

@@ -31,12 +31,17 @@ def dataset_keys(resource: Any) -> list[str]:
 
 def datasets_to_read(resource: Any) -> list[str]:
     """Return what :func:`dataset_keys` returns; a LeftOutWarning names what is left out."""
-    found = _find(resource)
-    PlaceAccount(name_of(resource), len(found.paths), tuple(found.left_out)).warn()
-    return found.paths
+    datasets = _find(resource)
+    account = PlaceAccount(name_of(resource), len(datasets.paths), tuple(datasets.left_out))
+    account.warn()
+    return datasets.paths
 
 
 def _find(resource: Any) -> FoundDatasets:
+    """Find the datasets of a file, which is parsed in another process before.
+
+    An open file of the caller's cannot be passed to that process; it is parsed in this one.
+    """
     if isinstance(resource, (PositionalFile, StreamedResource)):
         parse_apart(PositionalFile(resource), keys=None)
     return find_datasets(HDF5File(resource))

@@ -40,7 +40,7 @@ def open_rows(file: HDF5File, dataset: Any, encoding: str | None) -> ColumnReade
 
 
 def _is_plain(dataset: Any) -> bool:
-    """Return whether the file holds the numbers of a dataset one behind the other."""
+    """Return whether the file holds the numbers of a dataset end to end, as numpy has them."""
     stored = dataset.id
     if stored.get_create_plist().get_layout() != h5py.h5d.CONTIGUOUS:
         return False
@@ -70,10 +70,22 @@ class DatasetReader(ColumnReader):
     """
 
     rows_at_once: int | None
+
+    #: The file of the dataset.
     _file: HDF5File
     #: The dataset of h5py, which returns text if strings have an encoding.
     _dataset: Any
+    #: The number of rows.
+    _length: int
+    #: The path of the dataset, for messages.
+    _name: str
+    #: The dtype of the dataset in the file.
+    _dtype: np.dtype[Any]
+    #: The size of a row in bytes; of values of variable length, that of their references.
+    _row_bytes: int
+    #: Whether values are text.
     _is_text: bool
+    #: Whether the dataset has chunks, which may be compressed.
     _is_compressed: bool
 
     def __init__(self, file: HDF5File, dataset: Any, encoding: str | None) -> None:
@@ -117,10 +129,10 @@ class DatasetReader(ColumnReader):
         all_indices = np.arange(n_rows) if indices is None else indices
         parts = []
         n_bytes = 0
+        # Also without rows something is read: it tells dtype and shape.
         for start in range(0, max(1, n_rows), self.rows_at_once):
             part = self._read(all_indices[start : start + self.rows_at_once])
-            for value in part.flat:
-                n_bytes += getattr(value, "nbytes", 0) or len(value)
+            n_bytes += sum(_size_of_value(value) for value in part.flat)
             check_request(n_bytes, self._describe())
             parts.append(part)
         if len(parts) == 1:
@@ -143,29 +155,39 @@ class DatasetReader(ColumnReader):
         has_gap_before = np.diff(starts[order]) > length
         breaks = np.flatnonzero(has_gap_before) + 1
         with self._reading():
-            for together in np.split(order, breaks):
-                first = int(starts[together[0]])
-                last = int(starts[together[-1]])
-                rows = np.asarray(self._dataset[first : last + length])
-                runs[together] = take_runs(rows, starts[together] - first, length)
+            for runs_together in np.split(order, breaks):
+                starts_together = starts[runs_together]
+                first = int(starts_together[0])
+                stop = int(starts_together[-1]) + length
+                rows = np.asarray(self._dataset[first:stop])
+                runs[runs_together] = take_runs(rows, starts_together - first, length)
         return runs
 
     def _read(self, indices: IndexArrayOfInts | None) -> npt.NDArray[Any]:
-        """Read rows; HDF5 needs ascending positions without repeats."""
+        """Read rows into a new array.
+
+        Args:
+            indices: the positions of the rows in any order, also several times; None for all rows.
+        """
         with self._reading():
             if indices is None:
                 return np.asarray(self._dataset[:])
             if not len(indices):
                 return np.asarray(self._dataset[:0])
-            distinct, places = np.unique(indices, return_inverse=True)
-            first = distinct[0]
-            last = distinct[-1]
+            # HDF5 needs ascending positions without repeats.
+            distinct_indices, places = np.unique(indices, return_inverse=True)
+            first = distinct_indices[0]
+            last = distinct_indices[-1]
             # Reading a slice is much faster than reading a list.
-            is_run = last - first == len(distinct) - 1
-            rows = self._dataset[first : last + 1] if is_run else self._dataset[distinct]
+            are_consecutive = last - first == len(distinct_indices) - 1
+            if are_consecutive:
+                rows = self._dataset[first : last + 1]
+            else:
+                rows = self._dataset[distinct_indices]
             return np.asarray(rows[places])
 
     def _describe(self) -> str:
+        """Return what is read, for messages."""
         return f"rows of dataset {self._name!r} of {self._file.name!r}"
 
     @contextlib.contextmanager
@@ -186,3 +208,11 @@ class DatasetReader(ColumnReader):
                     f"as encoding='latin-1', encoding=None for bytes, or choose other datasets: "
                     f"columns=[…]"
                 ) from error
+
+
+def _size_of_value(value: Any) -> int:
+    """Return the size of an array, bytes or text of variable length; of text in characters."""
+    n_bytes = getattr(value, "nbytes", None)
+    if n_bytes is not None:
+        return int(n_bytes)
+    return len(value)

@@ -36,6 +36,11 @@ def write_hdf5(file: Any, columns: Mapping[str, npt.NDArray[Any]]) -> None:
 
 
 def _write_dataset(root: h5py.File, name: str, values: npt.NDArray[Any]) -> None:
+    """Write an array as a dataset.
+
+    Raises:
+        ConfigError: HDF5 has no such path or dtype.
+    """
     is_path = not any(part in ("", ".", "..") for part in name.split("/"))
     if not is_path or "\0" in name:
         raise ConfigError(f"{name!r} cannot be the path of an HDF5 dataset; rename the column")

@@ -48,12 +48,16 @@ class Bag:
         view = self.offsets.view
         buffer = self.file.buffer
         index_file = self.offsets.file
-        if view is None or buffer is None or index_file is None:
-            return self.records(range(index, index + 1))[0]
-        if not index_file.checks.is_done or not self.file.checks.is_done:
+        if (
+            view is None
+            or buffer is None
+            or index_file is None
+            or not index_file.checks.is_done
+            or not self.file.checks.is_done
+        ):
             return self.records(range(index, index + 1))[0]
         # Both files are in memory and checked: no arrays are needed for a single record.
-        begin = view[index - 1] if index else 0
+        begin = view[index - 1] if index > 0 else 0
         end = view[index]
         if not 0 <= begin <= end <= self.n_bytes:
             raise self.wrong_bounds(index, begin, end)

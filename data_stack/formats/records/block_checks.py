@@ -23,7 +23,8 @@ class BlockChecks:
         digests: the digests of the blocks, 8 bytes each; None to check nothing.
 
     Attributes:
-        name, size: as given.
+        name: the name of the file, for messages.
+        size: the number of bytes that the digests cover.
         is_done: whether all blocks are checked.
     """
 
@@ -66,7 +67,8 @@ class BlockChecks:
                 continue
             for block in range(first, last + 1):
                 if not checked[block]:
-                    self._check_block(block, data[block << _SHIFT : (block + 1) << _SHIFT])
+                    block_start = block << _SHIFT
+                    self._check_block(block, data[block_start : block_start + BLOCK_BYTES])
 
     def check_blocks(self, start: int, data: memoryview) -> None:
         """Check blocks that were read together.

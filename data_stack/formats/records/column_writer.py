@@ -113,14 +113,21 @@ class ColumnWriter:
             self.refuse(error)
 
     def _fit_many(self, values: Any) -> tuple[Any, FixedLayout | None]:
+        """Convert the values of many samples to the declared dtype, and find their layout.
+
+        Returns:
+            As :meth:`prepare`. Values that are no array of numbers are returned as they are, without a
+            layout.
+        """
         column = self.column
         array = as_array(values) if hasattr(values, "__array__") else values
         if not isinstance(array, np.ndarray) or array.dtype == object:
             return array, None
         value_shape = array.shape[1:]
         check_shape(value_shape, column.shape)
-        completed = ColumnType(column.type, column.dtype or array.dtype, value_shape)
-        layout = self.codec.derive_layout(completed)
+        # What is not declared is as in the array.
+        column_of_array = ColumnType(column.type, column.dtype or array.dtype, value_shape)
+        layout = self.codec.derive_layout(column_of_array)
         if layout is None:
             return array, None
         shape = (len(array), *layout.shape)
@@ -228,11 +235,12 @@ def _check_declared(name: str, column: ColumnType, layout: FixedLayout) -> None:
 
 
 def _needs_fitting(column: ColumnType, layout: FixedLayout | None) -> bool:
-    """Whether values are converted to the declared dtype and shape before they are encoded."""
+    """Return whether values are converted to the declared dtype and shape before they are encoded."""
     if column.dtype is None and column.shape is None:
         return False
     if layout is None:
         return True
-    is_plain_number = layout.record_bytes == layout.dtype.itemsize == 8
-    # A codec of numbers refuses by itself what does not have its dtype.
-    return not (is_plain_number and column.dtype in (None, layout.dtype))
+    # The codecs of numbers of 64 bits refuse by themselves what does not have their dtype.
+    is_plain_number = layout.record_bytes == 8 and layout.dtype.itemsize == 8
+    has_dtype_of_codec = column.dtype is None or column.dtype == layout.dtype
+    return not (is_plain_number and has_dtype_of_codec)

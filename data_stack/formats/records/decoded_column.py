@@ -129,13 +129,15 @@ class DecodedColumn(ValueColumn):
     def read(self, numbers: RecordNumbers) -> _Array:
         """Read values stacked; texts and bytes are an array of objects."""
         if len(numbers) == 0 and len(self.bag) > 0:
-            # The first value decides the dtype and the shape of none.
+            # The first value tells the dtype and shape of an array without values.
             return self.read(range(1))[:0]
 
         values = self.values(numbers)
         if not values:
             return self._stack_none()
-        if self._is_plain or set(map(type, values)) in ({bytes}, {str}):
+        value_types = set(map(type, values))
+        are_texts_or_bytes = value_types == {str} or value_types == {bytes}
+        if self._is_plain or are_texts_or_bytes:
             column: _Array = np.empty(len(values), object)
             column[:] = values
             return column
@@ -186,7 +188,12 @@ class DecodedColumn(ValueColumn):
     def _decode(
         self, records: Sequence[bytes], numbers: RecordNumbers, request: Request
     ) -> list[Any]:
-        """Decode records one after the other, counting the values towards the request's limit."""
+        """Decode records one after the other, counting the values towards the request's limit.
+
+        Raises:
+            DatasetFileCorruptError: a record is damaged.
+            RequestLimitError: the values take more memory than the request may.
+        """
         values: list[Any] = []
         try:
             with decoding_for(request):

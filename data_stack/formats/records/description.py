@@ -12,13 +12,17 @@ from dataclasses import dataclass
 
 from data_stack.codecs.codec import ColumnType
 from data_stack.exception import DatasetFileCorruptError, ResourceNotFoundError
-from data_stack.formats.records.layout import REFS, SPEC, bag_name, idx_name, parse_spec
+from data_stack.formats.records.layout import (
+    ENTRY_BYTES,
+    REFS,
+    SPEC,
+    bag_name,
+    idx_name,
+    parse_spec,
+)
 from data_stack.formats.records.manifest import MANIFEST, UNFINISHED, FileRecord, RecordsManifest
 from data_stack.io.folder import Folder
 from data_stack.util.logger import logger
-
-#: The size of an entry in an index in bytes.
-_ENTRY_BYTES = 8
 
 
 @dataclass(frozen=True)
@@ -66,9 +70,11 @@ def read_description(folder: Folder) -> RecordsDescription:
     description = _read(folder)
     if not _is_appended_to(folder, description):
         return description
+
+    # The indexes have entries that the manifest does not cover. A writer of ours may have written
+    # both between the two looks: then there is another manifest now.
     description_now = _read(folder)
     if description_now.manifest_sha256 != description.manifest_sha256:
-        # A writer of ours finished just now.
         return description_now
     _warn_once(
         f"{folder.full_name(MANIFEST)} does not cover all samples: "
@@ -82,11 +88,12 @@ def read_description(folder: Folder) -> RecordsDescription:
 
 @functools.cache
 def _warn_once(message: str) -> None:
+    """Log a warning, but not the same one twice."""
     logger.warning("%s", message)
 
 
 def _is_appended_to(folder: Folder, description: RecordsDescription) -> bool:
-    """Whether another program appended samples that the manifest does not cover.
+    """Return whether another program appended samples that the manifest does not cover.
 
     All indexes then have more entries than the manifest covers, and no writer of ours is at work.
     """
@@ -98,7 +105,7 @@ def _is_appended_to(folder: Folder, description: RecordsDescription) -> bool:
         return False
     for name in indexes:
         n_bytes = os.path.getsize(folder.path / name)
-        if n_bytes < manifest.files[name].size + _ENTRY_BYTES:
+        if n_bytes < manifest.files[name].size + ENTRY_BYTES:
             return False
     return not folder.has_file(UNFINISHED)
 
@@ -199,7 +206,7 @@ def _check_files_are_listed(folder: Folder, description: RecordsDescription) -> 
     """Check that the manifest has the digests of the spec and of the files of all columns.
 
     Raises:
-        DatasetFileCorruptError: it has not.
+        DatasetFileCorruptError: the manifest lacks the digest of a file.
     """
     files = [SPEC]
     for name in description.types:

@@ -80,8 +80,10 @@ class FixedColumn(ValueColumn):
 class BufferedFixedColumn(FixedColumn):
     """Records of one layout in a file that is mapped or in memory."""
 
-    #: Views of the file, whose blocks are checked before their first use.
+    #: A view of the file as items, one for each record. Its blocks are checked before their use.
     _items: _Array
+
+    #: A view of the file as values, shape ``(n_records, *shape)``. Its blocks are checked, too.
     _values: _Array
 
     #: Whether the items lie side by side, aligned.
@@ -101,7 +103,8 @@ class BufferedFixedColumn(FixedColumn):
         self._has_python_items = row_format.is_python_number and _is_number_as_stored(
             row_format.stored_dtype, row_format.value_dtype
         )
-        # Kept here, as reading a value by itself takes less time than asking for them.
+        # These are attributes of the column, as looking them up in the row format would take more
+        # time than reading a value does.
         self._is_array = not row_format.is_number
         self._needs_cast = row_format.needs_cast
         self._value_dtype = row_format.value_dtype
@@ -187,5 +190,5 @@ class RangedFixedColumn(FixedColumn):
 
 
 def _is_number_as_stored(stored_dtype: np.dtype[Any], value_dtype: np.dtype[Any]) -> bool:
-    """Whether the Python number of a stored number is that of its value, too."""
+    """Return whether the Python number of a stored number is that of its value, too."""
     return stored_dtype.kind in "iuf" and value_dtype.kind in "iuf"

@@ -23,8 +23,10 @@ _READ_BYTES = 1 << 20
 #: The disk begins to write pieces of this size in bytes while the next ones are made.
 _EARLY_BYTES = 2 << 20
 
-#: A function of Linux; None elsewhere.
+#: A function of Linux that begins to write to the disk; None elsewhere.
 _sync_file_range = getattr(ctypes.CDLL(None), "sync_file_range", None)
+
+#: The flag of this function that begins to write, and waits for nothing.
 _SYNC_FILE_RANGE_WRITE = 2
 
 #: A context that makes a StorageError of an error of the disk; the arguments are what was to be
@@ -40,7 +42,7 @@ class GrowingFile:
 
     Attributes:
         path: the path of the file.
-        size: the number of valid bytes. Others may follow them, of a write that failed.
+        size: the number of valid bytes. Bytes of a write that failed may follow them in the file.
 
     Raises:
         StorageError: the file cannot be opened.
@@ -52,7 +54,7 @@ class GrowingFile:
     #: The digest of the valid bytes; None until :meth:`record` has read those of earlier writers.
     _digest: Digest | None
 
-    #: The number of bytes at the beginning that the disk has been told to write.
+    #: The number of bytes, from the beginning, that the disk was told to write before the next sync.
     _n_early: int
 
     def __init__(self, path: str) -> None:
@@ -147,6 +149,7 @@ class GrowingFile:
         return FileRecord(self._digest.size, self._digest.sha256, self._digest.blocks)
 
     def _hash_valid_bytes(self, earlier: FileRecord | None) -> Digest:
+        """Return the digest of the valid bytes, the first of which are compared with ``earlier``."""
         digest = Digest()
         if earlier is not None:
             self._hash_range(digest, 0, earlier.size)
@@ -158,6 +161,7 @@ class GrowingFile:
         return digest
 
     def _hash_range(self, digest: Digest, start: int, end: int) -> None:
+        """Add the bytes of a range to a digest."""
         for offset in range(start, end, _READ_BYTES):
             digest.update(self.read(offset, min(_READ_BYTES, end - offset)))
 

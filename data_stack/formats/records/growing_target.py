@@ -10,14 +10,18 @@ import numpy.typing as npt
 from data_stack.exception import ConfigError, DatasetFileCorruptError
 from data_stack.formats.records.column_writer import ColumnWriter
 from data_stack.formats.records.growing_file import GrowingFile, disk_errors
-from data_stack.formats.records.layout import SPEC, bag_name, idx_name, parse_spec, spec_json
+from data_stack.formats.records.layout import (
+    ENTRY_BYTES,
+    SPEC,
+    bag_name,
+    idx_name,
+    parse_spec,
+    spec_json,
+)
 from data_stack.formats.records.manifest import MANIFEST, UNFINISHED, FileRecord, RecordsManifest
 from data_stack.formats.records.record_batch import RecordBatch
 from data_stack.formats.records.target import Target
 from data_stack.util.group_rights import sync_folder
-
-#: The size of an entry in an index in bytes.
-_ENTRY_BYTES = 8
 
 
 class GrowingTarget(Target):
@@ -124,10 +128,12 @@ class GrowingTarget(Target):
         return manifest
 
     def _check_indexes_exist(self) -> None:
-        """Check that each bag with records has an index, as a bag of Granular 0.21 has not.
+        """Check that each bag with records has an index in a file of its own.
+
+        Granular up to 0.21 writes the index into the bag.
 
         Raises:
-            ConfigError: a bag has none.
+            ConfigError: a bag has no such index.
         """
         folder = self._folder
         for column_name in self._columns:
@@ -174,7 +180,7 @@ class GrowingTarget(Target):
         manifest = self._manifest
         self.count = 0 if manifest is None else manifest.count
         for name, writer in self.writers.items():
-            writer.idx.cut(self.count * _ENTRY_BYTES)
+            writer.idx.cut(self.count * ENTRY_BYTES)
             writer.bag.cut(self._covered_bytes(bag_name(name)))
             if manifest is None:
                 writer.written.resume_undescribed(0)
@@ -196,11 +202,11 @@ class GrowingTarget(Target):
                 f"its manifest {self._manifest.count}"
             )
         for writer in self.writers.values():
-            index_bytes = self.count * _ENTRY_BYTES
+            index_bytes = self.count * ENTRY_BYTES
             writer.idx.cut(index_bytes)
             end_of_records = 0
             if self.count > 0:
-                last_entry = writer.idx.read(index_bytes - _ENTRY_BYTES, _ENTRY_BYTES)
+                last_entry = writer.idx.read(index_bytes - ENTRY_BYTES, ENTRY_BYTES)
                 end_of_records = int.from_bytes(last_entry, "little")
             writer.bag.cut(end_of_records)
             writer.written.resume_undescribed(self.count)

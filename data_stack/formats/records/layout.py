@@ -38,9 +38,13 @@ SPEC = "spec.json"
 #: The name of the bag that maps samples to records, which no column can have.
 REFS = "refs"
 
+#: The size of an entry in an index in bytes.
+ENTRY_BYTES = 8
+
 #: The maximum number of records of a column, as Granular asserts.
 MAX_RECORDS = 2**32 - 1
 
+#: The maximum size of ``spec.json``, which names each column and its type.
 _MAX_SPEC_BYTES = 16 << 20
 
 #: The maximum length of a column's name, which becomes the name of a file.
@@ -49,6 +53,7 @@ _MAX_NAME_LENGTH = 200
 #: How names of columns, and types, begin.
 _BEGIN_OF_NAME = re.compile(r"[a-z_]", re.ASCII)
 
+#: The name of the folder of a shard, which may still have too many leading zeros.
 _SHARD = re.compile(r"[0-9]{6,}", re.ASCII)
 
 
@@ -137,11 +142,14 @@ def spec_json(columns: Mapping[str, ColumnType]) -> bytes:
 
 
 def parse_spec(data: bytes, what: str) -> dict[str, str]:
-    """Return the types of the columns by name, sorted.
+    """Parse ``spec.json``.
 
     Args:
         data: the content of ``spec.json``.
         what: what the message of an error begins with.
+
+    Returns:
+        The types of the columns by name, sorted.
 
     Raises:
         DatasetFileCorruptError: ``data`` is not a spec.
@@ -189,17 +197,17 @@ def list_column_names(names: Any) -> list[str]:
     """Return names of columns as a list.
 
     Raises:
-        ConfigError: they are something else, none, or one of them comes twice.
+        ConfigError: ``names`` is not a list of names, is empty, or has a name twice.
     """
-    listed = []
+    name_list = []
     if not isinstance(names, (str, bytes)) and hasattr(names, "__iter__"):
-        listed = list(names)
-    are_texts = all(isinstance(name, str) for name in listed)
-    if not listed or not are_texts or len(set(listed)) != len(listed):
+        name_list = list(names)
+    are_texts = all(isinstance(name, str) for name in name_list)
+    if not name_list or not are_texts or len(set(name_list)) != len(name_list):
         raise ConfigError(
             f"columns must be a list of different names, at least one, got {names!r:.80}"
         )
-    return listed
+    return name_list
 
 
 def check_column_exists(name: object, known: Collection[str]) -> None:

@@ -16,11 +16,19 @@ from data_stack.formats.records.layout import REFS, SPEC, bag_name, idx_name
 from data_stack.io.integrity import BLOCK_BYTES, DIGEST_BYTES
 from data_stack.util.untrusted_text import JsonObject, seal_json
 
+#: The name of the manifest's file.
 MANIFEST = "manifest.json"
+
 #: A file next to the manifest, as long as other files may be longer than the manifest says.
 UNFINISHED = "unfinished"
+
+#: The name and version of the format of the manifest.
 _FORMAT = "data_stack records 2"
+
+#: The maximum number of dimensions of a value, as in numpy 2.
 _MAX_DIMENSIONS = 64
+
+#: The maximum size of a dimension: numpy counts in signed 64-bit integers.
 _MAX_SIZE = 2**63 - 1
 
 
@@ -29,8 +37,8 @@ class FileRecord:
     """One file of the dataset when it was finished.
 
     Attributes:
-        size: bytes that belong to the dataset; more may follow while a writer appends.
-        sha256: of these bytes, 64 hex digits.
+        size: the number of bytes that belong to the dataset; more may follow while a writer appends.
+        sha256: the SHA-256 digest of these bytes, 64 hex digits.
         blocks: the digest of each block, 8 bytes each (:mod:`data_stack.io.integrity`).
     """
 
@@ -59,12 +67,12 @@ class RecordsManifest:
     """The content of ``manifest.json``.
 
     Attributes:
-        count: number of samples.
-        columns: what each column holds, as declared or, where nothing was declared, as all its
-            values were seen to be.
-        record_bytes: size of each record of a column whose records all have the layout that its
-            codec derives for the column; None for any other. Their index need not be read.
-        files: by name, ``spec.json`` included.
+        count: the number of samples.
+        columns: the type, dtype and shape of each column. Dtype and shape are those that were
+            declared, or else those that all values have.
+        record_bytes: the size of each record of a column whose records all have one layout, in
+            bytes; None for other columns. The index of such a column need not be read.
+        files: the digests of all files by name, of ``spec.json``, too.
     """
 
     count: int
@@ -155,8 +163,9 @@ def _parse_column(fields: JsonObject, what: str) -> ColumnType:
     dtype = fields.optional(fields.text, "dtype")
     shape = fields.optional(fields.text, "shape")
     try:
-        sizes = None if shape is None else tuple(json.loads(shape))
-        column = ColumnType(column_type, None if dtype is None else np.dtype(dtype), sizes)
+        parsed_dtype = None if dtype is None else np.dtype(dtype)
+        parsed_shape = None if shape is None else tuple(json.loads(shape))
+        column = ColumnType(column_type, parsed_dtype, parsed_shape)
     except Exception as error:  # numpy's parser of dtypes raises SyntaxError and others
         raise DatasetFileCorruptError(
             f"{what} has an invalid column: {str(error)[:200]}"
@@ -183,7 +192,8 @@ def _parse_blocks(text: str, size: int, what: str) -> bytes:
         raise DatasetFileCorruptError(
             f"{what}: the digests of its blocks cannot be read"
         ) from error
-    n_blocks = -(-size // BLOCK_BYTES)  # rounded up, in integers: a size may exceed a float's
+    # Rounded up, in integers, as a float may not hold the size.
+    n_blocks = (size + BLOCK_BYTES - 1) // BLOCK_BYTES
     if len(blocks) != n_blocks * DIGEST_BYTES:
         raise DatasetFileCorruptError(
             f"{what}: {len(blocks)} bytes of digests for {size} bytes in blocks of {BLOCK_BYTES}"

@@ -36,6 +36,7 @@ def open(  # noqa: A001  # records.open("train")
         ConfigError: a column or codec does not exist.
     """
     folder = folder_of(source, prefix)
-    is_sharded = not folder.has_file(SPEC) and shard_names(folder)
-    reader_class = ShardedRecordReader if is_sharded else RecordReader
-    return reader_class(folder, codecs=codecs, columns=columns, mapped=mapped)
+    is_sharded = not folder.has_file(SPEC) and len(shard_names(folder)) > 0
+    if is_sharded:
+        return ShardedRecordReader(folder, codecs=codecs, columns=columns, mapped=mapped)
+    return RecordReader(folder, codecs=codecs, columns=columns, mapped=mapped)

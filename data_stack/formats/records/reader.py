@@ -151,7 +151,7 @@ class RecordReader(RecordsIterator):
 
     @property
     def size(self) -> int:
-        """Size of all columns and their indexes in bytes."""
+        """The size of all columns and their indexes in bytes."""
         return self._files.n_bytes
 
     def available(self, index: int) -> dict[str, bool | range]:

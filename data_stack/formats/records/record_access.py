@@ -138,11 +138,11 @@ class RecordAccess(RemoteAccess):
 
     def iterate_column(self, key: ColumnKey, positions: IndexArrayOfInts) -> Iterator[Any] | None:
         columns = self._columns
-        # Otherwise threads decode values side by side, which takes less time.
-        decodes_alone = n_threads_here() == 1
-        if key not in columns.codecs or columns.has_references or not decodes_alone:
+        if key not in columns.codecs or columns.has_references:
             return None
-        if not columns.codecs[str(key)].releases_gil:
+        # Several threads take less time: they decode values side by side, for values().
+        has_one_thread = n_threads_here() == 1
+        if not has_one_thread or not columns.codecs[str(key)].releases_gil:
             return None
         column = columns.open_columns.get(str(key))
         if not isinstance(column, DecodedColumn):

@@ -18,7 +18,7 @@ from data_stack.formats.records.block_checks import BlockChecks, block_damage
 from data_stack.formats.records.decoded_column import DecodedColumn
 from data_stack.formats.records.description import missing_file, read_description
 from data_stack.formats.records.fixed_column import open_fixed_column
-from data_stack.formats.records.layout import REFS, bag_name, idx_name
+from data_stack.formats.records.layout import ENTRY_BYTES, REFS, bag_name, idx_name
 from data_stack.formats.records.manifest import MANIFEST, FileRecord
 from data_stack.formats.records.record_offsets import (
     RecordOffsets,
@@ -42,9 +42,6 @@ _MAX_LOADED_INDEX_BYTES = 1 << 20
 
 #: A file is hashed in pieces of this size in bytes.
 _READ_BYTES = 1 << 20
-
-#: The size of an entry in an index in bytes.
-_ENTRY_BYTES = 8
 
 #: The maximum number of dimensions of an array in numpy 1, one of which numbers the records.
 _MAX_DIMENSIONS = 32
@@ -89,7 +86,9 @@ class RecordFiles:
         self._mapped = mapped
         self._checks = {}
         self._versions = {}
-        self._is_remote = True if self.description.is_prefetched else None
+        self._is_remote = None
+        if self.description.is_prefetched:
+            self._is_remote = True
         self._n_bytes = {}
 
     # ------------------------------------------------------------------ columns
@@ -111,7 +110,7 @@ class RecordFiles:
         file, index = self._open_with_index(name)
         if n_records is None:
             offsets = find_offsets_in_index(index, file.size)
-        elif n_records * _ENTRY_BYTES > index.size:
+        elif n_records * ENTRY_BYTES > index.size:
             raise DatasetFileCorruptError(
                 f"{index.name} is cut short: {index.size:,} bytes for {n_records:,} records"
             )
@@ -123,10 +122,12 @@ class RecordFiles:
         """Open the file of a column's records, and its index."""
         open_index = functools.partial(self._open, idx_name(name), _MAX_LOADED_INDEX_BYTES)
         if not self._is_remote:
-            return self._open(bag_name(name)), open_index()
+            bag = self._open(bag_name(name))
+            return bag, open_index()
         # Each of them takes a request: both are sent at once.
-        index = waiting.submit(open_index)
-        return self._open(bag_name(name)), index.result()
+        future_index = waiting.submit(open_index)
+        bag = self._open(bag_name(name))
+        return bag, future_index.result()
 
     def column(self, name: str, codec: Codec, n_records: int | None) -> ValueColumn:
         """Open the values of a column.
@@ -234,7 +235,7 @@ class RecordFiles:
             return n_bytes
         for name in self._with_references(self.description.types):
             bag = self.bag(name)
-            n_bytes += bag.n_bytes + _ENTRY_BYTES * len(bag)
+            n_bytes += bag.n_bytes + ENTRY_BYTES * len(bag)
         return n_bytes
 
     def _with_references(self, names: Iterable[str]) -> list[str]:
@@ -345,9 +346,9 @@ def _check_dtype_fits(name: str, column: ColumnType, layout: FixedLayout | None)
 
 
 def _is_stackable(layout: FixedLayout) -> bool:
-    """Whether the records of a layout are rows of one array, of numbers, bytes or times.
+    """Return whether the records of a layout are rows of one array, of numbers, bytes or times.
 
-    What is in strings is for their codec to look at.
+    Strings are not: their codec checks what is in them.
     """
     has_bytes = layout.dtype.itemsize > 0 and 0 not in layout.shape
     is_plain = layout.dtype.kind in "biufcSVmM"

@@ -9,12 +9,9 @@ import numpy.typing as npt
 
 from data_stack.dataset.positions import IndexArrayOfInts
 from data_stack.exception import DatasetFileCorruptError
-from data_stack.formats.records.layout import MAX_RECORDS
+from data_stack.formats.records.layout import ENTRY_BYTES, MAX_RECORDS
 from data_stack.formats.records.stored_file import StoredFile
 from data_stack.formats.stored_rows import StoredRowsReader
-
-#: The size of an entry in an index in bytes.
-_ENTRY_BYTES = 8
 
 _Integers = npt.NDArray[np.int64]
 
@@ -53,12 +50,12 @@ class RecordOffsets:
         self._rows = None
         if file is None:
             return
-        # Entries are read as signed integers, like positions: larger values become negative, which
+        # Entries are read as signed integers, as positions are. Larger values become negative, which
         # is never a valid offset.
         if file.ranges is not None:
             self._rows = StoredRowsReader(file.ranges, offset, (n_records,), np.dtype("<i8"))
         elif file.buffer is not None:
-            end = offset + n_records * _ENTRY_BYTES
+            end = offset + n_records * ENTRY_BYTES
             self._entries = np.ndarray((n_records,), "<i8", file.buffer, offset)
             self.view = memoryview(file.buffer)[offset:end].cast("q")
 
@@ -90,11 +87,13 @@ class RecordOffsets:
     def _look_up_bounds(self, file: StoredFile, numbers: _Integers) -> Bounds:
         """Look entries up in the buffer; the begin of the first record is undefined."""
         if not file.checks.is_done:
-            offsets = self._offset + numbers * _ENTRY_BYTES
-            starts = np.maximum(offsets - _ENTRY_BYTES, self._offset)
-            file.check(starts.tolist(), (offsets + _ENTRY_BYTES).tolist())
+            offsets = self._offset + numbers * ENTRY_BYTES
+            starts = np.maximum(offsets - ENTRY_BYTES, self._offset)
+            file.check(starts.tolist(), (offsets + ENTRY_BYTES).tolist())
         if self.n_records == 0:
             return numbers.copy(), self._entries.take(numbers)
+        # A record begins where the one before ends. For record 0, "wrap" takes the last entry, as
+        # -1 would be out of bounds.
         begins = self._entries.take(numbers - 1, mode="wrap")
         return begins, self._entries.take(numbers)
 
@@ -111,10 +110,10 @@ def find_offsets_in_index(file: StoredFile, n_bytes: int) -> RecordOffsets:
     # A binary search for the first entry beyond the bag. It begins at the last entry, as nearly
     # always all records are complete.
     low = 0
-    high = min(file.size // _ENTRY_BYTES, MAX_RECORDS)
+    high = min(file.size // ENTRY_BYTES, MAX_RECORDS)
     middle = high - 1
     while low < high:
-        if _read_entry(file, middle * _ENTRY_BYTES) <= n_bytes:
+        if _read_entry(file, middle * ENTRY_BYTES) <= n_bytes:
             low = middle + 1
         else:
             high = middle
@@ -138,27 +137,27 @@ def find_offsets_in_bag(column: str, file: StoredFile) -> tuple[RecordOffsets, i
     if file.size == 0:
         return RecordOffsets(file, 0, 0), 0
     n_bytes = file.size
-    if file.size >= _ENTRY_BYTES:
-        n_bytes = _read_entry(file, file.size - _ENTRY_BYTES)
+    if file.size >= ENTRY_BYTES:
+        n_bytes = _read_entry(file, file.size - ENTRY_BYTES)
     index_bytes = file.size - n_bytes
-    if index_bytes < _ENTRY_BYTES or index_bytes % _ENTRY_BYTES:
+    if index_bytes < ENTRY_BYTES or index_bytes % ENTRY_BYTES:
         raise DatasetFileCorruptError(
             f"column {column!r} is damaged: {file.name} does not end with its index; "
             "it was truncated"
         )
     n_leading_zeros = 1 if _read_entry(file, n_bytes) == 0 else 0
-    n_records = index_bytes // _ENTRY_BYTES - n_leading_zeros
+    n_records = index_bytes // ENTRY_BYTES - n_leading_zeros
     if n_records > MAX_RECORDS:
         raise DatasetFileCorruptError(
             f"column {column!r} is damaged: {file.name} has an index of {n_records:,} records"
         )
-    offset = n_bytes + n_leading_zeros * _ENTRY_BYTES
+    offset = n_bytes + n_leading_zeros * ENTRY_BYTES
     return RecordOffsets(file, offset, n_records), n_bytes
 
 
 def _read_entry(file: StoredFile, offset: int) -> int:
     """Return the entry of an index at ``offset`` bytes."""
-    return int.from_bytes(file.read(offset, offset + _ENTRY_BYTES), "little")
+    return int.from_bytes(file.read(offset, offset + ENTRY_BYTES), "little")
 
 
 def as_record_numbers(positions: range | IndexArrayOfInts) -> RecordNumbers:

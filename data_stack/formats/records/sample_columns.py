@@ -33,7 +33,9 @@ class SampleColumns:
 
     Attributes:
         keys: the names of the columns to read.
-        open_columns, codecs, sequence_names: as given.
+        open_columns: opens the columns.
+        codecs: the codec of each column to read.
+        sequence_names: the columns that have a sequence of values for each sample.
         has_references: whether samples are mapped to records.
         decodes_in_threads: whether threads decode some columns side by side.
     """
@@ -81,8 +83,9 @@ class SampleColumns:
             for name, part in parts.items():
                 column = self.open_columns.get(name)
                 if part is not None:
-                    (first,), (count,) = entries[name]
-                    numbers = np.arange(first, first + count)[part]
+                    firsts, counts = entries[name]
+                    first = firsts.item()
+                    numbers = np.arange(first, first + counts.item())[part]
                     sample[name] = column.values(numbers) if len(numbers) else []
                 elif self.has_references:
                     firsts, _ = entries[name]

@@ -9,13 +9,10 @@ import numpy as np
 
 from data_stack.exception import DatasetFileCorruptError
 from data_stack.formats.records.bag import Bag
-from data_stack.formats.records.layout import MAX_RECORDS, REFS
+from data_stack.formats.records.layout import ENTRY_BYTES, MAX_RECORDS, REFS
 from data_stack.formats.records.manifest import MANIFEST, RecordsManifest
 from data_stack.formats.records.record_files import RecordFiles
 from data_stack.formats.records.sample_references import SampleReferences
-
-#: The size of an entry in an index in bytes.
-_ENTRY_BYTES = 8
 
 
 def count_samples(files: RecordFiles, references: SampleReferences | None) -> int:
@@ -88,7 +85,7 @@ def _count_in_files(files: RecordFiles, references: SampleReferences | None) -> 
 
 
 def _is_complete(bag: Bag) -> bool:
-    """Whether a bag ends with its last record, and its index with the entry of that record."""
+    """Return whether a bag ends with its last record, and its index with the entry of that record."""
     end_of_last_record = 0
     if len(bag) > 0:
         _, ends = bag.bounds(range(len(bag) - 1, len(bag)))
@@ -98,7 +95,7 @@ def _is_complete(bag: Bag) -> bool:
     index = bag.offsets.file
     if index is None or index is bag.file:
         return True
-    return index.size == _ENTRY_BYTES * len(bag)
+    return index.size == ENTRY_BYTES * len(bag)
 
 
 def _check_last_sample(

@@ -23,8 +23,9 @@ class ShardedRecordWriter(DatasetWriter):
     Each shard is a record dataset, which is completed when it is full. Processes write shards of
     one dataset side by side, each of them its own::
 
-        shards = {"shardlen": 10_000, "shardstart": rank, "shardstep": world}
-        with ShardedRecordWriter("train", spec, **shards) as writer: ...
+        with ShardedRecordWriter(
+            "train", spec, shardlen=10_000, shardstart=rank, shardstep=n_processes
+        ) as writer: ...
 
     A new writer resumes in the last shard if it is not full; ``len(writer)`` counts the samples of
     its own shards. In a store, and with sequences, only finished shards stay; if the last one was
@@ -35,7 +36,7 @@ class ShardedRecordWriter(DatasetWriter):
             there.
         shardlen: the number of samples of a shard; None to write one shard.
         shardstart: the number of the first shard to write.
-        shardstep: how far it is from each shard to the next.
+        shardstep: the difference between the numbers of a shard and the next one to write.
 
     Raises:
         ConfigError, StorageConflictError, DatasetFileCorruptError, StorageError: as for
@@ -48,7 +49,7 @@ class ShardedRecordWriter(DatasetWriter):
     #: The number of the shard to write.
     _number: int
 
-    #: How far it is to the number of the next shard.
+    #: The difference between the numbers of a shard and the next one to write.
     _step: int
 
     #: The number of samples in the complete shards of this writer.
@@ -196,7 +197,7 @@ class ShardedRecordWriter(DatasetWriter):
             self._complete(writer)
 
     def _may_grow(self, shard: Folder, *, is_last: bool) -> bool:
-        """Whether a shard can be appended to, and may have to be."""
+        """Return whether a shard can be appended to, and may have to be."""
         has_sequences = any(column.is_sequence for column in self._columns.values())
         if self._folder.path is None or has_sequences:
             return False

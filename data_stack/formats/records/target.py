@@ -125,7 +125,7 @@ class Target(ABC):
     # ------------------------------------------------------------------ spec and manifest
 
     def _create(self, name: str, data: bytes) -> None:
-        """Create a file of the dataset with some content, atomically."""
+        """Create a file of the dataset, atomically."""
         with self._folder.create(name) as file:
             file.write(data)
 

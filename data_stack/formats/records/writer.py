@@ -15,6 +15,7 @@ from data_stack.formats.dataset_writer import DatasetWriter
 from data_stack.formats.records.column_writer import ColumnWriter
 from data_stack.formats.records.growing_target import GrowingTarget
 from data_stack.formats.records.layout import (
+    ENTRY_BYTES,
     MAX_RECORDS,
     REFS,
     SPEC,
@@ -43,9 +44,6 @@ _SAMPLES_OF_FIRST_PIECE = 64
 
 #: A piece has at most this many times as many samples as the one before.
 _MAX_GROWTH_OF_PIECES = 16
-
-#: The size of an entry in an index in bytes.
-_ENTRY_BYTES = 8
 
 #: The writer makes a checkpoint at this interval.
 _CHECKPOINT_SECONDS = 30.0
@@ -102,8 +100,11 @@ class RecordWriter(DatasetWriter):
     #: The names of the columns of sequences.
     _sequences: set[str]
 
-    #: The records of samples that are not written yet, and their size in bytes.
+    #: The records of samples that are not written yet: for each sample, what :attr:`_encoders`
+    #: returned for each column.
     _rows: list[list[Any]]
+
+    #: The size of these records and of their entries in the indexes, in bytes.
     _row_bytes: int
 
     #: Where the records are written to.
@@ -150,12 +151,12 @@ class RecordWriter(DatasetWriter):
     # ------------------------------------------------------------------ what there is
 
     def __len__(self) -> int:
-        """Number of samples, those included that are not flushed yet."""
+        """Return the number of samples, also of those that are not flushed yet."""
         return self._target.count + len(self._rows)
 
     @property
     def size(self) -> int:
-        """Size of the records and their index in bytes."""
+        """The size of the records and their indexes in bytes."""
         n_bytes = self._row_bytes
         for writer in self._target.writers.values():
             n_bytes += writer.bag.size + writer.idx.size
@@ -187,17 +188,19 @@ class RecordWriter(DatasetWriter):
         try:
             for name, encode in self._encoders.items():
                 row.append(encode(sample[name]))
-            if len(sample) != len(row):
-                raise KeyError
+            has_unknown_columns = len(sample) != len(row)
         except Exception as error:  # noqa: BLE001  # a codec may raise anything
-            _check_names(sample, self._columns, f"sample {len(self)} of {self._name!r}")
+            # The names are checked after an error only: nearly all samples have the right ones.
+            self._check_names_of(sample)
             self._writers[name].refuse(error, len(self))
+        if has_unknown_columns:
+            self._check_names_of(sample)
         self._rows.append(row)
         for records in row:
             if type(records) is bytes:
-                self._row_bytes += len(records) + _ENTRY_BYTES
+                self._row_bytes += len(records) + ENTRY_BYTES
             else:
-                self._row_bytes += sum(map(len, records)) + _ENTRY_BYTES * len(records)
+                self._row_bytes += sum(map(len, records)) + ENTRY_BYTES * len(records)
         if flush:
             self.flush()
         return len(self) - 1
@@ -285,10 +288,18 @@ class RecordWriter(DatasetWriter):
                 self._state = "abandoned"
                 self._release()
 
-    # ------------------------------------------------------------------ inside
+    # ------------------------------------------------------------------ records
+
+    def _check_names_of(self, sample: Any) -> None:
+        """Check that a sample to append has the names of the columns.
+
+        Raises:
+            ConfigError: a column is missing or unknown.
+        """
+        _check_names(sample, self._columns, f"sample {len(self)} of {self._name!r}")
 
     def _write(self) -> None:
-        """Write what was appended."""
+        """Write the samples that were appended."""
         rows = self._rows
         if not rows:
             return
@@ -434,11 +445,12 @@ def check_length(given: Mapping[str, Any], columns: Collection[str], name: str) 
                 f"not {values!r:.80}"
             )
         lengths[column] = len(values)
-    if len(set(lengths.values())) != 1:
+    distinct_lengths = set(lengths.values())
+    if len(distinct_lengths) != 1:
         raise ConfigError(
             f"the columns for {name!r} differ in length: {lengths}. Nothing was appended"
         )
-    return lengths[column]
+    return distinct_lengths.pop()
 
 
 def _check_names(given: Any, columns: Collection[str], what: str) -> None:

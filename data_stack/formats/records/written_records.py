@@ -73,9 +73,9 @@ class WrittenRecords:
         if record_bytes is not None:
             self._layout = self._codec.derive_layout(earlier)
         declared_layout = self._codec.derive_layout(self._column)
-        has_same_dtype = self._column.dtype in (None, earlier.dtype)
-        has_same_layout = declared_layout in (None, self._layout)
-        if not has_same_dtype or not has_same_layout:
+        has_other_dtype = self._column.dtype is not None and self._column.dtype != earlier.dtype
+        has_other_layout = declared_layout is not None and declared_layout != self._layout
+        if has_other_dtype or has_other_layout:
             declared = f"{self._column.dtype}, {self._column.shape}"
             raise ConfigError(
                 f"column {self._name!r} is not of {declared} in earlier records; declare no dtype"
@@ -110,5 +110,5 @@ class WrittenRecords:
 
 
 def _has_fields(column: ColumnType) -> bool:
-    """Whether the dtype is a structured one, which a manifest cannot name."""
+    """Return whether the dtype is a structured one, which a manifest cannot name."""
     return column.dtype is not None and column.dtype.names is not None

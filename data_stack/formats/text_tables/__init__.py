@@ -2,7 +2,8 @@
 
 from data_stack.exception import MissingDependencyError
 
-try:  # here, and not in each of the modules
+# Checked once, for all modules of this package.
+try:
     import pyarrow  # noqa: F401
 except ImportError as error:
     raise MissingDependencyError("reading CSV and JSON lines", "pyarrow", "parquet") from error

@@ -15,8 +15,8 @@ from data_stack.formats.arrow_tables import JSON_TEXT
 from data_stack.formats.text_tables.column_errors import UnknownTypedColumnError
 from data_stack.formats.text_tables.json_types import JSON, CellType, join_types
 
-Read = Callable[[int, Mapping[str, Any]], DatasetIteratorIF]
-"""Reads a table by its number, with dtypes of columns."""
+#: Reads the table of a number, with given dtypes of some of its columns.
+ReadTable = Callable[[int, Mapping[str, Any]], DatasetIteratorIF]
 
 #: Units of times, from the coarsest to the finest.
 _UNITS: Final = ("s", "ms", "us", "ns")
@@ -26,7 +26,7 @@ _MAX_EXACT_INTEGER: Final = 1 << 53
 
 
 def read_alike(
-    read: Read, names: Sequence[str], dtypes: Mapping[str, Any] | None, *, of_text: bool
+    read: ReadTable, names: Sequence[str], dtypes: Mapping[str, Any] | None, *, of_text: bool
 ) -> list[DatasetIteratorIF]:
     """Read several tables so that a column has one type in all of them, as if they were one file.
 
@@ -36,13 +36,15 @@ def read_alike(
     Args:
         read: reads a table.
         names: the names of the tables, for messages.
-        dtypes: the dtypes that the user gives. A table may lack some of these columns, but not all
-            tables may.
+        dtypes: the dtypes that the user gives. A column need not be in all tables, but in one.
         of_text: whether the values are written as text, so that any column can be read as text.
 
+    Returns:
+        The tables, in the order of ``names``.
+
     Raises:
-        ConfigError: no table has a column of ``dtypes``; or a column has types that no type holds,
-            and is not text.
+        ConfigError: no table has a column of ``dtypes``; or no type holds the values that a column
+            has in all tables.
         DatasetFileCorruptError: a table is damaged.
     """
     given_dtypes = dict(dtypes or {})
@@ -50,6 +52,7 @@ def read_alike(
     _check_all_known(read, tables, given_dtypes)
     types_of_tables = [_types_of(table) for table in tables]
 
+    # Choose a dtype for each column whose types differ.
     common_dtypes: dict[str, Any] = {}
     for column in _columns_of(types_of_tables):
         if column in given_dtypes:
@@ -61,10 +64,11 @@ def read_alike(
         if len(set(types.values())) > 1:
             common_dtypes[column] = _agree(column, types, tables, names, of_text=of_text)
 
+    # Read those tables again that have such a column.
     for number, types_of_table in enumerate(types_of_tables):
-        changed_dtypes = _choose(common_dtypes, types_of_table)
+        changed_dtypes = _only_columns(common_dtypes, types_of_table)
         if changed_dtypes:
-            own_dtypes = _choose(given_dtypes, types_of_table)
+            own_dtypes = _only_columns(given_dtypes, types_of_table)
             tables[number] = read(number, {**own_dtypes, **changed_dtypes})
     return tables
 
@@ -72,7 +76,9 @@ def read_alike(
 # ---------------------------------------------------------------------- tables
 
 
-def _read_known_columns(read: Read, number: int, dtypes: Mapping[str, Any]) -> DatasetIteratorIF:
+def _read_known_columns(
+    read: ReadTable, number: int, dtypes: Mapping[str, Any]
+) -> DatasetIteratorIF:
     """Read a table with the dtypes of those columns that it has."""
     known_dtypes = dict(dtypes)
     while True:
@@ -83,7 +89,7 @@ def _read_known_columns(read: Read, number: int, dtypes: Mapping[str, Any]) -> D
 
 
 def _check_all_known(
-    read: Read, tables: Sequence[DatasetIteratorIF], dtypes: Mapping[str, Any]
+    read: ReadTable, tables: Sequence[DatasetIteratorIF], dtypes: Mapping[str, Any]
 ) -> None:
     """Check that some table has each column of ``dtypes``.
 
@@ -113,8 +119,8 @@ def _columns_of(types_of_tables: Sequence[Mapping[str, CellType]]) -> list[str]:
     return list(columns)
 
 
-def _choose(dtypes: Mapping[str, Any], columns: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the dtypes of some columns."""
+def _only_columns(dtypes: Mapping[str, Any], columns: Mapping[str, Any]) -> dict[str, Any]:
+    """Return those dtypes whose columns are among ``columns``."""
     return {column: dtype for column, dtype in dtypes.items() if column in columns}
 
 
@@ -147,9 +153,9 @@ def _agree(
             columns_of_integers.append(tables[number].read_column(column))
     dtype = _common_dtype(set(types.values()), columns_of_integers, of_text=of_text)
     if dtype is None:
-        described = ", ".join(f"{type_} in {names[number]}" for number, type_ in types.items())
+        shown_types = ", ".join(f"{type_} in {names[number]}" for number, type_ in types.items())
         raise ConfigError(
-            f"column {column!r:.80} is {described}, which no common type holds; "
+            f"column {column!r:.80} is {shown_types}, which no common type holds; "
             f"change a file, or pass dtypes="
         )
     return dtype
@@ -166,20 +172,28 @@ def _common_dtype(
         of_text: whether text holds all values.
     """
     text_or_none = "str" if of_text else None
+
+    # JSON beside other types, or lists and objects of several types.
     arrow_types = {type_ for type_ in types if isinstance(type_, pa.DataType)}
     value_types = {type_ for type_ in arrow_types if not pa.types.is_null(type_)}
     has_json = len(arrow_types) < len(types)
     has_nested = any(pa.types.is_nested(type_) for type_ in value_types)
     if has_json or (has_nested and len(value_types) > 1):
         return _common_nested_type(types)
+
     if len(value_types) == 1:
         # The other type is that of a table in which all values are missing.
         dtype = _dtype_of(value_types.pop())
         return text_or_none if dtype is None else dtype
+
     if all(_is_number(type_) for type_ in value_types):
         dtype = _common_number(value_types, columns_of_integers)
         return text_or_none if dtype is None else dtype
-    if of_text and all(pa.types.is_date(type_) or _is_plain_time(type_) for type_ in value_types):
+
+    are_points_in_time = all(
+        pa.types.is_date(type_) or _is_plain_time(type_) for type_ in value_types
+    )
+    if of_text and are_points_in_time:
         # A date is read as a time at midnight.
         units = [type_.unit for type_ in value_types if _is_plain_time(type_)]
         finest_unit = max(units, key=_UNITS.index)
@@ -188,7 +202,10 @@ def _common_dtype(
 
 
 def _common_nested_type(types: set[CellType]) -> Any:
-    """Return the type of lists and objects; None if there are other values beside them."""
+    """Return a type that holds the lists and objects of several types.
+
+    None if one of the types has other values than lists and objects.
+    """
     common: CellType = pa.null()
     for type_ in types:
         joined = join_types(common, type_)

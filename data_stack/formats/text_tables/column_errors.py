@@ -1,4 +1,4 @@
-"""Checks that a table has the columns that were asked for."""
+"""The errors of columns that a text table lacks."""
 
 from __future__ import annotations
 

@@ -19,6 +19,7 @@ from data_stack.formats.text_tables.text_file import PIECE_BYTES, TextFile
 from data_stack.util.program_lines import warn_program
 from data_stack.values.text_numbers import is_number
 
+#: A cell that begins with a date. In a header it is a sign of a row of values.
 _DATE: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}.*", re.DOTALL)
 
 
@@ -83,17 +84,24 @@ class CSVBlocks:
                 a column that was asked for does not exist.
         """
         pieces = self._text.pieces(min(block_bytes, PIECE_BYTES))
-        held = b""
+        # The start of a row whose end is in the next pieces.
+        incomplete_row = b""
+        # The number of the first line of the text.
         line = 1
         is_first = True
         is_last = False
         while not is_last:
             # A row may be longer than a block: then a larger block holds it.
-            text, is_last = _join_pieces(held, pieces, max(block_bytes, 2 * len(held)))
+            n_bytes = max(block_bytes, 2 * len(incomplete_row))
+            text, is_last = _join_pieces(incomplete_row, pieces, n_bytes)
+
+            # Empty lines before the first row are skipped.
             if is_first:
                 n_empty_bytes = len(text) - len(text.lstrip(b"\r\n"))
                 line += text.count(b"\n", 0, n_empty_bytes)
                 text = text[n_empty_bytes:]
+
+            # Cut the text behind its last complete row.
             rows = find_rows(
                 text,
                 self._text.name,
@@ -102,23 +110,28 @@ class CSVBlocks:
                 has_quotes=self._options.has_quotes,
                 is_last=is_last,
             )
-            held = text[rows.end :]
+            incomplete_row = text[rows.end :]
             text = text[: rows.end]
             if not text and not is_last:
                 continue
+
             header_bytes = 0
             if is_first:
                 header_bytes = self._read_first_row(text, line)
                 is_first = False
+
             n_columns = len(self.column_names)
-            swallowed = find_swallowed_line(text, rows.bounds, self._options.delimiter, n_columns)
-            if swallowed is not None:
-                self._note_warning(swallowed_warning(self._text.name, line + swallowed))
+            swallowed_line = find_swallowed_line(
+                text, rows.bounds, self._options.delimiter, n_columns
+            )
+            if swallowed_line is not None:
+                self._note_warning(swallowed_warning(self._text.name, line + swallowed_line))
             if n_columns == 1:
                 self._note_empty_lines(text, line)
-            data = text[header_bytes:]
-            if data.strip(b"\r\n"):
-                yield Block(data, line + text.count(b"\n", 0, header_bytes))
+
+            rows_of_block = text[header_bytes:]
+            if rows_of_block.strip(b"\r\n"):
+                yield Block(rows_of_block, line + text.count(b"\n", 0, header_bytes))
             line += text.count(b"\n")
 
     def warn(self) -> None:
@@ -142,10 +155,11 @@ class CSVBlocks:
         n_rows_before = 0
         try:
             for cells in reader:
-                is_row = len(cells) > 0
-                if is_row and n_rows_before == row:
-                    break
-                n_rows_before += is_row
+                # An empty line is not a row.
+                if cells:
+                    if n_rows_before == row:
+                        break
+                    n_rows_before += 1
                 n_lines_before = reader.line_num
         except csv.Error:
             # A field may be too long for Python's reader; the line before it is near enough.
@@ -155,16 +169,30 @@ class CSVBlocks:
     # ------------------------------------------------------------------ first row
 
     def _read_first_row(self, text: bytes, line: int) -> int:
-        """Find the names of the columns; return the size of the header in bytes, 0 without one.
+        """Find the names of the columns.
 
         Args:
             text: the first rows; empty if the file has none.
             line: the number of the first line.
+
+        Returns:
+            The size of the header in bytes; 0 without a header.
+
+        Raises:
+            DatasetFileCorruptError: the file has neither a header nor rows, and no names were
+                given; or the first row cannot be read.
+            ConfigError: ``names`` differ in number from the columns, two columns have one name, or
+                a column that was asked for does not exist.
         """
         options = self._options
         file = self._text.name
-        if not text and (options.has_header or options.names is None):
-            expected = "a header" if options.has_header else "a row, or names="
+        if options.has_header:
+            expected = "a header"
+            needs_row = True
+        else:
+            expected = "a row, or names="
+            needs_row = options.names is None
+        if needs_row and not text:
             raise DatasetFileCorruptError(
                 f"{file!r} cannot be read as CSV: Empty CSV file; expected {expected}"
             )
@@ -178,9 +206,9 @@ class CSVBlocks:
             )
         self._check_names(names)
         self.column_names = names
-        self.read_names = [
-            name for name in names if self._wanted_columns is None or name in self._wanted_columns
-        ]
+        self.read_names = list(names)
+        if self._wanted_columns is not None:
+            self.read_names = [name for name in names if name in self._wanted_columns]
         if not options.has_header:
             return 0
         self._note_doubts_about_header(row, cells)
@@ -277,16 +305,19 @@ class CSVBlocks:
             self._warnings.append(message)
 
 
-def _join_pieces(held: bytes, pieces: Iterator[bytes], n_bytes: int) -> tuple[bytes, bool]:
-    """Return text of at least a size, and whether it is the last one.
+def _join_pieces(start: bytes, pieces: Iterator[bytes], n_bytes: int) -> tuple[bytes, bool]:
+    """Join pieces to a text of at least a size.
 
     Args:
-        held: the start of the text.
+        start: the start of the text.
         pieces: the pieces that follow.
-        n_bytes: the size.
+        n_bytes: the size in bytes.
+
+    Returns:
+        The text, which may be shorter at the end of the pieces; and whether they have ended.
     """
-    parts = [held]
-    n_joined = len(held)
+    parts = [start]
+    n_joined = len(start)
     while n_joined < n_bytes:
         piece = next(pieces, None)
         if piece is None:
@@ -297,7 +328,7 @@ def _join_pieces(held: bytes, pieces: Iterator[bytes], n_bytes: int) -> tuple[by
 
 
 def other_delimiter(header: str, delimiter: str) -> str | None:
-    """Return another delimiter that a header contains instead of ``delimiter``; None without one."""
+    """Return the delimiter that a header contains instead of ``delimiter``; None without one."""
     if delimiter in header:
         return None
     for other in ",;\t|":

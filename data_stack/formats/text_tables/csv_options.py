@@ -1,4 +1,4 @@
-"""Says how a CSV file is written."""
+"""The options that say how a CSV file is written."""
 
 from __future__ import annotations
 

@@ -31,8 +31,10 @@ from data_stack.formats.text_tables.text_file import TextFile
 #: column of text holds as much.
 BLOCK_BYTES: Final = 1 << 28
 
-#: The texts that make a column one of bool.
+#: The texts for true. A column of nothing but these and the texts for false is one of bool.
 _TRUE: Final = ["true", "True", "TRUE"]
+
+#: The texts for false.
 _FALSE: Final = ["false", "False", "FALSE"]
 
 #: The size of the text that is searched for another delimiter.
@@ -40,12 +42,18 @@ _HEAD_BYTES: Final = 1 << 16
 
 #: What pyarrow says of a row with another number of columns.
 _RAGGED: Final = re.compile(
-    r".*?(?:Row #(?P<row>\d+): )?(?P<problem>Expected \d+ columns, got \d+)(?P<text>.*)", re.DOTALL
+    r".*?(?:Row #(?P<row>\d+): )?"
+    r"(?P<problem>Expected \d+ columns, got \d+)(?P<text>.*)",
+    re.DOTALL,
 )
 
 
 class CSVTable:
     """The rows of a CSV file.
+
+    Each block of rows becomes a table by types of its own (:meth:`_infer`). Then a type is chosen
+    for each column over all blocks (:meth:`_join_types`), and the tables are converted to these
+    types (:meth:`_finish`).
 
     Args:
         text: the file.
@@ -139,7 +147,12 @@ class CSVTable:
     # ------------------------------------------------------------------ types
 
     def _infer(self, block: Block) -> pa.Table:
-        """Return a block by the types that fit its rows."""
+        """Return a block as a table, by the types that fit its own rows.
+
+        Raises:
+            DatasetFileCorruptError: it has ragged rows, texts that do not fit the given types, or
+                bytes that are not UTF-8.
+        """
         table = self._parse(block)
         inferred_names = [name for name in table.column_names if name not in self._types]
         inferred = table.select(inferred_names)
@@ -203,7 +216,7 @@ class CSVTable:
         return {name: types[0] for name, types in remaining.items()}
 
     def _finish(self, block: Block, table: pa.Table, types: Mapping[str, pa.DataType]) -> pa.Table:
-        """Return a block by the types of all blocks.
+        """Return a block as a table, by the types of all blocks.
 
         Args:
             block: the block.
@@ -233,7 +246,7 @@ class CSVTable:
         return {name: table[name] for name in names}
 
     def _parse(self, block: Block) -> pa.Table:
-        """Return a block by the given types; other columns by the types that pyarrow infers.
+        """Return a block as a table, by the given types and those that pyarrow infers.
 
         Raises:
             DatasetFileCorruptError: it has ragged rows, or texts that do not fit the given types.
@@ -252,6 +265,7 @@ class CSVTable:
         try:
             table = self._read_arrow(block, types, self._blocks.read_names)
         except MemoryError:
+            # MISFIT_ERRORS would catch it.
             raise
         except MISFIT_ERRORS as error:
             raise self._error_of_block(block, read_by_arrow, error) from error
@@ -266,7 +280,7 @@ class CSVTable:
     def _read_arrow(
         self, block: Block, types: Mapping[str, pa.DataType], columns: list[str]
     ) -> pa.Table:
-        """Return columns of a block as pyarrow reads them.
+        """Return columns of a block as a table, as pyarrow reads them.
 
         Args:
             block: the block.
@@ -308,9 +322,9 @@ class CSVTable:
             types: the given types by which pyarrow read it.
             error: the error of pyarrow.
         """
-        ragged = _RAGGED.match(str(error))
-        if ragged is not None:
-            return self._error_of_ragged_row(block, ragged)
+        match = _RAGGED.match(str(error))
+        if match is not None:
+            return self._error_of_ragged_row(block, match)
         for name, type_ in types.items():
             try:
                 self._read_arrow(block, {name: type_}, [name])
@@ -318,16 +332,16 @@ class CSVTable:
                 return self._error_of_misfit(block, name, type_)
         return DatasetFileCorruptError(f"{self.name!r} cannot be read as CSV: {error!s:.300}")
 
-    def _error_of_ragged_row(self, block: Block, ragged: re.Match[str]) -> Exception:
+    def _error_of_ragged_row(self, block: Block, match: re.Match[str]) -> Exception:
         """Return the error for a row with another number of columns.
 
         Args:
             block: the block.
-            ragged: what pyarrow says of the row.
+            match: what pyarrow says of the row, by the groups of :data:`_RAGGED`.
         """
         where = ""
-        if ragged["row"] is not None:
-            line = self._blocks.line_of_row(block, int(ragged["row"]) - 1)
+        if match["row"] is not None:
+            line = self._blocks.line_of_row(block, int(match["row"]) - 1)
             where = f", line {line}"
         advice = ""
         if len(self.column_names) == 1:
@@ -339,7 +353,7 @@ class CSVTable:
                     break
         return DatasetFileCorruptError(
             f"{self.name!r}{where}, cannot be read as CSV: "
-            f"{ragged['problem']}{ragged['text'][:100]}{advice}"
+            f"{match['problem']}{match['text'][:100]}{advice}"
         )
 
     def _error_of_misfit(self, block: Block, name: str, type_: pa.DataType) -> Exception:
@@ -376,12 +390,13 @@ def _first_misfit(texts: pa.Array, type_: pa.DataType) -> int:
         texts: texts, one of which does not fit.
         type_: the type.
     """
+    # The first misfit lies in [first, stop).
     first = 0
-    last = len(texts)
-    while last - first > 1:
-        middle = (first + last) // 2
+    stop = len(texts)
+    while stop - first > 1:
+        middle = (first + stop) // 2
         if convert_texts(texts.slice(first, middle - first), type_) is None:
-            last = middle
+            stop = middle
         else:
             first = middle
     return first

@@ -1,4 +1,4 @@
-"""Chooses types of columns of CSV files that hold all values exactly, and converts texts to them."""
+"""The types of columns of CSV files, which hold the values of their texts exactly."""
 
 from __future__ import annotations
 
@@ -15,18 +15,24 @@ from data_stack.formats.text_tables.exact_numbers import (
     narrow_floats,
 )
 
-#: The errors of a text that does not fit a type. MemoryError is one of pyarrow's too, and is
-#: raised again where these are caught.
+#: The errors of a text that does not fit a type. They include the MemoryError of pyarrow, which is
+#: therefore caught and raised before them.
 MISFIT_ERRORS: Final = (pa.ArrowException, TypeError, ValueError, LookupError, OverflowError)
 
+#: How a hexadecimal number begins, which pyarrow reads as an integer.
 _HEXADECIMAL_PREFIXES: Final = (b"0x", b"0X")
 
-#: Without one of these, no text of at most 100 digits is so small that float64 rounds it to 0.
-#: Patterns that begin with given letters are searched ten times as fast as alternatives.
+#: Exponents of numbers that float64 may round to 0. There are two patterns, as one that begins
+#: with a given letter is searched ten times as fast as one with alternatives.
 _TINY: Final = (re.compile(rb"e-[0-9]{3}"), re.compile(rb"E-[0-9]{3}"))
+
+#: The digits of a number without an exponent that float64 may round to 0.
 _ZEROS: Final = b"0" * 100
 
+#: The types of numbers that a column may have in its blocks.
 _NUMBERS: Final = {pa.int64(), pa.uint64(), pa.float64()}
+
+#: The types of points in time that a column may have in its blocks.
 _TIMES: Final = {pa.date32(), pa.timestamp("s"), pa.timestamp("ns")}
 
 
@@ -84,15 +90,16 @@ def exact_column(numbers: pa.ChunkedArray, texts: pa.ChunkedArray) -> pa.Chunked
     """Return the values of texts: as numbers if these equal the texts, otherwise as text.
 
     Args:
-        numbers: what pyarrow read.
-        texts: the texts that it read.
+        numbers: the column as pyarrow read it.
+        texts: the same column as text.
     """
     trimmed = pc.utf8_trim(texts, " \t")
     if pa.types.is_integer(numbers.type):
         are_hexadecimal = pc.match_substring_regex(trimmed, "^[+-]?0[xX]")
         return texts if pc.any(are_hexadecimal).as_py() else numbers
+    # Integers that int64 lacks became floats. pc.all() leaves nulls out.
     are_integers = pc.match_substring_regex(trimmed, "^[+-]?[0-9]+$")
-    if pc.all(are_integers).as_py():  # apart from nulls
+    if pc.all(are_integers).as_py():
         with contextlib.suppress(pa.ArrowInvalid):
             return trimmed.cast(pa.uint64())
     return numbers if floats_are_exact(numbers, trimmed) else texts
@@ -115,9 +122,9 @@ def common_types(types: set[pa.DataType]) -> list[pa.DataType]:
 
 
 def reads_exactly(type_: pa.DataType) -> bool:
-    """Return whether pyarrow reads a given type from text, without changing a value.
+    """Return whether pyarrow's reader of CSV reads a given type without changing a value.
 
-    Of the others, texts are read, and converted by :func:`convert_texts`.
+    A column of another type is read as text, and converted by :func:`convert_texts`.
     """
     if pa.types.is_boolean(type_) or pa.types.is_floating(type_):
         return False
@@ -142,7 +149,7 @@ def convert_texts(texts: Any, type_: pa.DataType) -> Any:
 
 
 def _floats(trimmed: Any, type_: pa.DataType) -> Any:
-    """Return texts as floats; None if the type lacks one."""
+    """Return texts as floats; None if one of the numbers is not in the type."""
     doubles = trimmed.cast(pa.float64())
     if not floats_are_exact(doubles, trimmed):
         return None

@@ -21,8 +21,8 @@ def types_of(dtypes: Mapping[str, Any] | None) -> dict[str, pa.DataType]:
     """Return the types of columns with declared dtypes.
 
     Args:
-        dtypes: by column: a dtype of numpy; a name as of Parquet fields; a type of Arrow, or its
-            plain data in a recipe.
+        dtypes: the dtype of each column by its name. It is a dtype of numpy; the name of a type of
+            Parquet; a type of Arrow; or the plain data that describes such a type in a recipe.
 
     Raises:
         ConfigError: there is no such dtype.
@@ -36,7 +36,7 @@ def types_of_json(dtypes: Mapping[str, Any] | None) -> dict[str, CellType]:
     """Return the types of keys of JSON lines with declared dtypes.
 
     Args:
-        dtypes: by key: ``"json"``, or a dtype as for :func:`types_of`.
+        dtypes: the dtype of each key: ``"json"``, or a dtype as for :func:`types_of`.
 
     Raises:
         ConfigError: there is no such dtype.

@@ -31,14 +31,16 @@ def floats_are_exact(numbers: pa.ChunkedArray, trimmed: pa.ChunkedArray) -> bool
 def narrow_floats(doubles: Any, type_: pa.DataType) -> Any:
     """Return floats of 16 or 32 bits; fractions are rounded.
 
-    None if a number is out of range, or an integer that the type lacks.
-
     Args:
         doubles: the floats, float64.
         type_: float16 or float32.
+
+    Returns:
+        The floats; None if a number is out of range, or is an integer that the type lacks.
     """
     narrow = doubles.cast(type_, safe=False)
     widened = narrow.cast(pa.float64())
+    # A number that is changed is lost, unless it is a fraction that was rounded within the range.
     is_changed = pc.not_equal(widened, doubles)
     is_integer = pc.equal(pc.floor(doubles), doubles)
     is_out_of_range = pc.or_(pc.is_inf(widened), pc.equal(widened, 0.0))

@@ -16,8 +16,8 @@ from data_stack.formats.text_tables.exact_numbers import narrow_floats
 from data_stack.formats.text_tables.json_types import JSON, CellType, JsonType
 from data_stack.values.text_numbers import float_of
 
-#: The errors of a value that does not fit a type. MemoryError is one of pyarrow's too, and is
-#: raised again where these are caught.
+#: The errors of a value that does not fit a type. They include the MemoryError of pyarrow, which is
+#: therefore caught and raised before them.
 MISFIT_ERRORS: Final = (pa.ArrowException, TypeError, ValueError, LookupError, OverflowError)
 
 
@@ -86,11 +86,13 @@ def infer_cells(values: list[Any], *, has_truth: bool) -> tuple[pa.Array, CellTy
     Raises:
         ValueError, OverflowError or an error of pyarrow: no type holds them.
     """
-    # Classes first: there are few, and a call for each value would take longer than pyarrow.
+    # The kinds are those of the few classes of the values: calling kind_of() for each value would
+    # take longer than pyarrow does.
     classes = set(map(type, values)) - {type(None)}
     kinds = {_kind_of_class(class_) for class_ in classes}
     if len(kinds) > 1:
         raise ValueError("several types")
+    # Without a kind, all values are null.
     if kinds != {"nested"}:
         cells = pa.array(values)
         return cells, cells.type
@@ -101,7 +103,12 @@ def infer_cells(values: list[Any], *, has_truth: bool) -> tuple[pa.Array, CellTy
 
 
 def _nested_cells(values: list[Any], *, has_truth: bool) -> pa.Array | None:
-    """Return lists and objects as lists and structs of Arrow; None if Arrow would change them."""
+    """Return lists and objects as lists and structs of Arrow; None if Arrow would change them.
+
+    Args:
+        values: the values; None for null.
+        has_truth: whether ``true`` or ``false`` may occur among them.
+    """
     try:
         if not _have_same_keys(values):
             return None
@@ -151,6 +158,9 @@ def _mix_truth(values: Sequence[Any]) -> bool:
     """Return whether truth values stand beside numbers at some place.
 
     pyarrow would make numbers of them.
+
+    Raises:
+        KeyError: objects at one place have different keys.
     """
     classes = {type(value) for value in values}
     if bool in classes and not classes <= {bool, type(None)}:
@@ -206,6 +216,7 @@ def convert_values(values: list[Any], type_: CellType) -> pa.Array:
 
 
 def _dump(value: Any) -> str:
+    """Return a value as JSON text without spaces."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
@@ -219,6 +230,11 @@ def _text_of(value: Any) -> str | None:
 
 
 def _times_of(values: list[Any], type_: pa.DataType) -> pa.Array:
+    """Return texts as dates or times.
+
+    Raises:
+        ValueError: a value is not a text.
+    """
     for value in values:
         if value is not None and not isinstance(value, str):
             raise ValueError("a number has no unit of time; read int64, and convert it")
@@ -226,6 +242,11 @@ def _times_of(values: list[Any], type_: pa.DataType) -> pa.Array:
 
 
 def _integer_of(value: Any) -> int | None:
+    """Return a number as an integer, for pyarrow: ``5.0`` is 5.
+
+    Raises:
+        ValueError: the value is a fraction, or a truth value, which pyarrow would take for a number.
+    """
     if isinstance(value, bool):
         raise ValueError("it is no integer")
     if not isinstance(value, float):
@@ -238,6 +259,11 @@ def _integer_of(value: Any) -> int | None:
 
 
 def _floats_of(values: list[Any], type_: pa.DataType) -> pa.Array:
+    """Return numbers as floats of 16, 32 or 64 bits.
+
+    Raises:
+        ValueError: a value is a truth value, or the type lacks a number.
+    """
     if any(isinstance(value, bool) for value in values):
         raise ValueError("a truth value is no number")
     doubles = pa.array(values, pa.float64())
@@ -250,6 +276,11 @@ def _floats_of(values: list[Any], type_: pa.DataType) -> pa.Array:
 
 
 def _decimal_of(value: Any) -> Decimal | None:
+    """Return a number as a Decimal, with the digits of the file.
+
+    Raises:
+        TypeError: the value is not a number.
+    """
     if value is None:
         return None
     if isinstance(value, (bool, dict, list)):

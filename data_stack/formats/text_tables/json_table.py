@@ -69,6 +69,13 @@ class JsonLines:
     json_columns: frozenset[str]
 
 
+# ---------------------------------------------------------------------- blocks of lines
+#
+# Lines are parsed in blocks: a block of objects (_Block) is turned into the values of each key
+# (_KeyValues), and these into cells of Arrow (_Cells), by types of their own. When the types of all
+# blocks are known, the cells of each block (_BlockOfColumns) become a table by those types.
+
+
 @dataclass(frozen=True)
 class _Block:
     """The objects of some lines.
@@ -111,8 +118,9 @@ class _Cells:
         cells: the values of the rows that have the key.
         type: the type of the values.
         positions: the positions of those rows; None if all rows have the key.
-        line: the line of the first value that is not null, or of the first value.
-        example: that value, shortened.
+        line: the number of the line of the first value that is not null; of the first value if all
+            are null.
+        example: the value on that line, shortened for messages.
     """
 
     cells: pa.Array
@@ -195,7 +203,11 @@ class JsonLinesTable:
                 than a request may.
         """
         blocks = list(self._blocks_of_columns())
-        types = self._join_types(blocks, lambda: blocks)
+
+        def read_blocks_again() -> list[_BlockOfColumns]:
+            return blocks
+
+        types = self._join_types(blocks, read_blocks_again)
         tables = [_table_of(block, types) for block in blocks]
         table = pa.concat_tables(tables) if tables else pa.table({})
         json_columns = frozenset(key for key, type_ in types.items() if isinstance(type_, JsonType))
@@ -227,6 +239,7 @@ class JsonLinesTable:
         n_lines = 0
         pieces = self.text.pieces(min(self._block_bytes, PIECE_BYTES))
         for text in _whole_lines(pieces, self._block_bytes, self.name):
+            # There are at most as many values as commas and opening brackets.
             n_values = text.count(b",") + text.count(b"[") + text.count(b"{")
             what = f"the lines from {n_lines + 1} on of {self.name!r}"
             check_request(len(text) + _VALUE_BYTES * n_values, what)
@@ -242,7 +255,8 @@ class JsonLinesTable:
             # All blocks but the last one end with a line break.
             n_lines += text.count(b"\n")
             if rows:
-                yield _Block(rows, numbers, b"true" in text or b"false" in text)
+                has_truth = b"true" in text or b"false" in text
+                yield _Block(rows, numbers, has_truth)
 
     def _choose_parser_of_floats(self, text: bytes) -> Callable[[str], float] | None:
         """Return what parses the floats of a block; None for Python's parser, the fastest."""
@@ -253,6 +267,16 @@ class JsonLinesTable:
         return None
 
     def _parse_line(self, line: bytes, number: int, parse: Callable[[str], Any]) -> dict[str, Any]:
+        """Parse a line.
+
+        Args:
+            line: the line.
+            number: the number of the line, for messages.
+            parse: the parser of JSON.
+
+        Raises:
+            DatasetFileCorruptError: the line is not a JSON object.
+        """
         try:
             row = parse(str(line, "utf-8"))
         except (ValueError, RecursionError) as error:
@@ -313,12 +337,13 @@ class JsonLinesTable:
             if given_type is None:
                 raise self._error_of_several_types(key, values, lines, error) from error
             raise self._error_of_misfit(key, values, lines, given_type) from error
+        first = _first_present(values)
         positions = None
+        row_of_first = first
         if key_values.positions is not None:
             positions = np.array(key_values.positions, np.int64)
-        first = _first_present(values)
-        line = block.lines[first if key_values.positions is None else key_values.positions[first]]
-        return _Cells(cells, type_, positions, line, _shown(values[first]))
+            row_of_first = key_values.positions[first]
+        return _Cells(cells, type_, positions, block.lines[row_of_first], _shown(values[first]))
 
     def _join_types(
         self,
@@ -346,8 +371,10 @@ class JsonLinesTable:
                 if joined is None:
                     raise self._error_of_two_types(key, examples[key], cells)
                 if is_null(types[key]):
+                    # The blocks before have no value that could be an example of the type.
                     examples[key] = cells
                 elif not is_null(cells.type):
+                    # The joined type may lack a value: float64 does not hold every integer.
                     doubtful_keys.add(key)
                 types[key] = joined
         check_columns(self.name, self._wanted_keys, list(self._known_keys))
@@ -363,9 +390,18 @@ class JsonLinesTable:
         keys: set[str],
         blocks: Iterable[_BlockOfColumns],
     ) -> None:
-        """Check that the joined types of keys hold all values; of nested ones, JSON does.
+        """Check that the joined types of some keys hold all values.
 
-        float64 does not hold every integer.
+        A type of lists or objects that does not hold all values is replaced by JSON, which does.
+
+        Args:
+            types: the joined types of all keys, which are changed.
+            examples: cells of each key that have its first type.
+            keys: the keys to check.
+            blocks: all blocks.
+
+        Raises:
+            DatasetFileCorruptError: the type of other values does not hold all of them.
         """
         for block in blocks:
             for key in keys.intersection(block.columns):
@@ -382,22 +418,34 @@ class JsonLinesTable:
     def _error_of_several_types(
         self, key: str, values: Sequence[Any], lines: Sequence[int], error: Exception
     ) -> Exception:
-        """Return the error for values in one block that have no common type."""
+        """Return the error for values in one block that have no common type.
+
+        Args:
+            key: the key of the values.
+            values: the values; None for null.
+            lines: the number of the line of each value.
+            error: the error of pyarrow, for a reason that is not found here.
+        """
         present = []
         for value, line in zip(values, lines, strict=True):
             if value is not None:
                 present.append((value, line))
+
+        # A value of another kind than the first one, such as a text after a number.
         first, first_line = present[0]
         for value, line in present:
             if kind_of(value) != kind_of(first):
                 return self._error_of_types(
                     key, f"line {first_line} has {_shown(first)}, line {line} {_shown(value)}"
                 )
+
+        # An integer that int64 lacks: uint64 may hold it.
         integers = [(value, line) for value, line in present if isinstance(value, int)]
+        fit_uint64 = all(0 <= integer <= _MAX_UINT64 for integer, _ in integers)
         for value, line in integers:
             if _MIN_INT64 <= value <= _MAX_INT64:
                 continue
-            if all(0 <= integer <= _MAX_UINT64 for integer, _ in integers):
+            if fit_uint64:
                 return DatasetFileCorruptError(
                     f"{self.name!r}, line {line}, key {key!r:.80}: int64 has no number "
                     f"{_shown(value)}; pass dtypes={{{key!r:.80}: 'uint64'}}"
@@ -442,22 +490,33 @@ class JsonLinesTable:
 
 
 def _whole_lines(pieces: Iterator[bytes], block_bytes: int, name: str) -> Iterator[bytes]:
-    """Yield text in blocks of at least a size, which end with a line."""
-    held: list[bytes] = []
-    n_held = 0
+    """Yield text in blocks of at least a size, which end with a line.
+
+    Args:
+        pieces: the text in pieces.
+        block_bytes: the size of a block.
+        name: the name of the file, for messages.
+
+    Raises:
+        RequestLimitError: a line would take more memory than a request may.
+    """
+    # The text that was not yielded yet.
+    pieces_of_block: list[bytes] = []
+    n_bytes = 0
     for piece in pieces:
         end = piece.rfind(b"\n") + 1
-        if end and n_held + end >= block_bytes:
-            yield b"".join([*held, piece[:end]])
-            held = []
-            n_held = 0
+        if end and n_bytes + end >= block_bytes:
+            pieces_of_block.append(piece[:end])
+            yield b"".join(pieces_of_block)
+            pieces_of_block = []
+            n_bytes = 0
             piece = piece[end:]
-        held.append(piece)
-        n_held += len(piece)
+        pieces_of_block.append(piece)
+        n_bytes += len(piece)
         # Each byte of a line takes at least one of memory.
-        check_request(n_held, f"a line of {name!r}")
-    if n_held:
-        yield b"".join(held)
+        check_request(n_bytes, f"a line of {name!r}")
+    if n_bytes:
+        yield b"".join(pieces_of_block)
 
 
 def _may_have_extremes(text: bytes) -> bool:
@@ -477,7 +536,8 @@ def _has_digits_of_file(type_: CellType) -> bool:
 
 
 def _values_by_key(rows: Sequence[dict[str, Any]]) -> dict[str, _KeyValues]:
-    """Return the values of each key."""
+    """Return the values of each key in the rows of a block, of which there is at least one."""
+    # Mostly, all rows have the same keys.
     keys = rows[0].keys()
     if all(row.keys() == keys for row in rows):
         return {key: _KeyValues(None, [row[key] for row in rows]) for key in keys}
@@ -490,11 +550,13 @@ def _values_by_key(rows: Sequence[dict[str, Any]]) -> dict[str, _KeyValues]:
                 values[key] = []
             positions[key].append(position)
             values[key].append(value)
-    by_key = {}
+    values_by_key = {}
     for key in values:
-        is_in_all_rows = len(values[key]) == len(rows)
-        by_key[key] = _KeyValues(None if is_in_all_rows else positions[key], values[key])
-    return by_key
+        if len(values[key]) == len(rows):
+            values_by_key[key] = _KeyValues(None, values[key])
+        else:
+            values_by_key[key] = _KeyValues(positions[key], values[key])
+    return values_by_key
 
 
 def _first_present(values: Sequence[Any]) -> int:
@@ -506,6 +568,7 @@ def _first_present(values: Sequence[Any]) -> int:
 
 
 def _shown(value: Any) -> str:
+    """Return a value as a message shows it."""
     return f"{shorten(value):.60}"
 
 
@@ -528,7 +591,7 @@ def _cast(cells: _Cells, type_: CellType) -> pa.Array:
     """Return cells of a block by the type of all blocks.
 
     Raises:
-        An error of pyarrow: float64 lacks an integer.
+        pyarrow.ArrowException: float64 lacks an integer.
     """
     if cells.type == type_:
         return cells.cells

@@ -1,4 +1,4 @@
-"""Says which type a column of JSON values has, and which type several blocks of it have together."""
+"""The types of columns of JSON values."""
 
 from __future__ import annotations
 
@@ -20,7 +20,10 @@ class JsonType:
         return "json"
 
 
+#: The only value of :class:`JsonType`.
 JSON: Final = JsonType()
+
+#: The type of a column: one of Arrow, or JSON.
 CellType: TypeAlias = pa.DataType | JsonType
 
 

@@ -82,7 +82,9 @@ def from_csv(
             another delimiter; a quoted field goes over several lines that are rows by themselves;
             empty lines in a table of one column.
     """
-    options = CSVOptions(delimiter, list(missing), header, names, quoting)
+    options = CSVOptions(
+        delimiter=delimiter, missing=list(missing), header=header, names=names, quoting=quoting
+    )
     text = TextFile(file, encoding)
     selection = _Selection(columns, target, filters)
     table = CSVTable(text, options, types_of(dtypes), selection.columns_to_read).read()
@@ -157,6 +159,7 @@ def from_jsonl(
     return iterator_of_table(rows, text.name, target, read_from, lines.json_columns)
 
 
+# A recipe names the function that reads its table; these are the ones that it may name.
 READERS.update(from_csv=from_csv, from_jsonl=from_jsonl)
 
 
@@ -173,8 +176,9 @@ class _Selection:
 
     Attributes:
         columns_of_samples: the columns that samples have; None for all.
-        columns_to_read: these, and the columns that the filters need; None for all.
-        predicate: which rows; None for all.
+        columns_to_read: the columns that samples have, and those that the filters need; None for
+            all.
+        predicate: which rows to keep; None for all.
 
     Raises:
         ConfigError: the filters are invalid, or ``columns`` is no list of names.

@@ -19,7 +19,11 @@ PIECE_BYTES: Final = 1 << 20
 #: The first bytes of a file that tell how it is compressed.
 _MAGIC_BYTES: Final = 6
 
+#: The byte order mark, which some programs write before text in UTF-8.
 _UTF8_BOM: Final = b"\xef\xbb\xbf"
+
+#: The size of a text whose end was not read yet, for :func:`check_no_stand_in`.
+_UNKNOWN_SIZE: Final = -1
 
 
 class TextFile:
@@ -72,8 +76,8 @@ class TextFile:
         for piece in pieces:
             if is_first:
                 piece = piece.removeprefix(_UTF8_BOM)
-                is_whole_file = len(piece) < n_bytes
-                size = len(piece) if is_whole_file else -1
+                # A short piece is the whole text. Otherwise the size of the text is not known yet.
+                size = len(piece) if len(piece) < n_bytes else _UNKNOWN_SIZE
                 check_no_stand_in(piece[:HEAD_BYTES], repr(self.name), size)
                 is_first = False
             yield piece

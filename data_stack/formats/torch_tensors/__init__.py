@@ -1,12 +1,13 @@
 """Files of ``torch.save``, which are read without running code.
 
-The layout is an uncompressed zip file: ``archive/data.pkl`` names the tensors, ``archive/data/0`` …
-contain their bytes.
+The layout is an uncompressed zip file: ``archive/data.pkl`` names the tensors, and
+``archive/data/0`` and so on contain their bytes.
 """
 
 from data_stack.exception import MissingDependencyError
 
-try:  # here, and not in each of the modules
+# Checked once, for all modules of this package.
+try:
     import torch  # noqa: F401
 except ImportError as error:
     raise MissingDependencyError("data_stack.formats.torch_tensors", "torch", "torch") from error

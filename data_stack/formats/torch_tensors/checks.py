@@ -58,7 +58,7 @@ def holds_plain_tensors(file: PositionalFile) -> bool:
     Raises:
         DatasetFileCorruptError: the file holds more than tensors and plain values.
     """
-    # By torch's reader, so that both read the same bytes.
+    # torch's own reader unpacks the pickle, so that torch and this check read the same bytes.
     pickled = torch._C.PyTorchFileReader(file.open_buffered()).get_record("data.pkl")
     if len(pickled) > _MAX_PICKLE_BYTES:
         raise DatasetFileCorruptError(
@@ -67,30 +67,38 @@ def holds_plain_tensors(file: PositionalFile) -> bool:
         )
     is_plain = True
     names_storage = False
-    #: The numbers in the pickle's memo of tuples.
-    tuples: set[int] = set()
+    # The numbers of tuples in the pickle's memo, in which it keeps objects that it uses again.
+    memo_of_tuples: set[int] = set()
     name_before = ""
     argument: Any
     for operation, argument, _ in pickletools.genops(pickled):
         name = operation.name
         if name == "GLOBAL" and _NAMES_OF_TENSORS.fullmatch(argument) is None:
+            # A name that tensors do not need.
             _check_name(file, argument)
             is_plain = False
             names_storage = names_storage or argument == _STORAGE
         elif names_storage and _is_number_above(operation, argument, file.size):
+            # The number may be the size of the storage, for which torch would allocate memory.
             raise DatasetFileCorruptError(
                 f"{file.name!r} has {file.size} bytes and names an UntypedStorage of {argument}"
             )
         elif name in ("BINPUT", "LONG_BINPUT") and name_before.startswith("TUPLE"):
-            tuples.add(argument)
-        elif name in ("BINGET", "LONG_BINGET") and argument in tuples:
+            # The tuple that was just made is put into the memo ...
+            memo_of_tuples.add(argument)
+        elif name in ("BINGET", "LONG_BINGET") and argument in memo_of_tuples:
+            # ... and used again, perhaps within another tuple.
             is_plain = False
         name_before = name
     return is_plain
 
 
 def _check_name(file: PositionalFile, name: str) -> None:
-    """Check that a name in a pickle, which is none of tensors, is harmless."""
+    """Check that a name in a pickle that tensors do not need is harmless.
+
+    Raises:
+        DatasetFileCorruptError: the name is not harmless, or is that of a quantized tensor.
+    """
     if name.endswith("_qtensor"):
         raise DatasetFileCorruptError(
             f"{file.name!r} holds a quantized tensor; save tensor.dequantize() instead"
@@ -108,19 +116,20 @@ def _is_number_above(operation: Any, argument: Any, limit: int) -> bool:
 
 
 def check_storages(loaded: Any, name: str) -> None:
-    """Check that no tensor claims more than is stored. Each object is visited once.
+    """Check that no tensor claims more bytes than its storage has.
 
     Args:
         loaded: what torch made of a file.
-        name: the name of the file.
+        name: the name of the file, for messages.
 
     Raises:
-        DatasetFileCorruptError: a tensor does.
+        DatasetFileCorruptError: a tensor claims more.
     """
+    # Each object is visited once: lists may contain each other many times, or themselves.
     seen: set[int] = set()
-    waiting = [loaded]
-    while waiting:
-        value = waiting.pop()
+    values_to_visit = [loaded]
+    while values_to_visit:
+        value = values_to_visit.pop()
         if id(value) in seen:
             continue
         seen.add(id(value))
@@ -132,6 +141,6 @@ def check_storages(loaded: Any, name: str) -> None:
                     "save tensor.contiguous()"
                 )
         elif isinstance(value, Mapping):
-            waiting.extend(value.values())
+            values_to_visit.extend(value.values())
         elif isinstance(value, (list, tuple)):
-            waiting.extend(value)
+            values_to_visit.extend(value)

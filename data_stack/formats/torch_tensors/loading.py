@@ -26,7 +26,7 @@ _NO_COLUMN: Final = "no tensor with one row a sample"
 
 
 def load_tensors(resource: Any, *, map_location: str = "cpu") -> Any:
-    """Load a file of ``torch.save``: a tensor, or a dict, list or tuple of tensors and plain values.
+    """Load a file of ``torch.save``.
 
     This is ``torch.load`` with ``weights_only=True`` after a check of the file: it must have the
     zip layout of torch 1.6 and later, uncompressed, and no tensor may claim more elements than are
@@ -35,6 +35,9 @@ def load_tensors(resource: Any, *, map_location: str = "cpu") -> Any:
     Args:
         resource: the path of a file, a StreamedResource or seekable binary file.
         map_location: the device of the tensors; ``"meta"`` reads no values, only shapes and dtypes.
+
+    Returns:
+        A tensor, or a dict, list or tuple of tensors and plain values, as it was saved.
 
     Raises:
         DatasetFileCorruptError: the file is damaged, of another format, or contains more than
@@ -54,7 +57,10 @@ def load_tensors(resource: Any, *, map_location: str = "cpu") -> Any:
 
 
 def parse_all(resource: Any) -> None:
-    """Parse everything except the values, which are only copied; runs in another process."""
+    """Parse all of a file but the values of its tensors. :func:`load_tensors` calls it apart.
+
+    A file that makes torch crash or run for long then does so in another process.
+    """
     _load(PositionalFile(resource), "meta")
 
 
@@ -66,14 +72,15 @@ def _load(file: PositionalFile, map_location: str) -> Any:
 
 
 def tensors_of(loaded: Any, name: str) -> dict[str | int, torch.Tensor]:
-    """Return the tensors with dimensions of the result of :func:`load_tensors`.
+    """Return the tensors with rows among those that :func:`load_tensors` returned.
 
     Args:
-        loaded: the result.
-        name: the name of the file.
+        loaded: what it returned.
+        name: the name of the file, for messages.
 
     Returns:
-        The tensors by key, by position, or a single tensor by 0.
+        The tensors of a dict by their keys, those of a list by their positions, and a single tensor
+        by 0.
 
     Raises:
         DatasetFileCorruptError: there are no tensors with rows.
@@ -89,13 +96,15 @@ def tensors_of(loaded: Any, name: str) -> dict[str | int, torch.Tensor]:
 
 
 def entries_left_out(loaded: Any) -> list[LeftOut]:
-    """Return the entries of the result of :func:`load_tensors` that are no columns.
+    """Return which entries of what :func:`load_tensors` returned are no columns.
 
     These are numbers, texts, lists and tensors without rows.
     """
-    return [
-        LeftOut(str(key), _NO_COLUMN) for key, value in _entries_of(loaded) if not _has_rows(value)
-    ]
+    left_out = []
+    for key, value in _entries_of(loaded):
+        if not _has_rows(value):
+            left_out.append(LeftOut(str(key), _NO_COLUMN))
+    return left_out
 
 
 def _entries_of(loaded: Any) -> Iterable[tuple[Any, Any]]:

@@ -58,8 +58,8 @@ def write_tensor(
         blocks: arrays of shape ``(k, *shape[1:])`` that add up to ``shape``, converted to ``dtype``
             if need be.
         shape: the shape of the tensor.
-        dtype: bool, or an integer, float or complex dtype of torch's older versions; for example
-            not uint16.
+        dtype: bool, or an integer, float or complex dtype that torch has had since 1.6; uint16, for
+            example, is a later one.
 
     Raises:
         ConfigError: the blocks do not add up to ``shape``, or ``dtype`` is unsupported.
@@ -71,7 +71,8 @@ def write_tensor(
     pickled = io.BytesIO()
     _Pickler(pickled, protocol=2).dump(_Tensor(storage, tensor_shape))
 
-    with zipfile.ZipFile(WriteOnly(file), "w", zipfile.ZIP_STORED) as archive:  # type: ignore[call-overload]  # write, flush
+    stream_of_file: Any = WriteOnly(file)
+    with zipfile.ZipFile(stream_of_file, "w", zipfile.ZIP_STORED) as archive:
         archive.writestr(zipfile.ZipInfo("archive/data.pkl"), pickled.getvalue())
         archive.writestr(zipfile.ZipInfo("archive/byteorder"), b"little")
         n_written = 0
@@ -128,5 +129,9 @@ class _Tensor:
 
 
 class _Pickler(pickle.Pickler):
+    """Pickles a storage as a reference to its bytes, and any other object as usual."""
+
     def persistent_id(self, obj: Any) -> Any:
-        return obj.persistent_id if isinstance(obj, _Storage) else None
+        if isinstance(obj, _Storage):
+            return obj.persistent_id
+        return None
