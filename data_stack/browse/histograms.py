@@ -76,8 +76,9 @@ def histograms(
                 columns_to_read.remove(number)
 
     bars = {}
+    # np.concatenate needs at least one array.
+    no_rows = np.zeros(0, dtype=bool)
     for number in columns:
-        no_rows = np.zeros(0, dtype=bool)
         group = np.concatenate([no_rows, *masks_of_column[number]])
         values = _join(values_of_column[number])
         bars[number] = _histogram(table.columns[number], number, values, [group])
@@ -127,7 +128,13 @@ def _find_column(table: Table, name: str) -> int | None:
 
 
 def _read_sampled_blocks(table: Table, columns: list[int], seconds: float) -> Iterator[_ReadBlock]:
-    """Read representative blocks: at least one, and as many as can be read in time."""
+    """Read representative blocks: at least one, and as many as can be read in time.
+
+    Args:
+        table: the table.
+        columns: the numbers of the columns to read. The caller may remove some between two blocks.
+        seconds: the time.
+    """
     deadline = time.perf_counter() + seconds
     for start, stop in table.sampled_blocks():
         yield _ReadBlock(stop - start, table.read(columns, start, stop))

@@ -19,7 +19,7 @@ from data_stack.values.stacked_values import exact_array, one_hot_positions
 Key = int | str | None
 """The position or key of a part of a sample; None for a missing part, or for a bare sample."""
 
-#: At most so many targets are read to choose samples of all classes.
+#: The maximum number of targets that are read to choose samples of all classes.
 _MAX_CANDIDATES = 10_000
 
 
@@ -132,10 +132,20 @@ def choose(
     seed: int | None,
     per_class: int | None = None,
 ) -> tuple[list[int], int]:
-    """Choose the positions to draw, and count the classes.
+    """Choose samples to show.
 
-    The positions alternate between the classes; with ``per_class`` they go class after class. If
-    the targets are not classes, the count is 0, and the positions are evenly spread.
+    The chosen samples alternate between the classes; with ``per_class`` they go class after class.
+    If the targets are not classes, the samples are spread evenly over the iterator.
+
+    Args:
+        iterator: the samples; up to 10,000 targets are read.
+        target_key: the column of the classes; None if there is none.
+        n_samples: how many samples to choose.
+        seed: chooses random samples of each class; None: the first ones.
+        per_class: how many samples of each class to choose at most; None: no limit.
+
+    Returns:
+        The positions of the samples, and the number of classes, 0 if the targets are not classes.
 
     Raises:
         ConfigError: ``per_class`` is given, but the targets are not classes.
@@ -185,8 +195,8 @@ def choose_by_class(
     """Choose ``n_samples`` positions, equally many of each class.
 
     Args:
-        positions: to choose from.
-        labels: int, text or None, one for each position.
+        positions: the positions to choose from.
+        labels: an int, a text or None for each position.
         n_samples: how many positions to return at most.
         per_class: how many positions of a class to return at most. None: no limit, and the
             positions alternate between the classes.

@@ -35,32 +35,45 @@ _PAPER_COLOR = "#ffffff"
 _TEXT_COLOR = "#1b1f24"
 _SUBTITLE_COLOR = "#6a737d"
 
-#: Distances on the sheet, in pixels.
+# Distances on the sheet, in pixels.
+
+#: Around all that is drawn.
 _MARGIN = 28
+#: Between two pictures.
 _GAP = 10
+#: The height of the line below a picture.
 _LABEL_HEIGHT = 22
+#: The height of the title and the subtitle.
 _HEADER_HEIGHT = 66
+#: The width of a sheet without samples.
 _WIDTH_OF_EMPTY_SHEET = 320
 
-#: Sizes of letters, in pixels.
+# Sizes of letters, in pixels.
 _TITLE_SIZE = 24
 _TEXT_SIZE = 15
 
-#: The longer edge of a picture on the sheet, in pixels.
+#: Pictures with a shorter longer edge are enlarged, in pixels.
 _MIN_PICTURE_EDGE = 80
+
+#: Pictures with a longer edge are shrunk, in pixels.
 _MAX_PICTURE_EDGE = 160
 
-#: How many pixels a picture has at most before Pillow fits it into its place.
+#: The maximum number of pixels of a picture before Pillow fits it into its place.
 _MAX_DRAWN_PIXELS = 1 << 18
 
-#: Samples without pictures are texts of lines of this length.
+#: The maximum number of characters of a sample without a picture.
 _MAX_TEXT_CHARACTERS = 100
+
+#: The number of characters of its lines.
 _LINE_CHARACTERS = 20
 
+#: How many samples are drawn without ``n_samples`` and ``per_class``.
 _DEFAULT_N_SAMPLES = 100
+
+#: How many pictures a row has, unless the classes suggest another number.
 _DEFAULT_N_COLUMNS = 10
 
-#: With so many classes, a row of the sheet has one sample of each.
+#: The numbers of classes with which a row of the sheet has one sample of each class.
 _CLASSES_OF_A_ROW = range(4, 13)
 
 #: The first installed font is used. It has more scripts than Pillow's own.
@@ -79,27 +92,31 @@ def contact_sheet(
 ) -> Image.Image:
     """Draw samples with their labels side by side; ``.save("sheet.png")`` writes the picture.
 
-    The choice is deterministic: equally many samples of each class, the first ones, or random ones
-    with ``seed``; for targets that are not classes, samples evenly over the dataset. Pictures have
-    the shape ``(height, width)``, ``(height, width, c)`` or ``(c, height, width)`` with 1, 3 or 4
-    channels of any number type; small ones are enlarged. All share one range of values. Boxes and
-    masks that the meta names are drawn over them. Series and sound are lines, other samples text.
+    Equally many samples of each class are drawn: the first ones, or random ones with ``seed``. If
+    the targets are not classes, the samples are spread evenly over the dataset. The choice is
+    deterministic.
+
+    Pictures have the shape ``(height, width)``, ``(height, width, c)`` or ``(c, height, width)``
+    with 1, 3 or 4 channels of any number type. Small pictures are enlarged, and all share one range
+    of values. Boxes and masks that the meta names are drawn over them. Series and sound are drawn
+    as lines, other samples as text.
 
     Args:
-        iterator: tuples or dicts; reads the drawn samples and up to 10,000 targets.
-        n_samples: how many to draw at most; None: 100.
-        seed: draws random samples; any int not below 0.
-        columns: positions, names or keys of the picture, then of the labels; None: by the meta, or
-            the first part of a tuple and the second one, or the first picture of a dict and its
-            first single value.
-        per_class: how many of each class to draw at most; without ``n_samples`` of all classes.
-        n_columns: pictures in a row; None: one for each class of a few, or a row for each class
-            with ``per_class``, otherwise 10.
-        title: the first line; None: the dataset's name and tag.
+        iterator: an iterator of tuples or dicts. The drawn samples and up to 10,000 targets are
+            read.
+        n_samples: the maximum number of samples; None: 100, or with ``per_class`` all.
+        seed: draws random samples; an int from 0 on.
+        columns: the columns of the picture and of the labels, as positions, names or keys. None:
+            those that the meta names; without meta, the first two parts of a tuple, or the first
+            picture and the first single value of a dict.
+        per_class: the maximum number of samples of each class; None: no limit.
+        n_columns: the number of pictures in a row. None: with ``per_class`` one row for each class,
+            with 4 to 12 classes one column for each class, otherwise 10 pictures.
+        title: the first line; None: the name and tag of the dataset.
 
     Raises:
         ConfigError: ``n_samples``, ``n_columns`` or ``per_class`` is below 1, or ``seed`` below 0;
-            ``columns`` is empty; ``per_class`` without classes.
+            ``columns`` is empty; or ``per_class`` is given, but the targets are not classes.
     """
     _check_number("n_samples", n_samples, at_least=1)
     _check_number("n_columns", n_columns, at_least=1)
@@ -129,6 +146,7 @@ def contact_sheet(
 
 
 def _check_number(name: str, value: int | None, *, at_least: int) -> None:
+    """Check that an argument is None, or an integer of at least ``at_least``."""
     if value is not None:
         check_integer(name, value, at_least=at_least)
 
@@ -154,6 +172,7 @@ def _choose_columns(
 
 
 def _max_samples(n_total: int, n_samples: int | None, per_class: int | None) -> int:
+    """Return the maximum number of samples to draw."""
     if n_samples is not None:
         return min(n_samples, n_total)
     if per_class is not None:
@@ -173,6 +192,7 @@ def _default_n_columns(n_classes: int, per_class: int | None) -> int:
 def _label_of(
     sample: Any, label_keys: Sequence[Any], names_by_key: Mapping[Any, Sequence[Any] | None]
 ) -> str:
+    """Return the line below the picture of a sample: its labels."""
     labels = [label_text(part_of(sample, key), names_by_key.get(key)) for key in label_keys]
     return " · ".join(labels)
 
@@ -206,6 +226,7 @@ def _draw_picture(value: DisplayValue, span: Span, overlays: Mapping[str, Any]) 
 
 
 def _draw_text(value: Any) -> Image.Image:
+    """Draw a value that is not a picture as a few lines of text."""
     image = Image.new("RGB", (_MAX_PICTURE_EDGE, _MIN_PICTURE_EDGE), _PAPER_COLOR)
     text = textwrap.fill(shorten(value, _MAX_TEXT_CHARACTERS), _LINE_CHARACTERS)
     ImageDraw.Draw(image).multiline_text((0, 0), text, _TEXT_COLOR, _font(_TEXT_SIZE))

@@ -55,9 +55,9 @@ def from_polars(frame: pl.DataFrame, *, target: str | None = None) -> DatasetIte
 def to_polars(iterator: Any) -> pl.DataFrame:
     """Return all samples as a ``polars.DataFrame``.
 
-    Columns are as of :func:`data_stack.to_arrow`; arrays of one shape are ``polars.Array``. polars
-    has no times in seconds: it makes milliseconds of them, and other values of durations above
-    290 million years.
+    Columns have the types that :func:`data_stack.to_arrow` gives them; arrays of one shape are
+    ``polars.Array``. polars has no times in seconds, and converts them to milliseconds. Durations
+    above 290 million years do not fit into these, and get other values.
 
     Raises:
         ConfigError: a column holds values of several types, or of a type that polars lacks.
