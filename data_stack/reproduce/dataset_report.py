@@ -96,13 +96,18 @@ class DatasetReport(Document):
             )
         step = "read all samples" if statistics else "read all targets"
         steps.append((step, time.perf_counter() - started_at))
+
+        # A file or folder is its own store.
+        storage_text = name if factory is None else repr(factory.storage_connector)
+        manifest = factory.manifest() if hasattr(factory, "manifest") else None
+        duplicates_report = find_duplicates(splits) if duplicates else None
         return cls(
             description=dataset.describe(),
-            storage=name if factory is None else repr(factory.storage_connector),
+            storage=storage_text,
             splits=reports,
-            manifest=factory.manifest() if hasattr(factory, "manifest") else None,
+            manifest=manifest,
             steps=tuple(steps),
-            duplicates=find_duplicates(splits) if duplicates else None,
+            duplicates=duplicates_report,
         )
 
     def to_dict(self) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -202,24 +202,40 @@ def choose_by_class(
             positions alternate between the classes.
     """
     n_of_class: Counter[Any] = Counter()
-    candidates: list[tuple[int, tuple[int, int, str], int]] = []
+    candidates: list[_Candidate] = []
     for position, label in zip(positions, labels, strict=True):
-        # Numbers come before texts.
-        if isinstance(label, int):
-            class_order = (0, label, "")
-        else:
-            class_order = (1, 0, str(label))
         rank_in_class = n_of_class[label]
         n_of_class[label] += 1
         if per_class is None or rank_in_class < per_class:
-            candidates.append((rank_in_class, class_order, position))
+            candidates.append(_Candidate(rank_in_class, _order_of_label(label), position))
 
     chosen = sorted(candidates)[:n_samples]
     if per_class is not None:
         chosen.sort(key=_order_by_class)
-    return [position for _, _, position in chosen]
+    return [candidate.position for candidate in chosen]
 
 
-def _order_by_class(candidate: tuple[int, tuple[int, int, str], int]) -> Any:
-    rank_in_class, class_order, _ = candidate
-    return class_order, rank_in_class
+class _Candidate(NamedTuple):
+    """A sample that may be chosen. Sorted candidates alternate between the classes.
+
+    Attributes:
+        rank_in_class: how many candidates of the class come before this one.
+        class_order: sorts the classes.
+        position: the position of the sample.
+    """
+
+    rank_in_class: int
+    class_order: tuple[int, int, str]
+    position: int
+
+
+def _order_of_label(label: Any) -> tuple[int, int, str]:
+    """Return the key that sorts labels: numbers by value, then texts, of which None is one."""
+    if isinstance(label, int):
+        return 0, label, ""
+    return 1, 0, str(label)
+
+
+def _order_by_class(candidate: _Candidate) -> Any:
+    """Return the key that sorts candidates class after class."""
+    return candidate.class_order, candidate.rank_in_class

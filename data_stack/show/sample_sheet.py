@@ -7,7 +7,7 @@ import functools
 import math
 import textwrap
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from data_stack.dataset.iterator.contract import DatasetIteratorIF
 from data_stack.dataset.meta import column_key
@@ -128,14 +128,14 @@ def contact_sheet(
     if n_total == 0:
         return _make_sheet(title, "no samples", _WIDTH_OF_EMPTY_SHEET, 0)
 
-    sample_key, label_keys, names_by_key = _choose_columns(iterator, columns)
-    first_label_key = label_keys[0] if label_keys else None
+    shown = _choose_columns(iterator, columns)
+    first_label_key = shown.label_keys[0] if shown.label_keys else None
     max_samples = _max_samples(n_total, n_samples, per_class)
     positions, n_classes = choose(iterator, first_label_key, max_samples, seed, per_class)
 
     samples = [iterator[position] for position in positions]
-    pictures = _draw_pictures(samples, sample_key, hints_of(iterator))
-    labels = [_label_of(sample, label_keys, names_by_key) for sample in samples]
+    pictures = _draw_pictures(samples, shown.picture_key, hints_of(iterator))
+    labels = [_label_of(sample, shown) for sample in samples]
     if n_columns is None:
         n_columns = _default_n_columns(n_classes, per_class)
     subtitle = f"{len(samples):,} of {n_total:,} samples"
@@ -151,15 +151,33 @@ def _check_number(name: str, value: int | None, *, at_least: int) -> None:
         check_integer(name, value, at_least=at_least)
 
 
+class _SheetColumns(NamedTuple):
+    """The columns that a sheet shows.
+
+    Attributes:
+        picture_key: the key of the pictures.
+        label_keys: the keys of the labels.
+        class_names: the names of the classes of a label, by its key; None if unknown.
+    """
+
+    picture_key: Any
+    label_keys: list[Any]
+    class_names: dict[Any, Sequence[Any] | None]
+
+
 def _choose_columns(
     iterator: DatasetIteratorIF, columns: Sequence[int | str] | int | str | None
-) -> tuple[Any, list[Any], dict[Any, Sequence[Any] | None]]:
-    """Return the key of the pictures, the keys of the labels, and names of classes by key."""
+) -> _SheetColumns:
+    """Return the columns that the caller or the meta names.
+
+    Raises:
+        ConfigError: ``columns`` is empty, or a column does not exist.
+    """
     meta = getattr(iterator, "dataset_meta", None)
     sample_key, target_key = default_keys(meta, iterator[0])
-    names_by_key = {target_key: getattr(meta, "class_names", None)}
+    class_names = {target_key: getattr(meta, "class_names", None)}
     if columns is None:
-        return sample_key, [target_key], names_by_key
+        return _SheetColumns(sample_key, [target_key], class_names)
 
     if isinstance(columns, (int, str)):
         columns = [columns]
@@ -168,7 +186,7 @@ def _choose_columns(
         raise ConfigError(
             "columns is empty; name the column of the picture, then those of the labels"
         )
-    return keys[0], keys[1:], names_by_key
+    return _SheetColumns(keys[0], keys[1:], class_names)
 
 
 def _max_samples(n_total: int, n_samples: int | None, per_class: int | None) -> int:
@@ -189,11 +207,11 @@ def _default_n_columns(n_classes: int, per_class: int | None) -> int:
     return _DEFAULT_N_COLUMNS
 
 
-def _label_of(
-    sample: Any, label_keys: Sequence[Any], names_by_key: Mapping[Any, Sequence[Any] | None]
-) -> str:
+def _label_of(sample: Any, shown: _SheetColumns) -> str:
     """Return the line below the picture of a sample: its labels."""
-    labels = [label_text(part_of(sample, key), names_by_key.get(key)) for key in label_keys]
+    labels = []
+    for key in shown.label_keys:
+        labels.append(label_text(part_of(sample, key), shown.class_names.get(key)))
     return " · ".join(labels)
 
 
