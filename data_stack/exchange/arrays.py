@@ -76,7 +76,7 @@ def from_torch(dataset: Any, *, target: ColumnKey | None = None) -> DatasetItera
     if target is None and class_names:
         target = 1
 
-    # A dataset without samples has the columns that its target needs.
+    # Without samples the columns are unknown: the target is taken to exist, beside a sample at 0.
     keys: list[Any] = [0, target]
     if target is not None and len(iterator):
         keys = _keys_of_sample(iterator[0]) or keys

@@ -112,7 +112,7 @@ class EngineContract:
         if how == "closed":
             next(running)
             running.close()
-        else:
+        elif how == "interrupted":
             threading.Thread(target=_press_ctrl_c, args=(tmp_path / "running",)).start()
             with pytest.raises(KeyboardInterrupt):
                 list(running)

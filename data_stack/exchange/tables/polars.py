@@ -39,9 +39,11 @@ def from_polars(frame: pl.DataFrame, *, target: str | None = None) -> DatasetIte
             f"expected a polars.DataFrame, got {type(frame).__name__}; a LazyFrame has collect()"
         )
     # Arrow would store the addresses of Python objects.
-    if pl.Object in frame.dtypes:
+    columns_of_objects = [name for name, dtype in frame.schema.items() if dtype == pl.Object]
+    if columns_of_objects:
         raise ConfigError(
-            f"a column of dtype {frame.dtypes} holds Python objects; cast it, or drop it"
+            f"column {columns_of_objects[0]!r:.80} of dtype {pl.Object} holds Python objects; "
+            f"cast it, or drop it"
         )
     try:
         table = frame.to_arrow()
