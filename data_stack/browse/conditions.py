@@ -52,7 +52,7 @@ class Condition:
     contains: str | None = None
 
     def is_valid(self, table: Table) -> bool:
-        """Whether the attributes, which come from JSON, have their types, and the column exists."""
+        """Return whether the attributes, which come from JSON, are valid for a table."""
         return self._has_valid_types() and self._has_one_test() and self._has_column(table)
 
     def columns(self, table: Table) -> list[int]:

@@ -31,7 +31,7 @@ class _ReadBlock(NamedTuple):
 
     Attributes:
         n_rows: number of rows.
-        values: by the number of the column.
+        values: the values of each column that was read, by the number of the column.
     """
 
     n_rows: int
@@ -164,8 +164,8 @@ def _histogram(
     """Return bars of values or ranges, each with all rows and the rows of each group.
 
     Args:
-        column: of the values.
-        number: of the column, which the conditions of the bars name.
+        column: the column of the values.
+        number: the number of the column, which the conditions of the bars name.
         values: shape ``(n,)``.
         groups: whether each row belongs to the group, shape ``(n,)`` each.
     """
@@ -197,12 +197,12 @@ def _histogram(
 
 
 def _has_ranges(column: BrowsedColumn, values: Values, *, n_distinct: int) -> bool:
-    """Whether the bars are ranges: of many different numbers or times that are no classes."""
+    """Return whether the bars are ranges: of many numbers or times that are not classes."""
     return values.dtype != object and not column.class_names and n_distinct > _N_RANGES
 
 
 def _are_distinct_texts(values: Values) -> bool:
-    """Whether the values are texts of which nearly every one is different."""
+    """Return whether the values are texts of which nearly every one is different."""
     if values.dtype != object:
         return False
     return len(set(values.tolist())) > max(_N_RANGES, len(values) // 2)

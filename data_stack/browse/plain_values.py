@@ -58,7 +58,7 @@ def plain(column: ColumnArray) -> Values:
 
 
 def is_plain_value(value: Any) -> bool:
-    """Whether a value is a number, a time, a text or missing: its column can be filtered."""
+    """Return whether a value is a number, a time, a text or missing: its column can be filtered."""
     plain_types = (str, bool, int, float, datetime.date, np.datetime64, np.timedelta64)
     if is_null(value) or isinstance(value, plain_types):
         return True

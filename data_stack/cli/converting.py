@@ -126,7 +126,7 @@ def _describe_conversion(report: ConversionReport) -> str:
 
 @dataclass(frozen=True)
 class _Source:
-    """What to convert, as ``convert()`` takes it.
+    """The samples to convert, as ``convert()`` takes them.
 
     Attributes:
         source: loaded samples, or the path or URL of a file or folder.

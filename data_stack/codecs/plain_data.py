@@ -62,8 +62,8 @@ def to_plain(
     key, which names a type.
 
     Args:
-        value: of these types, a tuple, dict, set, range, slice, bytes, or a numpy scalar or array
-            (arrays of objects too, if these are such values), nested at will.
+        value: a value of these types, a tuple, dict, set, range, slice, bytes, or a numpy scalar or
+            array (arrays of objects too, if these are such values), nested at will.
         special: converts further types to an object with one key; returns None for others.
         first: converts values before all other rules, except None, booleans, integers, floats and
             strings; returns None for values that the other rules convert.

@@ -60,7 +60,7 @@ class DatasetReport(Document):
         All targets and eight samples of each split are read.
 
         Args:
-            name: of the dataset, as for ``data_stack.load``.
+            name: the name of the dataset, as for ``data_stack.load``.
             split: the only split of the report; None for all.
             storage: the store: a connector, a path or a URL; None for the default store.
             config: further options of the dataset.

@@ -27,7 +27,7 @@ from data_stack.util.program_lines import warn_deprecated
 
 @dataclass(frozen=True, slots=True)
 class Plan(Document):
-    """What loading a dataset would do. It prints as text, and shows as HTML in a notebook.
+    """A plan of what loading a dataset would do. It prints as text, and shows as HTML in a notebook.
 
     Attributes:
         name: the name of the dataset.
@@ -203,7 +203,7 @@ def _find_sources(
 
 
 def _may_be_source(info: ResourceInfo, definition: ResourceDefinition) -> bool:
-    """Whether size and digest of a stored resource, as far as known, are those of a source."""
+    """Return whether a stored resource has the size and the digest of a source, if known."""
     has_size = definition.size is None or definition.size == info.size
     is_digest_unknown = definition.sha256 is None or not info.sha256
     return has_size and (is_digest_unknown or definition.sha256 == info.sha256)

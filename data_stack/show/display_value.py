@@ -180,7 +180,7 @@ def span_of(arrays: Sequence[_Array], *, from_zero: bool = True) -> tuple[float,
     127 it is 255.
 
     Args:
-        arrays: of numbers; only some values of large arrays are read.
+        arrays: arrays of numbers; only some values of large arrays are read.
         from_zero: False: black is always the smallest value.
     """
     lowest_values = []

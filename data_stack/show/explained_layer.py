@@ -81,7 +81,7 @@ def explain_layer(
 
 
 def is_layer_of_ours(layer: Any) -> bool:
-    """Whether the class of an iterator is a layer of ours.
+    """Return whether the class of an iterator is a layer of ours.
 
     A subclass of a client does not count: it may not have called our constructor.
     """

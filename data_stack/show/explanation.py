@@ -102,7 +102,7 @@ def explain(iterator: Any) -> Explanation:
 
 
 class _Facts(NamedTuple):
-    """What is known of the samples of a layer.
+    """The facts that are known of the samples of a layer.
 
     Attributes:
         meta: their meta; None without one.

@@ -273,7 +273,7 @@ def _table_lines(
     """Yield the lines of a table.
 
     Args:
-        rows: of cells, which may be untrusted names and labels.
+        rows: the cells of each row, which may be untrusted names and labels.
         right: the numbers of the columns that are flush right.
         has_header: whether the first row is underlined.
     """

@@ -70,7 +70,7 @@ def _part(
 
 @dataclass(frozen=True)
 class IteratorPage(Document):
-    """What a notebook shows of an iterator. It never raises.
+    """The page that a notebook shows for an iterator. It never raises.
 
     The page reads ``n_samples`` samples, spread over the iterator (over its first block if the
     source is read in blocks), within a second. It reads the target column if that reads no other

@@ -176,7 +176,7 @@ def plot_counts(
     """Plot the number of samples of each class, of one split or of several side by side.
 
     Args:
-        counts: by split or column, the number of samples of each class, as in
+        counts: the number of samples of each class, by split or column, as in
             ``DatasetIteratorReport.target_dist``.
         class_names: the names of the classes, in the order of their numbers; None if unknown.
         title: the title of the figure.

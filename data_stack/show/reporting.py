@@ -217,7 +217,7 @@ def _iterators_below(iterator: Any) -> list[Any]:
 
 
 def _is_countable(target: Any) -> bool:
-    """Whether a target has few values, or is one-hot."""
+    """Return whether a target has few values, or is one-hot."""
     if n_values_of(target) <= MAX_VALUES_OF_A_TARGET:
         return True
     return one_hot_positions(as_array(target)[np.newaxis]) is not None

@@ -183,7 +183,7 @@ def _read_labels(
 
 
 def _are_classes(labels: set[Any], *, n_labels: int) -> bool:
-    """Whether the labels of ``n_labels`` samples are classes: few enough, and no fractions."""
+    """Return whether labels are classes: few for ``n_labels`` samples, and no fractions."""
     if not labels or len(labels) > n_labels // 2:
         return False
     return not any(isinstance(label, float) for label in labels)

@@ -28,7 +28,7 @@ class _StackTree:
     """Draws the layers of a stack, each once: further occurrences refer to the first one.
 
     Args:
-        layers: as for :func:`draw_tree`.
+        layers: all layers, each once; ``layers[n - 1].number == n``.
     """
 
     _layers: Sequence[ExplainedLayer]

@@ -98,7 +98,7 @@ def class_name(target: Any, names: Sequence[Any] | None, kind: str | None) -> st
 
     Args:
         target: a key of :func:`target_distribution`.
-        names: of the classes in the order of their numbers; None if unknown.
+        names: the names of the classes, in the order of their numbers; None if unknown.
         kind: ``"label"``, ``"one_hot"``, ``"real"`` or None.
     """
     if names is None or type(target) is not int or not 0 <= target < len(names):

@@ -395,7 +395,7 @@ def assert_quiet(folder: Path) -> None:
 
 @dataclass(frozen=True)
 class _HeldResources:
-    """What this process holds, and the number of files in a folder."""
+    """The number of things that this process holds, and of files in a folder."""
 
     n_children: int
     n_descriptors: int

@@ -54,7 +54,7 @@ class Connection(H11Protocol):
         super().connection_lost(exc)
 
     def is_answering(self) -> bool:
-        """Whether the server answers a request, and the client reads the answer."""
+        """Return whether the server answers a request, and the client reads the answer."""
         cycle: Any = self.cycle  # None before the first request
         if cycle is None or cycle.response_complete:
             return False

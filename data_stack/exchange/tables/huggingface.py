@@ -269,7 +269,7 @@ def _infer_feature(name: str, values: ColumnArray, columns: NamedColumns) -> Any
 
 
 def _is_feature(kind: Any) -> bool:
-    """Whether the kind of a column's origin is a feature, rather than a dtype of pandas."""
+    """Return whether the kind of a column's origin is a feature, rather than a dtype of pandas."""
     return isinstance(kind, (dict, list)) or type(kind).__module__.startswith("datasets.")
 
 
@@ -284,7 +284,7 @@ def _class_names_of(name: str, columns: NamedColumns) -> list[str]:
 
 
 def _are_images(values: ColumnArray) -> bool:
-    """Whether the first value is an array that an ``Image`` stores without loss."""
+    """Return whether the first value is an array that an ``Image`` stores without loss."""
     first_value: Any = None
     for value in values:
         if value is not None:
@@ -334,7 +334,7 @@ def _cells_of_feature(
 
 
 def _is_plain(feature: Any) -> bool:
-    """Whether a feature holds values of its Arrow type, without a conversion of its own."""
+    """Return whether a feature holds values of its Arrow type, without a conversion of its own."""
     if isinstance(feature, dict):
         return all(_is_plain(part) for part in feature.values())
     if isinstance(feature, list):

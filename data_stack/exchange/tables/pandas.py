@@ -159,7 +159,7 @@ def _make_column(
 
 
 def _has_matrices(series: Any) -> bool:
-    """Whether a series of objects holds an array of two or more axes."""
+    """Return whether a series of objects holds an array of two or more axes."""
     return any(isinstance(value, np.ndarray) and value.ndim > 1 for value in series)
 
 
