@@ -1,4 +1,4 @@
-"""Answers the requests of the pages."""
+"""Answers the requests of the pages that show a dataset."""
 
 from __future__ import annotations
 
@@ -24,12 +24,16 @@ from data_stack.show.sample_parts import overlays_of
 #: A page asks for at most this many samples at a time.
 _MAX_SAMPLES: Final = 200
 
-#: The page of a sample has at most this many columns, and the grid of samples this many.
+#: The page of a sample shows at most this many columns.
 _MAX_COLUMNS: Final = 500
+
+#: The grid of samples shows at most this many columns.
 _MAX_GRID_COLUMNS: Final = 40
 
-#: A request is answered in about this time; the page asks again.
+#: A request searches for samples for about this time; then the page asks again.
 _SEARCH_SECONDS: Final = 0.3
+
+#: A request reads samples for a histogram for about this time; then the page asks again.
 _HISTOGRAM_SECONDS: Final = 0.5
 
 #: The latest searches that are kept, so that the next page of one continues it.
@@ -38,19 +42,23 @@ _MAX_SEARCHES: Final = 8
 #: Splits of more samples in all are not searched for duplicates.
 _MAX_COMPARED_SAMPLES: Final = 1_000_000
 
-#: So many positions of each duplicate are shown.
+#: The page of duplicates shows the positions of at most this many samples of each split or pair.
 _MAX_DUPLICATE_POSITIONS: Final = 48
 
-#: Pixels of pictures, in the grid and alone.
+#: The maximum number of pixels of a picture in the grid of samples.
 _SMALL_PIXELS: Final = 192 * 192
+
+#: The maximum number of pixels of a picture on the page of its sample.
 _LARGE_PIXELS: Final = 1024 * 1024
 
 
 class Browser:
-    """Splits side by side. Methods return plain JSON data, or the bytes of a picture.
+    """The splits of a dataset, as its pages show them.
+
+    The public methods answer requests: they return plain JSON data, or the bytes of a picture.
 
     Args:
-        title: of the pages.
+        title: the title of the pages.
         splits: iterators by name. They are not closed.
         facts: names and values to show, such as the license of the dataset.
     """
@@ -62,14 +70,14 @@ class Browser:
     #: The names of the splits; a request gives the number of a split, its place here.
     _names: list[str]
 
-    #: Held while the attributes below change: each request has a thread.
+    #: Held while searches and tables are opened: each request has a thread.
     _lock: threading.Lock
 
     #: The latest searches by split and conditions, the oldest first.
     _searches: OrderedDict[tuple[int, tuple[Condition, ...]], Search]
 
-    #: The states of the searches for duplicates, by column.
-    _audits: dict[int, dict[str, Any]]
+    #: The answers about the searches for duplicates, by column; -1 for whole samples.
+    _duplicates: dict[int, dict[str, Any]]
 
     #: Identifies this run in the URLs of pictures.
     _run: str
@@ -89,7 +97,7 @@ class Browser:
         self._names = list(self._splits)
         self._lock = threading.Lock()
         self._searches = OrderedDict()
-        self._audits = {}
+        self._duplicates = {}
         self._run = secrets.token_hex(6)
         self._tables = {}
 
@@ -117,7 +125,8 @@ class Browser:
     def samples(self, split: int, start: int, where: str = "", count: int = 60) -> dict[str, Any]:
         """Return the samples that fulfil conditions, with short texts of their values.
 
-        Searches for a fraction of a second if fewer are known; ask again until ``is_complete``.
+        If fewer than ``count`` are known, the search goes on for a fraction of a second. Then the
+        answer may have fewer; ask again until ``is_complete``.
 
         Args:
             split: the number of the split.
@@ -132,8 +141,10 @@ class Browser:
         table = self._table(split)
         search = self._search(split, where)
         if not search.is_complete:
-            # Without samples to show, the page wants the number of all.
-            n_wanted = start + count if count else None
+            # With count=0 the page asks for the number of all samples that fulfil the conditions.
+            n_wanted = None
+            if count > 0:
+                n_wanted = start + count
             search.advance(_SEARCH_SECONDS, n_wanted)
         positions = search.positions(start, count)
         return {
@@ -175,8 +186,9 @@ class Browser:
                     hints[number] = str(other_column.hint)
         numbers = [column, *hints]
         blocks = table.read_columns(numbers, np.array([position], dtype=np.intp))
-        value, *overlay_values = (block[0] for block in blocks)
-        overlays = overlays_of(dict(zip(hints, overlay_values, strict=True)), hints)
+        values = [block[0] for block in blocks]
+        value = values[0]
+        overlays = overlays_of(dict(zip(hints, values[1:], strict=True)), hints)
         max_pixels = _LARGE_PIXELS if size == "large" else _SMALL_PIXELS
         hint = table.columns[column].hint
         return as_png(value, max_pixels=max_pixels, hint=hint, **overlays)
@@ -219,21 +231,30 @@ class Browser:
         columns = tables[0].columns
         _check_column(column, range(-1, len(columns)))
         with self._lock:
-            if column not in self._audits and run:
-                self._audits[column] = {"state": "running", "n_samples": n_samples}
+            if column not in self._duplicates and run:
+                self._duplicates[column] = {"state": "running", "n_samples": n_samples}
                 key = None if column < 0 else columns[column].key
                 arguments = (column, key)
-                threading.Thread(target=self._audit, args=arguments, daemon=True).start()
-            return self._audits.get(column, {"state": "none", "n_samples": n_samples})
+                threading.Thread(target=self._find_duplicates, args=arguments, daemon=True).start()
+            return self._duplicates.get(column, {"state": "none", "n_samples": n_samples})
 
-    def _audit(self, column: int, key: Any) -> None:
-        """Search for duplicates, and note the results."""
-        audit = self._audits[column]
+    def _find_duplicates(self, column: int, key: Any) -> None:
+        """Search for duplicates, and replace the answer about the running search.
+
+        Args:
+            column: number of the column; -1 for whole samples.
+            key: the key of the column in a sample; None for whole samples.
+        """
+        answer = dict(self._duplicates[column])
         try:
             report = find_duplicates(self._splits, key, max_positions=_MAX_DUPLICATE_POSITIONS)
-            self._audits[column] = {**audit, **report.to_dict(), "state": "done"}
-        except Exception as error:  # noqa: BLE001  # foreign code
-            self._audits[column] = {**audit, "state": "failed", "error": error_text(error)}
+        except Exception as error:  # noqa: BLE001  # foreign code; the page shows the error
+            answer["state"] = "failed"
+            answer["error"] = error_text(error)
+        else:
+            answer.update(report.to_dict())
+            answer["state"] = "done"
+        self._duplicates[column] = answer
 
     # ------------------------------------------------------------------ tables and searches
 
@@ -274,13 +295,18 @@ class Browser:
             return self._searches[key]
 
 
-def _check_column(number: int, known: Container[int]) -> None:
-    if number not in known:
+def _check_column(number: int, valid_numbers: Container[int]) -> None:
+    """Check the number of a column in a request.
+
+    Raises:
+        ConfigError: the number is not valid.
+    """
+    if number not in valid_numbers:
         raise ConfigError(f"column {number} does not exist, or has no plain values")
 
 
 def _read_grid(table: Table, positions: Sequence[int]) -> list[dict[str, Any]]:
-    """Return positions and short texts of samples; None is in place of the text of a picture."""
+    """Return the positions of samples, and short texts of their values; None for pictures."""
     columns = table.columns[:_MAX_GRID_COLUMNS]
     rows: list[list[str | None]] = [[None] * len(columns) for _ in positions]
     with_text = [number for number, column in enumerate(columns) if not column.has_picture]
@@ -301,7 +327,7 @@ def _read_grid(table: Table, positions: Sequence[int]) -> list[dict[str, Any]]:
 def _read_grid_one_by_one(
     table: Table, positions: Sequence[int], error: Exception
 ) -> list[dict[str, Any]]:
-    """Return samples that cannot be read together; the error is in place of a damaged sample."""
+    """Return samples that cannot be read together; a damaged one has the error instead of texts."""
     if len(positions) == 1:
         return [{"position": positions[0], "error": error_text(error)}]
     samples: list[dict[str, Any]] = []

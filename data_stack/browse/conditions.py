@@ -1,4 +1,4 @@
-"""Tells which rows of a table fulfil the conditions that a page asks for."""
+"""Finds which rows of a table fulfil the conditions of a page."""
 
 from __future__ import annotations
 
@@ -40,7 +40,8 @@ class Condition:
         low: lower bound of a number or time, as text; inclusive.
         high: upper bound, as text; exclusive unless ``closed``.
         closed: whether ``high`` is inclusive.
-        contains: the value contains this text, in any case; a number must equal it.
+        contains: the value contains this text, in upper or lower case; a number or boolean is
+            equal to it.
     """
 
     column: int | None = None
@@ -51,7 +52,7 @@ class Condition:
     contains: str | None = None
 
     def is_valid(self, table: Table) -> bool:
-        """Whether the attributes, which come from JSON, have their types, and the column exists."""
+        """Return whether the attributes, which come from JSON, are valid for a table."""
         return self._has_valid_types() and self._has_one_test() and self._has_column(table)
 
     def columns(self, table: Table) -> list[int]:
@@ -66,6 +67,7 @@ class Condition:
         for number in self.columns(table):
             masks.append(self._mask_of_column(table.columns[number], values_by_column[number]))
         if not masks:
+            # No column can be filtered, so no row is found: a search takes missing bits for zeros.
             return np.zeros(0, dtype=bool)
         return np.asarray(np.logical_or.reduce(masks))
 
@@ -138,6 +140,11 @@ def parse_conditions(text: str, table: Table) -> tuple[Condition, ...]:
 
 
 def _make_condition(fields: Any) -> Condition:
+    """Make a condition of a JSON object.
+
+    Raises:
+        AttributeError, TypeError: it is not an object, or has unknown fields.
+    """
     values = fields.get("values")
     if isinstance(values, list):
         fields = {**fields, "values": tuple(values)}
@@ -161,7 +168,10 @@ def _contain_text(column: BrowsedColumn, values: Values, text: str) -> Mask:
                 matching_classes.append(number)
         if matching_classes:
             return np.isin(values, matching_classes)
-    if values.dtype.kind in "biuf":
+    if values.dtype.kind == "b":
+        # Pages show booleans as True and False.
+        return np.asarray(values == number_of(text.capitalize()))
+    if values.dtype.kind in "iuf":
         return np.asarray(values == number_of(text))
     return np.zeros(len(values), dtype=bool)
 

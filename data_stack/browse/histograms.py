@@ -31,7 +31,7 @@ class _ReadBlock(NamedTuple):
 
     Attributes:
         n_rows: number of rows.
-        values: by the number of the column.
+        values: the values of each column that was read, by the number of the column.
     """
 
     n_rows: int
@@ -76,8 +76,9 @@ def histograms(
                 columns_to_read.remove(number)
 
     bars = {}
+    # np.concatenate needs at least one array.
+    no_rows = np.zeros(0, dtype=bool)
     for number in columns:
-        no_rows = np.zeros(0, dtype=bool)
         group = np.concatenate([no_rows, *masks_of_column[number]])
         values = _join(values_of_column[number])
         bars[number] = _histogram(table.columns[number], number, values, [group])
@@ -127,7 +128,13 @@ def _find_column(table: Table, name: str) -> int | None:
 
 
 def _read_sampled_blocks(table: Table, columns: list[int], seconds: float) -> Iterator[_ReadBlock]:
-    """Read representative blocks: at least one, and as many as can be read in time."""
+    """Read representative blocks: at least one, and as many as can be read in time.
+
+    Args:
+        table: the table.
+        columns: the numbers of the columns to read. The caller may remove some between two blocks.
+        seconds: the time.
+    """
     deadline = time.perf_counter() + seconds
     for start, stop in table.sampled_blocks():
         yield _ReadBlock(stop - start, table.read(columns, start, stop))
@@ -157,8 +164,8 @@ def _histogram(
     """Return bars of values or ranges, each with all rows and the rows of each group.
 
     Args:
-        column: of the values.
-        number: of the column, which the conditions of the bars name.
+        column: the column of the values.
+        number: the number of the column, which the conditions of the bars name.
         values: shape ``(n,)``.
         groups: whether each row belongs to the group, shape ``(n,)`` each.
     """
@@ -190,12 +197,12 @@ def _histogram(
 
 
 def _has_ranges(column: BrowsedColumn, values: Values, *, n_distinct: int) -> bool:
-    """Whether the bars are ranges: of many different numbers or times that are no classes."""
+    """Return whether the bars are ranges: of many numbers or times that are not classes."""
     return values.dtype != object and not column.class_names and n_distinct > _N_RANGES
 
 
 def _are_distinct_texts(values: Values) -> bool:
-    """Whether the values are texts of which nearly every one is different."""
+    """Return whether the values are texts of which nearly every one is different."""
     if values.dtype != object:
         return False
     return len(set(values.tolist())) > max(_N_RANGES, len(values) // 2)

@@ -15,7 +15,8 @@ from data_stack.values.missing import is_missing, is_null, present_values
 Values = npt.NDArray[Any]
 """Plain values of a column, shape ``(n,)``: numbers, times, or objects (str or None)."""
 
-_NUMBERS_OF_TRUTHS: Final = {"True": 1, "False": 0}
+#: The numbers that booleans are equal to, by their texts.
+_NUMBERS_OF_BOOLEANS: Final = {"True": 1, "False": 0}
 
 #: Numpy compares with integers in this range only.
 _MIN_INTEGER: Final = -(1 << 63)
@@ -23,6 +24,9 @@ _MAX_INTEGER: Final = (1 << 64) - 1
 
 #: Durations in these units have no length in seconds.
 _UNITS_WITHOUT_LENGTH: Final = ("Y", "M", "generic")
+
+#: The estimated size of a text in memory, in bytes.
+_TEXT_BYTES: Final = 100
 
 
 def plain(column: ColumnArray) -> Values:
@@ -54,7 +58,7 @@ def plain(column: ColumnArray) -> Values:
 
 
 def is_plain_value(value: Any) -> bool:
-    """Whether a value is a number, a time, a text or missing: its column can be filtered."""
+    """Return whether a value is a number, a time, a text or missing: its column can be filtered."""
     plain_types = (str, bool, int, float, datetime.date, np.datetime64, np.timedelta64)
     if is_null(value) or isinstance(value, plain_types):
         return True
@@ -65,8 +69,8 @@ def is_plain_value(value: Any) -> bool:
 
 def number_of(text: str) -> float:
     """Parse a number such as ``"7"``, ``"-0.5"`` or ``"True"``; NaN for other texts."""
-    if text in _NUMBERS_OF_TRUTHS:
-        return _NUMBERS_OF_TRUTHS[text]
+    if text in _NUMBERS_OF_BOOLEANS:
+        return _NUMBERS_OF_BOOLEANS[text]
     try:
         if not text.lstrip("-").isdigit():
             return float(text)
@@ -81,7 +85,7 @@ def number_of(text: str) -> float:
 def size_of(values: Values) -> int:
     """Return about how many bytes plain values take."""
     if values.dtype == object:
-        return len(values) * 100
+        return len(values) * _TEXT_BYTES
     return values.nbytes
 
 
@@ -93,9 +97,10 @@ def _flatten(column: ColumnArray) -> ColumnArray:
 
 
 def _as_numbers_or_times(column: ColumnArray) -> Values | None:
-    """Return objects without text as numbers or times, with NaN or NaT for missing ones.
+    """Convert objects to numbers or times, with NaN or NaT for missing values.
 
-    Returns None if they are none, or if integers beside missing values are too large for float64.
+    None: the objects hold text or other values; or they hold missing values, and integers that are
+    too large for float64.
     """
     if str in set(map(type, column.tolist())):
         return None

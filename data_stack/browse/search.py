@@ -19,9 +19,9 @@ class _SearchedBlock(NamedTuple):
     """Which rows of a block were found.
 
     Attributes:
-        start: of the block in the table.
+        start: the position of the first row of the block in the table.
         n_rows: number of rows of the block.
-        bits: one for each row, packed.
+        bits: one bit for each row, set if the row was found; eight in a byte.
     """
 
     start: int
@@ -35,7 +35,9 @@ class _SearchedBlock(NamedTuple):
 
 
 class Search:
-    """Finds the rows that fulfil conditions, block by block on demand; takes one bit per row.
+    """Finds the rows that fulfil conditions, block by block, on demand.
+
+    A search keeps one bit of each row.
 
     Args:
         table: the rows.
@@ -58,7 +60,7 @@ class Search:
 
     _searched_blocks: list[_SearchedBlock]
 
-    #: How many rows were found before each searched block, and in all of them.
+    #: How many rows were found before each searched block; the last item, before the next block.
     _n_found_before: list[int]
 
     #: Held while blocks are searched.
@@ -94,7 +96,7 @@ class Search:
 
         Args:
             seconds: stops after about this time.
-            n_wanted: stops when this many rows are found; None: does not.
+            n_wanted: stops when this many rows are found; None: stops after the time only.
         """
         if not self._conditions:
             return

@@ -36,6 +36,7 @@ _MAX_BLOCK_ROWS: Final = 1 << 13
 #: A block is read in about this time, so that a page can be answered in between.
 _SECONDS_OF_A_BLOCK: Final = 0.03
 
+#: The maximum size of the plain values that are kept, in bytes.
 _CACHE_BYTES: Final = 48 << 20
 
 #: The columns are found from this many samples at most.
@@ -53,8 +54,8 @@ class BrowsedColumn:
         key: position or key in a sample; None of bare samples.
         name: shown on the page.
         role: ``"sample"``, ``"target"`` or ``"tag"`` in the meta, or None.
-        dtype: of its values, as text.
-        shape: of a value; None if it varies.
+        dtype: the dtype of the values, as text.
+        shape: the shape of a value; None if it varies.
         kind: how its values are shown.
         is_plain: whether its values are single numbers, times or texts; only these can be filtered.
         has_picture: whether its values are shown as pictures.
@@ -84,7 +85,7 @@ class Table:
         n_samples: number of samples.
         is_small: whether histograms count all samples.
         n_sampled: number of samples that histograms count.
-        columns: of the samples; empty if no sample can be read.
+        columns: the columns of the samples; empty if no sample can be read.
         class_column: number of the column of classes; None if there is none.
         caption_column: number of the column that best describes a sample in a few words; None
             without plain columns.
@@ -188,14 +189,18 @@ class Table:
             yield start, min(start + self._block_rows, self.n_samples)
 
     def sampled_blocks(self) -> Iterator[tuple[int, int]]:
-        """Yield start and stop of blocks that spread over the table, as the first ones do."""
+        """Yield start and stop of blocks that are spread over the table.
+
+        The first few of them are spread over the table, too, so that a histogram which is not
+        complete yet resembles the complete one.
+        """
         if self.is_small:
             yield from self.blocks()
             return
         n_rows = self.n_sampled // _N_SAMPLED_BLOCKS
         last_start = self.n_samples - n_rows
         for number in range(_N_SAMPLED_BLOCKS):
-            # The order of the bits of 0 … 63 reversed: 0, 32, 16, 48, …
+            # Reversing the six bits of 0, 1, 2, 3, … gives 0, 32, 16, 48, …
             place = int(f"{number:06b}"[::-1], 2)
             start = place * last_start // (_N_SAMPLED_BLOCKS - 1)
             yield start, start + n_rows
@@ -212,7 +217,8 @@ class Table:
         self._read_rows(columns, 0, n_rows)
         seconds_of_a_row = (time.perf_counter() - started_at) / n_rows
         fitting_rows = _SECONDS_OF_A_BLOCK / max(seconds_of_a_row, 1e-9)
-        return 1 << int(np.log2(np.clip(fitting_rows, _MIN_BLOCK_ROWS, _MAX_BLOCK_ROWS)))
+        n_block_rows = np.clip(fitting_rows, _MIN_BLOCK_ROWS, _MAX_BLOCK_ROWS)
+        return 1 << int(np.log2(n_block_rows))
 
     # ------------------------------------------------------------------ reading
 
@@ -264,7 +270,11 @@ class Table:
             return self._access.sample(position), self._access.locate(position)
 
     def _read_rows(self, columns: Sequence[int], start: int, stop: int) -> list[ColumnArray]:
-        """Read consecutive rows; if that fails in halves, so that a damaged row hides no other."""
+        """Read consecutive rows.
+
+        If that fails, the halves are read, and so on, so that all readable rows are returned. The
+        values of an unreadable row are None.
+        """
         try:
             return self.read_columns(columns, np.arange(start, stop, dtype=np.intp))
         except Exception:  # noqa: BLE001  # foreign code

@@ -11,8 +11,13 @@ from data_stack.show.display_value import shorten
 from data_stack.show.markup import printable, readable
 from data_stack.show.sample_parts import label_text
 
+#: The maximum number of characters of a value in a grid of samples.
 _MAX_CELL_CHARACTERS: Final = 160
+
+#: The maximum number of characters of a value on the page of its sample.
 _MAX_CHARACTERS: Final = 20_000
+
+#: The maximum number of characters of an error.
 _MAX_ERROR_CHARACTERS: Final = 1000
 
 #: Of a longer array, the page shows the beginning and the end of each axis.
@@ -37,7 +42,7 @@ def full_text(value: Any, class_names: Sequence[str] = ()) -> str:
     A class is shown with its name, and an array with its dtype and shape.
     """
     if isinstance(value, str):
-        # Not the text of a subclass.
+        # A subclass of str may define another __str__, such as an Enum.
         text = printable(str.__str__(value)[:_MAX_CHARACTERS], keep="\n\t")
         n_more = len(value) - _MAX_CHARACTERS
         if n_more > 0:

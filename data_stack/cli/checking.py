@@ -17,7 +17,7 @@ from data_stack.cli.output import echo, print_result
 from data_stack.cli.settings import Settings
 from data_stack.exception import ConfigError, DataStackError, MissingDependencyError
 
-#: The module with the tests, which is a plugin of pytest, too.
+#: The module with the tests. It is also the plugin of pytest that finds the dataset.
 _TESTS = "data_stack.testing.installed"
 
 #: The exit codes of pytest after it ran the tests: all passed, or some failed.
@@ -58,6 +58,7 @@ def check(settings: Settings, name: str) -> int:
 
 
 def _describe_result(result: dict[str, Any]) -> str:
+    """Return the outcome of a test as a line: outcome, name, and the reason if it has one."""
     line = f"{result['outcome']:<8} {result['check']}"
     if result["reason"]:
         line += f": {result['reason']}"

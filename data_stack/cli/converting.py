@@ -126,7 +126,7 @@ def _describe_conversion(report: ConversionReport) -> str:
 
 @dataclass(frozen=True)
 class _Source:
-    """What to convert, as ``convert()`` takes it.
+    """The samples to convert, as ``convert()`` takes them.
 
     Attributes:
         source: loaded samples, or the path or URL of a file or folder.
@@ -169,8 +169,8 @@ def _split_of_folder(settings: Settings, text: str) -> tuple[str, str] | None:
     """Parse ``./pets:train`` into the path of a folder and the name of a split.
 
     Returns:
-        None if the text names something else: a file or folder whose name has a colon, a URL, a
-        dataset.
+        The path and the name. None if the text names something else: a file or folder whose name
+        has a colon, a URL, or a dataset.
     """
     name, _, split = text.rpartition(":")
     folder = os.path.expanduser(name)
@@ -191,7 +191,7 @@ def _load_split_of_dataset(
     """Load ``mnist:train``, or ``mnist`` if it has only one split.
 
     Raises:
-        ConfigError: it has several splits, and ``text`` names none of them.
+        ConfigError: the dataset has several splits, and ``text`` names none of them.
         DatasetNotFoundError: there is no such dataset.
     """
     name = text

@@ -10,8 +10,8 @@ import click
 
 from data_stack.exception import ConfigError
 
-#: Arguments of ``load`` and other functions that are not the dataset's, and how a command line
-#: gives them.
+#: Arguments of ``load`` and other functions that are not options of a dataset, each with what to do
+#: in a command line instead.
 _NOT_OPTIONS = {
     "identifier": "the name is the first argument",
     "lock": "set the environment variable DATA_STACK_LOCK",
@@ -30,7 +30,7 @@ def _parse_options(
     """Return the options by name.
 
     Raises:
-        ConfigError: a pair lacks its name or value, or names what no dataset can have as an option.
+        ConfigError: a pair lacks its name or value, or its name cannot be an option of a dataset.
     """
     options: dict[str, Any] = {}
     for pair in pairs:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 _NO_RIGHT_TO_WRITE = (errno.EACCES, errno.EPERM, errno.EROFS)
 
 #: The distribution of the original DataStack on PyPI, whose modules have the names of ours.
-_ORIGINAL = "datastack"
+_ORIGINAL_DISTRIBUTION = "datastack"
 
 
 @cli.command()
@@ -67,6 +67,7 @@ def doctor(settings: Settings) -> int:
 
 
 def _as_facts(values: dict[str, Any]) -> Facts:
+    """Return values as a table of names and texts."""
     return Facts([(name, str(value)) for name, value in values.items()])
 
 
@@ -114,7 +115,7 @@ def _find_originals() -> list[str]:
     """Return a sentence for each copy of the original DataStack that is installed beside ours."""
     our_folder = Path(__file__).parents[2]
     problems = []
-    for original in importlib.metadata.distributions(name=_ORIGINAL):
+    for original in importlib.metadata.distributions(name=_ORIGINAL_DISTRIBUTION):
         problems.append(
             f"datastack {original.version} of the original DataStack, or of an early clone, is in "
             f"{original.locate_file('')}, this one in {our_folder}; both define the same modules, "
@@ -154,7 +155,11 @@ def _check_store(settings: Settings) -> dict[str, Any]:
 
 
 def _check_writing(connector: StorageConnector, probe: str) -> dict[str, Any]:
-    """Store a few bytes as the resource ``probe``, and return what follows for the findings."""
+    """Store a few bytes as the resource ``probe``, and delete them.
+
+    Returns:
+        ``writable`` if that worked; otherwise ``not_writable`` or ``problem``, which say why not.
+    """
     findings: dict[str, Any] = {}
     try:
         connector.set_resource(probe, [b"data_stack"])

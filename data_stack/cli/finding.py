@@ -109,7 +109,7 @@ def search(
 
 
 def _search_catalogues(settings: Settings, text: str, catalogue: str | None, limit: int) -> None:
-    """Print the datasets that one catalogue offers, or with None all of them."""
+    """Print the datasets of a catalogue that match; ``catalogue=None``: of all catalogues."""
     from data_stack.repository.catalogues import search_catalogues
 
     datasets = search_catalogues(text, catalogue, limit=limit)
@@ -211,6 +211,7 @@ def _preparation_facts(factory: DatasetFactory, connector: StorageConnector) -> 
 
 
 def _describe_readiness(preparation: dict[str, Any]) -> str:
+    """Return ``"yes"``, or ``"no"`` with the reason if it is known."""
     if preparation["prepared"]:
         return "yes"
     if preparation["reason"] is None:
@@ -228,6 +229,7 @@ def _facts_of_sources(factory: DatasetFactory) -> list[dict[str, Any]]:
 
 
 def _facts_of_source(source: ResourceDefinition) -> dict[str, Any]:
+    """Return identifier, size, digests and places of a source, without credentials."""
     from data_stack.io.redaction import hide_credentials
 
     return {

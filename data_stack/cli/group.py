@@ -24,9 +24,9 @@ class Command(click.Command):
     """A command that has the options of :class:`Settings`, and gets them as its first argument.
 
     Args:
-        name: as it is called.
+        name: the name of the command in a command line.
         callback: runs the command; it may return the exit code.
-        params: its own arguments and options.
+        params: the arguments and options that only this command has.
         help: the docstring of the callback.
     """
 
@@ -54,9 +54,9 @@ class Group(click.Group):
     """Commands that have the options of :class:`Settings`, also before the name of the command.
 
     Args:
-        name: as it is called.
-        callback: called before each of its commands; does nothing.
-        params: its own options.
+        name: the name of the group in a command line.
+        callback: called before each command of the group; does nothing.
+        params: the options that only this group has.
         help: the docstring of the callback.
         epilog: shown below the help.
         context_settings: see click.

@@ -8,9 +8,10 @@ import zipfile
 from collections.abc import Sequence
 from typing import Any
 
-#: The samples that each split has.
+#: The number of samples of each split.
 _SAMPLES_PER_SPLIT = 12
 
+#: The names of the classes of images, each brighter than the one before.
 _CLASSES_OF_IMAGES = ("dark", "grey", "bright")
 
 #: The names of the classes of texts, each with the form of its texts.
@@ -18,7 +19,9 @@ _CLASSES_OF_TEXTS = (("question", "Is {} more than {}?"), ("statement", "{} is n
 
 
 def make_up_samples(kind: str, splits: Sequence[str]) -> tuple[str, bytes]:
-    """Make up a small file with different samples in each split, which is always the same.
+    """Make up a small file with different samples in each split.
+
+    The file is always the same.
 
     Args:
         kind: ``"images"``, ``"table"`` or ``"text"``.

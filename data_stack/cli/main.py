@@ -41,6 +41,7 @@ from data_stack.exception import (
 )
 from data_stack.show.markup import printable
 
+# The exit codes; ``data-stack --help`` documents them.
 _EXIT_OK = 0
 _EXIT_FAILED = 1
 _EXIT_USAGE = 2
@@ -69,7 +70,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             code = cli.main(
                 args=arguments, prog_name="data-stack", standalone_mode=False, obj=settings
             )
-            # It raises here, not after main(), if the disk is full or the pipe is closed.
+            # If the disk is full or the pipe is closed, this raises here instead of when Python
+            # exits, where the error could not be handled.
             sys.stdout.flush()
     except click.Abort:
         return _fail("interrupted", _EXIT_INTERRUPTED)
@@ -161,11 +163,13 @@ def _fail_with(error: DataStackError | OSError, settings: Settings) -> int:
 
 def _discard_output() -> None:
     """Let stdout discard the rest: flushing its buffer when Python exits must not fail again."""
-    with open(os.devnull, "wb") as nothing:
-        os.dup2(nothing.fileno(), 1)
+    stdout_descriptor = 1
+    with open(os.devnull, "wb") as null_device:
+        os.dup2(null_device.fileno(), stdout_descriptor)
 
 
 def _fail(message: str, code: int) -> int:
+    """Print a message on stderr, and return the exit code."""
     with contextlib.suppress(OSError):  # stderr may be closed, too
         echo(f"data-stack: {message}", err=True)
     return code

@@ -29,13 +29,13 @@ def repository() -> DatasetRepository:
 def find_place(settings: Settings, text: str, options: Mapping[str, Any]) -> str | None:
     """Return the path or URL that a text names; None for the name of a dataset.
 
-    As in :func:`data_stack.load`, no file or folder hides a dataset: ``digits`` is the dataset,
-    ``./digits`` and ``digits/`` are the folder. A file or folder that exists, such as ``train.h5``,
-    needs no ``./`` where no dataset has its name; ``./train.h5`` is returned, so that ``load``
-    takes it for a path.
+    As in :func:`data_stack.load`, a dataset takes precedence over a file or folder of its name:
+    ``digits`` is the dataset, ``./digits`` and ``digits/`` are the folder. If no dataset has the
+    name of an existing file or folder, ``./`` may be left out: for ``train.h5`` the path
+    ``./train.h5`` is returned, which ``load`` takes for a path.
 
     Raises:
-        UsageError: it is a path or URL, and options for a dataset are given.
+        UsageError: the text is a path or URL, and options for a dataset are given.
     """
     from data_stack.repository.dataset_names import is_place
 

@@ -19,9 +19,13 @@ from data_stack.cli.output import print_result
 from data_stack.cli.settings import Settings
 from data_stack.exception import ConfigError
 
+#: The names of datasets that are names of packages and modules, too.
 _NAME_OF_DATASET = re.compile(r"[A-Za-z][A-Za-z0-9]*([-_][A-Za-z0-9]+)*", re.ASCII)
+
+#: The maximum number of characters of the name of a dataset.
 _MAX_LENGTH_OF_NAME = 60
 
+#: The names of splits, which are names of folders, too.
 _NAME_OF_SPLIT = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,39}", re.ASCII)
 
 #: The files of a package, each with its template in the folder ``templates``. In paths and
@@ -75,9 +79,9 @@ def write_package(name: str, kind: str, splits: Sequence[str], parent: Path) -> 
     """Write the package ``parent/name`` atomically.
 
     Args:
-        name: of the dataset and of the new folder.
-        kind: of the samples, as in ``data-stack new --help``.
-        splits: names of the splits.
+        name: the name of the dataset and of the new folder.
+        kind: the kind of the samples: ``"images"``, ``"table"`` or ``"text"``.
+        splits: the names of the splits.
         parent: an existing folder.
 
     Returns:
@@ -114,6 +118,11 @@ def write_package(name: str, kind: str, splits: Sequence[str], parent: Path) -> 
 
 
 def _check_name(name: str) -> None:
+    """Check the name of a dataset.
+
+    Raises:
+        ConfigError: a package cannot have this name.
+    """
     if not _NAME_OF_DATASET.fullmatch(name) or len(name) > _MAX_LENGTH_OF_NAME:
         raise ConfigError(
             f"invalid dataset name {name!r:.80}: a name begins with a letter, then up to 59 "
@@ -122,7 +131,11 @@ def _check_name(name: str) -> None:
 
 
 def _check_not_installed(name: str) -> None:
-    """Check that no installed package has a dataset or a module of the name."""
+    """Check that no installed package has a dataset or a module of the name.
+
+    Raises:
+        ConfigError: one has.
+    """
     from data_stack.plugins.manager import default_manager
 
     installed_names = set()
@@ -139,6 +152,11 @@ def _check_not_installed(name: str) -> None:
 
 
 def _check_splits(splits: Sequence[str]) -> None:
+    """Check the names of splits.
+
+    Raises:
+        ConfigError: a name is invalid, or occurs twice.
+    """
     are_valid = all(_NAME_OF_SPLIT.fullmatch(split) for split in splits)
     # Some file systems do not distinguish capital letters.
     n_different = len({split.casefold() for split in splits})
@@ -180,10 +198,10 @@ def _values_of_templates(
     """Return what stands for each ``@key@`` of a template.
 
     Args:
-        name: of the dataset.
-        kind: of the samples; its template has the imports, the type of a sample, and the body of
-            the factory.
-        splits: names of the splits.
+        name: the name of the dataset.
+        kind: the kind of the samples. The template of this name has three parts: imports, the type
+            of a sample, and the body of the factory.
+        splits: the names of the splits.
         source_name: the name of the file with made-up samples.
         source: the bytes of this file.
     """
@@ -210,6 +228,7 @@ def _values_of_templates(
 
 
 def _fill_in(text: str, values: Mapping[str, str]) -> str:
+    """Replace each ``@key@`` of a template or path by its value."""
     # In this order: the body of the factory has keys in it, too.
     for key, value in values.items():
         text = text.replace(f"@{key}@", value)

@@ -17,7 +17,7 @@ def print_result(settings: Settings, value: Any, *blocks: Block | str | None) ->
     """Print the result of a command.
 
     Args:
-        settings: of the command.
+        settings: the settings of the command.
         value: the result with ``--json``. It is written in ASCII, for any locale.
         blocks: the result without ``--json``. Those that are None or empty are left out.
     """

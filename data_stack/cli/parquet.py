@@ -70,7 +70,10 @@ def generate(settings: Settings, source: str, petastorm: bool) -> None:
 
 
 def _dataset_at(text: str) -> Any:
-    """Return the folder of a store that a URL names; a path, and what Arrow opens, as it is."""
+    """Return the folder of a store that a URL names.
+
+    Paths, and URLs that Arrow opens itself, are returned unchanged.
+    """
     from data_stack.io.location import location_of
     from data_stack.io.url import StorageURL
 
@@ -85,6 +88,7 @@ def _as_facts(facts: Mapping[str, Any]) -> Facts:
 
 
 def _as_text(value: Any) -> str:
+    """Return a fact as text: a list with commas, a number with separators."""
     if isinstance(value, list):
         return ", ".join(map(str, value)) or "none"
     is_number = type(value) is int  # not a bool, which is an int too

@@ -101,7 +101,7 @@ def prepare(
 
 
 def _plan_preparation(settings: Settings, name: str, connector: StorageConnector) -> int:
-    """Print what a preparation would do; 1 if it cannot work."""
+    """Print what a preparation would do; return the exit code, 1 if it cannot work."""
     from data_stack.reproduce.planning import plan
 
     planned = plan(name, connector)
@@ -117,7 +117,7 @@ def _factory_to_prepare(name: str, connector: StorageConnector) -> DatasetFactor
     """Return the factory of a dataset, whose license the policy of this process allows.
 
     Raises:
-        ConfigError: it is a legacy factory, which prepares its data when it is loaded.
+        ConfigError: the factory is a legacy one, which prepares its data when it is loaded.
         LicenseDeniedError: the policy denies the license.
     """
     from data_stack.factories.declarative import DatasetFactory
@@ -140,7 +140,15 @@ def _print_preparation(
     report: PreparationReport,
     size: int | None,
 ) -> None:
-    """Print what a preparation did; ``size`` is that of the dataset in bytes."""
+    """Print what a preparation did.
+
+    Args:
+        settings: the settings of the command.
+        name: the name of the dataset.
+        connector: the store.
+        report: what the preparation did.
+        size: the size of the prepared dataset in bytes; None if it is unknown.
+    """
     facts = {
         "name": name,
         "already_ready": report.already_ready,
@@ -172,8 +180,8 @@ def engine_of_options(
     """Return the engine that the options of ``prepare`` choose; None without such options.
 
     Args:
-        engine: ``"processes"``, or an engine of a plugin such as ``"spark"``; None: the other
-            options imply it.
+        engine: ``"processes"``, or an engine of a plugin such as ``"spark"``; None: the engine that
+            the other options imply.
         n_processes: number of processes on this machine.
         master: URL of a cluster of Spark.
         address: address of a cluster of Ray.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -84,15 +85,18 @@ def diff(
     connector = settings.connector()
     splits_of_first = repository().load(first, None, connector)
     splits_of_second = repository().load(second, None, other_storage or connector)
-    difference = compare(splits_of_first, splits_of_second, key=_parse_key(key))
+    difference = compare(splits_of_first, splits_of_second, key=parse_key(key))
     verdict = "the datasets differ" if difference.differs else "the datasets are equal"
     print_result(settings, difference.to_dict(), *difference.document(), verdict)
     return int(difference.differs)
 
 
-def _parse_key(text: str | None) -> int | str | None:
-    """Return the number of a column, ``"0"`` or ``"-1"``, or else its name."""
-    if text is not None and text.lstrip("-").isdigit():
+def parse_key(text: str | None) -> int | str | None:
+    """Return the number of a column for texts such as ``"0"`` and ``"-1"``; other texts unchanged.
+
+    A column may have any name: ``"--1"`` and ``"²"`` are names.
+    """
+    if text is not None and re.fullmatch(r"-?[0-9]+", text):
         return int(text)
     return text
 

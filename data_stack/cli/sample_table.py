@@ -1,4 +1,4 @@
-"""Samples as a table in the terminal: a line for each sample, a cell for each column."""
+"""Prints samples as a table in the terminal: a line for each sample, a cell for each column."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from data_stack.dataset.iterator import DatasetIteratorIF
 from data_stack.show.display_value import shorten
 from data_stack.show.sample_parts import Key, default_keys, label_text, part_of
 
-#: Characters of a cell, so that several columns fit into a line.
+#: The maximum number of characters of a cell, so that several columns fit into a line.
 _MAX_CHARACTERS = 60
 
-#: Characters of the only column beside position and label.
+#: The maximum number of characters of a cell of the only column beside position and label.
 _MAX_CHARACTERS_ALONE = 100
 
 
@@ -23,12 +23,13 @@ def print_samples(
 ) -> None:
     """Print samples with all of their columns: the position, the label, then the others in order.
 
-    As JSON, each also has the fields ``label`` and ``sample``, whatever these columns are called.
+    As JSON, each sample also has the fields ``label`` and ``sample``, which repeat the columns of
+    the label and of the sample under these names.
 
     Args:
-        settings: of the command.
-        iterator: of the samples.
-        positions: of those to print.
+        settings: the settings of the command.
+        iterator: an iterator over the samples.
+        positions: the positions of the samples to print.
     """
     first_sample: Any = iterator[0] if len(iterator) > 0 else ()
     meta: Any = getattr(iterator, "dataset_meta", None)
@@ -38,6 +39,7 @@ def print_samples(
     columns = _name_columns(first_sample, iterator.column_names)
     is_target_known = meta is not None and target_key in columns  # else it is only a guess
     if is_target_known:
+        # The label comes first.
         columns = {target_key: columns[target_key], **columns}
     max_characters = _MAX_CHARACTERS if len(columns) > 2 else _MAX_CHARACTERS_ALONE
 

@@ -78,8 +78,8 @@ class Settings:
 def common_options() -> list[click.Parameter]:
     """Return the options of :class:`Settings`, which stand before or after a command's name.
 
-    Of two equal options, the one nearer to the end of the line wins. An option that is not given
-    is None, so that it does not undo the one before the command's name.
+    If an option is given twice, the last one counts. The default of every option is None, so that
+    an option before the command's name is kept if the command does not get it again.
     """
     return [
         click.Option(

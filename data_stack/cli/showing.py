@@ -18,10 +18,11 @@ from data_stack.cli.settings import Settings
 if TYPE_CHECKING:
     from data_stack.dataset.iterator import DatasetIteratorIF
 
-#: Samples that ``show`` prints in the terminal.
+#: The number of samples that ``show`` prints in the terminal, unless ``-n`` is given.
 _N_SHOWN = 20
 
-#: Bytes of row groups that ``browse`` keeps of each split: a page needs few of them.
+#: The maximum size of the row groups that ``browse`` keeps of each split, in bytes: a page needs
+#: few of them.
 _MAX_BYTES_OF_ROW_GROUPS = 16 << 20
 
 # ---------------------------------------------------------------------- show
@@ -175,7 +176,10 @@ def browse(
         title = os.path.basename(source.rstrip("/"))
         facts = {}
 
-    splits = loaded if isinstance(loaded, dict) else {split or "all": loaded}
+    if isinstance(loaded, dict):
+        splits = loaded
+    else:
+        splits = {split or "all": loaded}
     for iterator in splits.values():
         if hasattr(iterator, "limit_cache"):
             iterator.limit_cache(_MAX_BYTES_OF_ROW_GROUPS)

@@ -41,10 +41,10 @@ threads_option = click.option(
 def check_no_urls(names: Sequence[str]) -> None:
     """Check that no name of a dataset is a URL.
 
-    A URL may contain a password, so that the error does not repeat it.
+    A URL may contain a password, so the error does not repeat the URL.
 
     Raises:
-        UsageError: one is.
+        UsageError: a name is a URL.
     """
     if any("://" in name for name in names):
         raise click.UsageError(
@@ -54,7 +54,12 @@ def check_no_urls(names: Sequence[str]) -> None:
 
 
 def table_of_faults(faults: Sequence[Fault], kind: str = "FAULT") -> Table | None:
-    """Return a table with a line for each fault, which begins with ``kind``, or None."""
+    """Return a table with a line for each fault; None without faults.
+
+    Args:
+        faults: the faults.
+        kind: the word at the start of each line.
+    """
     if not faults:
         return None
     rows = [(kind, fault.identifier, fault.problem) for fault in faults]

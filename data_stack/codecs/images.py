@@ -163,7 +163,7 @@ def encode_by_pillow(
     """Return pixels as the bytes of an image file, encoded by Pillow.
 
     Args:
-        pixels: of shape ``(height, width)`` or ``(height, width, channels)``.
+        pixels: the pixels, shape ``(height, width)`` or ``(height, width, channels)``.
         file_format: Pillow's name of the format, such as ``"PNG"``.
         options: named arguments of Pillow's ``Image.save`` for the format.
     """

@@ -41,7 +41,7 @@ _MAX_SHOWN = 80
 _ARRAY_KINDS = "biufcmMSUO"
 
 #: Returns a value of a further type as an object with one key; None for values of other types.
-_FurtherTypes: TypeAlias = Callable[[Any], dict[str, Any] | None]
+_Special: TypeAlias = Callable[[Any], dict[str, Any] | None]
 
 #: Makes plain data of a value at a depth, the number of lists and objects around it.
 _ToPlain: TypeAlias = Callable[[Any, int], Any]
@@ -53,17 +53,15 @@ _FromPlain: TypeAlias = Callable[[Any], Any]
 # ------------------------------------------------------------------ values to plain data
 
 
-def to_plain(
-    value: Any, special: _FurtherTypes | None = None, first: _FurtherTypes | None = None
-) -> Any:
+def to_plain(value: Any, special: _Special | None = None, first: _Special | None = None) -> Any:
     """Return ``value`` as plain data, which JSON holds.
 
     Plain data are None, booleans, integers, finite floats, strings, lists, and objects with one
     key, which names a type.
 
     Args:
-        value: of these types, a tuple, dict, set, range, slice, bytes, or a numpy scalar or array
-            (arrays of objects too, if these are such values), nested at will.
+        value: a value of these types, a tuple, dict, set, range, slice, bytes, or a numpy scalar or
+            array (arrays of objects too, if these are such values), nested at will.
         special: converts further types to an object with one key; returns None for others.
         first: converts values before all other rules, except None, booleans, integers, floats and
             strings; returns None for values that the other rules convert.

@@ -60,9 +60,9 @@ def from_torch(dataset: Any, *, target: ColumnKey | None = None) -> DatasetItera
 
     Args:
         dataset: has ``len`` and ``[i]``.
-        target: position of the target in tuple samples, or key in dict samples. None for no target;
-            but 1 if the dataset has ``classes``, as torchvision's datasets do, which become the
-            meta's ``class_names``.
+        target: position of the target in tuple samples, or key in dict samples. None: the target is
+            at position 1 if the dataset has ``classes``, as torchvision's datasets do, and there is
+            no target otherwise. The ``classes`` become the meta's ``class_names``.
 
     Raises:
         ConfigError: the dataset has no random access, or the target does not exist.
@@ -76,7 +76,7 @@ def from_torch(dataset: Any, *, target: ColumnKey | None = None) -> DatasetItera
     if target is None and class_names:
         target = 1
 
-    # A dataset without samples has the columns that its target needs.
+    # Without samples the columns are unknown: the target is taken to exist, beside a sample at 0.
     keys: list[Any] = [0, target]
     if target is not None and len(iterator):
         keys = _keys_of_sample(iterator[0]) or keys
@@ -134,6 +134,7 @@ def _class_names_of_torch(dataset: Any) -> Sequence[str] | None:
 
 
 def _keys_of_sample(sample: Any) -> list[Any]:
+    """Return the keys of a dict, or the positions in a tuple."""
     if isinstance(sample, Mapping):
         return list(sample)
     return list(range(len(sample)))

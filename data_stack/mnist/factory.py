@@ -35,8 +35,8 @@ def _define_source(
 class MNISTFactory(DatasetFactory):
     """Handwritten digits, 60,000 for training and 10,000 for testing, 28 × 28 pixels.
 
-    Samples are ``(image, label, tag)``: a float32 tensor of shape ``(28, 28)`` in [0, 1], and twice
-    the digit as an int. A store that the original DataStack prepared is used as it is.
+    Samples are ``(image, label, tag)``: a float32 tensor of shape ``(28, 28)`` in [0, 1], and the
+    digit as an int, twice. A store that the original DataStack prepared needs no new preparation.
     """
 
     card = DatasetCard(
@@ -155,7 +155,7 @@ class MNISTFactory(DatasetFactory):
         """Return whether all tensors are in the store, so that nothing will be retrieved."""
         if self.is_ready():
             return True
-        # Without a manifest, the original may have prepared them.
+        # The original DataStack writes no manifest.
         stored = self.storage_connector.has_resource
         if stored(f"{self.card.name}/manifest.json"):
             return False

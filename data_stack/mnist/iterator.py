@@ -44,4 +44,4 @@ class _MNISTAccess(SequenceAccess):
     """Access to the tensors, which are the whole content of the dataset."""
 
     def content_fingerprint(self) -> None:
-        """Return nothing: the arguments of the iterator are all of its samples."""
+        """Return None: the arguments of the iterator, the tensors, decide its samples alone."""

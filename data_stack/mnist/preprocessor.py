@@ -1,4 +1,4 @@
-"""From the IDX files of MNIST to tensors, a block of images at a time."""
+"""Converts the IDX files of MNIST to tensors, a block of images at a time."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from data_stack.io.storage_connectors.connector import StorageConnector
 #: Number of images that are in memory as float32. All 60,000 would take 188 MB.
 _IMAGES_AT_ONCE = 1024
 
+#: The value of a white pixel in the IDX files.
 _MAX_PIXEL = 255
 
 

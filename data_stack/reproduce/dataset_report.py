@@ -60,7 +60,7 @@ class DatasetReport(Document):
         All targets and eight samples of each split are read.
 
         Args:
-            name: of the dataset, as for ``data_stack.load``.
+            name: the name of the dataset, as for ``data_stack.load``.
             split: the only split of the report; None for all.
             storage: the store: a connector, a path or a URL; None for the default store.
             config: further options of the dataset.
@@ -96,13 +96,18 @@ class DatasetReport(Document):
             )
         step = "read all samples" if statistics else "read all targets"
         steps.append((step, time.perf_counter() - started_at))
+
+        # A file or folder is its own store.
+        storage_text = name if factory is None else repr(factory.storage_connector)
+        manifest = factory.manifest() if hasattr(factory, "manifest") else None
+        duplicates_report = find_duplicates(splits) if duplicates else None
         return cls(
             description=dataset.describe(),
-            storage=name if factory is None else repr(factory.storage_connector),
+            storage=storage_text,
             splits=reports,
-            manifest=factory.manifest() if hasattr(factory, "manifest") else None,
+            manifest=manifest,
             steps=tuple(steps),
-            duplicates=find_duplicates(splits) if duplicates else None,
+            duplicates=duplicates_report,
         )
 
     def to_dict(self) -> dict[str, Any]:

@@ -38,7 +38,7 @@ _Positions: TypeAlias = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class DatasetDiff(Document):
-    """What :func:`diff` found. It prints as text, and shows samples in a notebook.
+    """The differences that :func:`diff` found. It prints as text, and shows samples in a notebook.
 
     A sample is named by two numbers: the index of its split in :attr:`splits`, and its position in
     the split. ``added`` and ``removed`` are arrays of such pairs, int64 of shape ``(n, 2)``.

@@ -59,7 +59,7 @@ class LockedSplits(NamedTuple):
 
     Attributes:
         config: the options.
-        digests: by the name of each locked split its ``length`` and ``samples``.
+        digests: the ``length`` and ``samples`` of each locked split, by its name.
         names: the splits to compare.
     """
 

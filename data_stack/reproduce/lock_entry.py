@@ -1,4 +1,4 @@
-"""What a lock file lists of a dataset, as it is declared, installed and prepared here."""
+"""Lists the facts of a dataset that a lock file holds, as they are here."""
 
 from __future__ import annotations
 

@@ -14,7 +14,9 @@ Pair: TypeAlias = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class DatasetDigests:
-    """What is compared of the samples of a dataset, one entry a sample.
+    """The digests of the samples of a dataset, by which they are compared.
+
+    Each attribute has one entry for each sample.
 
     Attributes:
         splits: the number of the split of each sample.

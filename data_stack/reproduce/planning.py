@@ -27,7 +27,7 @@ from data_stack.util.program_lines import warn_deprecated
 
 @dataclass(frozen=True, slots=True)
 class Plan(Document):
-    """What loading a dataset would do. It prints as text, and shows as HTML in a notebook.
+    """A plan of what loading a dataset would do. It prints as text, and shows as HTML in a notebook.
 
     Attributes:
         name: the name of the dataset.
@@ -107,6 +107,7 @@ class Plan(Document):
 
 
 def _table_of_sources(sources: tuple[PlannedSource, ...]) -> Table:
+    """Return the size of each source, and where it would come from."""
     rows = []
     for source in sources:
         place = source.source or "no source answers"
@@ -155,29 +156,33 @@ def plan(
     module = type(factory).__module__
     package, _, _ = module.partition(".")
     problems = _find_problems(LicenseDeniedError, dataset.check_license)
-    known = Plan(
+    # What a legacy factory does is not known before it is called.
+    step_of_legacy_factory = (
+        f"{type(factory).__qualname__}.get_dataset_iterator, whose steps are not known"
+    )
+    partial_plan = Plan(
         name=name,
         version=description.version,
         storage=repr(connector),
         code=", ".join(distributions_of(package)) or module,
         license=description.license,
-        steps=(f"{type(factory).__qualname__}.get_dataset_iterator, whose steps are not known",),
+        steps=(step_of_legacy_factory,),
         bytes_free=_measure_free_bytes(connector),
         problems=tuple(problems),
     )
     if not isinstance(factory, DatasetFactory):
-        return known
+        return partial_plan
 
     definition = DatasetDefinition(factory, DatasetFactory)
     problems += _find_problems(ConfigError, lambda: definition.check_config(config))
-    known = replace(known, problems=tuple(problems))
+    partial_plan = replace(partial_plan, problems=tuple(problems))
     readiness = factory.readiness()
     if readiness.manifest is not None or factory.is_ready():
-        return replace(known, is_ready=True, steps=("open",))
+        return replace(partial_plan, is_ready=True, steps=("open",))
 
     stored = StoredDataset(connector, definition)
     sources = _find_sources(stored, offline=offline, timeout_seconds=timeout_seconds)
-    return _plan_preparation(known, stored, readiness, sources)
+    return _plan_preparation(partial_plan, stored, readiness, sources)
 
 
 def _find_sources(
@@ -198,14 +203,14 @@ def _find_sources(
 
 
 def _may_be_source(info: ResourceInfo, definition: ResourceDefinition) -> bool:
-    """Whether size and digest of a stored resource, as far as known, are those of a source."""
+    """Return whether a stored resource has the size and the digest of a source, if known."""
     has_size = definition.size is None or definition.size == info.size
     is_digest_unknown = definition.sha256 is None or not info.sha256
     return has_size and (is_digest_unknown or definition.sha256 == info.sha256)
 
 
 def _plan_preparation(
-    known: Plan,
+    partial_plan: Plan,
     stored: StoredDataset,
     readiness: Readiness,
     sources: tuple[PlannedSource, ...],
@@ -213,7 +218,7 @@ def _plan_preparation(
     """Add steps and problems to the plan of a dataset that is not ready.
 
     Args:
-        known: the plan without steps and without problems of sources.
+        partial_plan: the plan without steps and without problems of sources.
         stored: the dataset in its store.
         readiness: why the dataset is not ready.
         sources: the sources of the dataset.
@@ -226,9 +231,9 @@ def _plan_preparation(
         step = "prepare in shards" if stored.definition.has_shards else "preprocess"
         steps.append(f"resume: {step}" if readiness.resumes else step)
     steps.append("open")
-    planned = replace(known, reason=readiness.reason, sources=sources, steps=tuple(steps))
+    planned = replace(partial_plan, reason=readiness.reason, sources=sources, steps=tuple(steps))
 
-    problems = list(known.problems)
+    problems = list(partial_plan.problems)
     for source in missing:
         if source.source is None:
             problems.append(f"no source of {source.identifier!r} answers")

@@ -227,7 +227,7 @@ class RecipeArguments:
 
 
 def _is_partial(content: Any) -> bool:
-    """Whether plain data has the parts of a partial function."""
+    """Return whether plain data has the parts of a partial function."""
     if not isinstance(content, dict) or "function" not in content:
         return False
     has_arguments = isinstance(content.get("arguments"), list)

@@ -65,7 +65,7 @@ def load_dataset(
 
     Args:
         node: the node.
-        arguments: of the node, as values.
+        arguments: the arguments of the node, as values.
         repository: knows the dataset.
         storage: where the dataset is kept.
 
@@ -157,7 +157,7 @@ def open_place(node: RecipeNode, arguments: Mapping[str, Any]) -> Any:
 
     Args:
         node: the node.
-        arguments: of the node, as values.
+        arguments: the arguments of the node, as values.
 
     Raises:
         RecipeError: there is no such file or folder here, or its samples differ.
@@ -215,7 +215,7 @@ def stack_layer(node: RecipeNode, below: list[Any], arguments: dict[str, Any]) -
     Args:
         node: the node.
         below: the iterators of the nodes that it is stacked on.
-        arguments: of the node, as values.
+        arguments: the arguments of the node, as values.
 
     Raises:
         RecipeError: the layer cannot be made of these arguments, or on these iterators.
@@ -247,7 +247,7 @@ def stack_layer(node: RecipeNode, below: list[Any], arguments: dict[str, Any]) -
 
 
 def _are_same(iterators: Any, others: list[Any]) -> bool:
-    """Whether two lists hold the same objects."""
+    """Return whether two lists hold the same objects."""
     if len(iterators) != len(others):
         return False
     return all(one is other for one, other in zip(iterators, others, strict=True))

@@ -43,18 +43,29 @@ def citation(iterator: DatasetIteratorIF, with_data_stack: bool = False) -> str:
 
 
 def _add_entry(entries: dict[str, str], wanted_key: str, entry: str) -> None:
-    """Add an entry, unless it is there; with a number if another entry has its key."""
+    """Add an entry, unless the same entry is there already.
+
+    If another entry has the key, the new one gets a number behind its key: ``author20_2``.
+
+    Args:
+        entries: the entries by key; changed in place.
+        wanted_key: the key that the entry has.
+        entry: the entry, as BibTeX.
+    """
+    type_of_entry, brace, fields = entry.partition("{")
     key = wanted_key
     number = 2
     keyed_entry = entry
     while entries.get(key, keyed_entry) != keyed_entry:
         key = f"{wanted_key}_{number}"
         number += 1
-        keyed_entry = entry.replace(wanted_key, key, 1)
+        # The type may contain the key as well: "@article{art,".
+        keyed_entry = type_of_entry + brace + fields.replace(wanted_key, key, 1)
     entries[key] = keyed_entry
 
 
 def _version_of_data_stack() -> str:
+    """Return the installed version of data_stack, or ``"unknown"``."""
     distributions = distributions_of("data_stack")
     if not distributions:
         return "unknown"
@@ -78,10 +89,13 @@ def _entry_of_text(origin: Mapping[str, Any], text: str) -> tuple[str, str]:
     """Return key and entry of a dataset whose citation is plain text, the note of the entry."""
     name = str(origin.get("name"))
     homepage = origin.get("homepage")
+    howpublished = None
+    if homepage:
+        howpublished = rf"\url{{{homepage}}}"
     fields = {
         "title": name,
         "note": text,
-        "howpublished": rf"\url{{{homepage}}}" if homepage else None,
+        "howpublished": howpublished,
         "version": origin.get("version"),
     }
     key = re.sub(r"\W+", "_", name)

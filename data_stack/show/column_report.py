@@ -19,7 +19,10 @@ from data_stack.values.stacked_values import stack_values
 _NULLABLE = " or None"
 
 Shape = tuple[int | None, ...] | None
-"""A shape; None stands for a size that varies, or, as a whole, for a varying number of them."""
+"""The shape of the values of a column; None for a size that varies.
+
+None instead of a tuple: the number of dimensions varies.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,11 +32,13 @@ class ColumnStatistics:
     Attributes:
         n_missing: number of values that are None, NaN or NaT.
         n_numbers: number of numbers (bools are 0 and 1).
-        n_infinite: number of infinite ones.
-        min, max: of the numbers; of dates and times as text; None without values.
-        mean, std: of the finite numbers, ``std`` of the population (divided by n); None without
-            values.
-        n_distinct: number of distinct values; None for arrays, and for more than 100,000.
+        n_infinite: number of infinite numbers.
+        min: the smallest number, or the earliest date or time as text; None without values.
+        max: the largest number, or the latest date or time as text; None without values.
+        mean: the mean of the finite numbers; None without any.
+        std: the standard deviation of the finite numbers, as a population (divided by n); None
+            without any.
+        n_distinct: number of distinct values; None for arrays, and for more than 100,000 values.
     """
 
     n_missing: int
@@ -53,13 +58,14 @@ class ColumnReport:
     Attributes:
         key: position in tuple samples, key of dict samples; None of bare samples.
         role: ``"sample"``, ``"target"`` or ``"tag"``, by the meta.
-        dtype: that of the schema, e.g. ``"utf8[]"``; without a schema that of the column in a
-            batch, e.g. ``"uint8"``, or the types of its objects. It ends with ``" or None"`` if
-            values may be missing.
-        shape: of one value, ``()`` for a number or text. None stands for a dimension that varies;
-            the shape is None if the number of dimensions varies.
-        statistics: None unless requested.
-        name: the column's name in tuple samples, if it has one.
+        dtype: the type of the values as text. It is the type in the schema, such as ``"utf8[]"``.
+            Without a schema it is the dtype of a batch of the column, such as ``"uint8"``; for a
+            column of objects, the names of their types. It ends with ``" or None"`` if values may
+            be missing.
+        shape: the shape of one value, ``()`` for a number or text. None stands for a size that
+            varies; the shape is None if the number of dimensions varies.
+        statistics: statistics of all values; None unless requested.
+        name: the name of the column in tuple samples, if it has one.
     """
 
     key: int | str | None
@@ -123,7 +129,11 @@ def common_shape(shapes: Collection[tuple[int, ...]]) -> Shape:
 
 
 def _roles_of_columns(meta: Any, *, n_columns: int) -> dict[Any, str]:
-    """Return the roles by key; if two roles have one column, the sample's or else the target's."""
+    """Return the roles of columns by key.
+
+    If several roles name one column, ``"sample"`` takes precedence over ``"target"``, and
+    ``"target"`` over ``"tag"``.
+    """
     roles: dict[Any, str] = {}
     for role in ("tag", "target", "sample"):
         key = getattr(meta, f"{role}_pos", None)
@@ -163,6 +173,7 @@ def _describe_present_values(values: Sequence[Any]) -> tuple[str, Shape]:
 
 
 def _as_batch_of_one(value: Any) -> npt.NDArray[Any]:
+    """Return a value as an array of shape ``(1, ...)``."""
     if type(value) is np.ndarray:
         return value[np.newaxis]
     return stack_values([value])

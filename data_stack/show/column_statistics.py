@@ -21,13 +21,13 @@ from data_stack.values.times import comparable
 
 _Array = npt.NDArray[Any]
 
-#: More distinct values are not counted.
+#: Columns of more distinct values get no number of distinct values.
 _MAX_DISTINCT_VALUES = 100_000
 
-#: Integers from this one on, and its negative, are no finite float64; they count as infinite.
+#: Integers of at least this absolute value may not fit into float64. They count as infinite.
 _MIN_INFINITE_INTEGER = 2**1023
 
-#: Integers from this one on, and its negative, do not fit into int64.
+#: Integers of at least this absolute value do not fit into int64.
 _MIN_INTEGER_BEYOND_INT64 = 2**63
 
 
@@ -61,17 +61,21 @@ class _StatisticsCollector:
     #: The shapes of the values; ``()`` for a missing one.
     shapes: set[tuple[int, ...]]
 
-    #: Of the finite numbers.
+    #: The number, mean and deviation of the finite numbers.
     _moments: RunningMoments
 
+    #: The number of values that are None, NaN or NaT.
     _n_missing: int
+
+    #: The number of infinite numbers.
     _n_infinite: int
 
-    #: The smallest and the largest value, of the values' type, so that integers stay exact; empty
-    #: before the first.
+    #: The smallest and the largest value, in their own type, so that integers stay exact; an empty
+    #: list before the first value.
     _extremes: list[Any]
 
-    #: None once they are not counted: there are too many, or some are arrays or not hashable.
+    #: The distinct values. None if they are not counted: there are too many of them, or some are
+    #: arrays or not hashable.
     _distinct_values: set[Any] | None
 
     def __init__(self) -> None:
@@ -154,9 +158,10 @@ class _StatisticsCollector:
         numbers: list[Any] = []
         for value in present:
             array = exact_array(value)
-            if array is not None and _has_own_shape_or_time(array):
+            if array is not None and _is_array_or_time(array):
                 self._add_array(array[np.newaxis])
                 continue
+            # A number, a text, or another single value.
             self.shapes.add(())
             if array is not None and array.dtype.kind in "biufc":
                 value = array.item()
@@ -177,6 +182,7 @@ class _StatisticsCollector:
         self._add_extremes([plain_type(numbers.min()), plain_type(numbers.max())])
 
     def _add_extremes(self, values: list[Any]) -> None:
+        """Compare the extremes of a block with those of the earlier blocks."""
         values = [*self._extremes, *values]
         # Times may have another unit than earlier ones.
         comparable_values = comparable(values)
@@ -185,6 +191,7 @@ class _StatisticsCollector:
         self._extremes = [smallest, largest]
 
     def _add_distinct(self, values: Sequence[Any]) -> None:
+        """Add values to the distinct ones, or give up counting them."""
         if self._distinct_values is None:
             return
         try:
@@ -196,8 +203,8 @@ class _StatisticsCollector:
             self._distinct_values = None
 
 
-def _has_own_shape_or_time(array: _Array) -> bool:
-    """Whether an object is an array of numbers or times, or a single time."""
+def _is_array_or_time(array: _Array) -> bool:
+    """Return whether an object is an array of numbers or times, or a single time."""
     if array.ndim:
         return array.dtype.kind in "biufcMm"
     return array.dtype.kind in "Mm"

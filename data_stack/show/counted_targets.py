@@ -47,9 +47,10 @@ def count_targets(iterator: DatasetIteratorIF, key: Any, samples: Sequence[Any])
     """Count the targets of all samples, or return ``UNKNOWN_TARGETS`` if that could take long.
 
     Args:
-        iterator: whose layers read a column without the others.
-        key: of the target column.
-        samples: some samples, which show the kind and the size of the targets.
+        iterator: any iterator. Its targets are counted only if each layer of its stack can read one
+            column without the others.
+        key: the key of the target column.
+        samples: at least one sample; they show the kind and the size of the targets.
     """
     values = [part_of(sample, key) for sample in samples]
     kinds = {to_display_value(value).kind for value in values}
@@ -91,16 +92,17 @@ def describe_targets(column: npt.NDArray[Any], counts: Mapping[Any, int], n_miss
 
 
 def _n_bytes_of(value: Any) -> int:
+    """Return about how many bytes a target takes in a column."""
     if isinstance(value, str):
         return _TEXT_OVERHEAD_BYTES + len(value)
     return stack_values([value]).itemsize
 
 
 def _reads_single_columns(iterator: Any) -> bool:
-    """Whether each layer of the stack reads a column without the others, and calls no function."""
-    waiting = [iterator]
-    while waiting:
-        layer = waiting.pop()
+    """Return whether each layer reads one column without the others, and calls no function."""
+    layers_to_check = [iterator]
+    while layers_to_check:
+        layer = layers_to_check.pop()
         if "function" in layer._made_with:
             return False
         access, _ = access_to(layer).unwrap()
@@ -110,5 +112,5 @@ def _reads_single_columns(iterator: Any) -> bool:
         blocks = access.blocks()
         if blocks is not None and len(blocks) > _MAX_BLOCKS:
             return False
-        waiting.extend(layer._iterators_below())
+        layers_to_check.extend(layer._iterators_below())
     return True

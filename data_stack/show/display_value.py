@@ -48,10 +48,17 @@ _MAX_LINES = 12
 #: Sampling rates of sound, in Hz. Other numbers beside an array are no sampling rates.
 _SAMPLING_RATES = range(1_000, 400_000)
 
-#: Limits of decoded files: pixels of images, bytes of sound, bytes of text.
+#: Image files of more pixels are not decoded.
 _MAX_DECODED_PIXELS = 1 << 25
+
+#: Sound files are not decoded if their samples take more bytes.
 _MAX_DECODED_AUDIO_BYTES = 1 << 26
+
+#: Only the beginning of longer bytes is decoded as text.
 _MAX_TEXT_BYTES = 1 << 16
+
+#: The smallest edge of a plane that is a picture, not a table of numbers.
+_MIN_EDGE_OF_PICTURE = 4
 
 #: Values whose ``str`` is their text. Booleans of numpy are no integers of numpy.
 _PRINTED_TYPES = (
@@ -84,10 +91,14 @@ class DisplayValue(NamedTuple):
 
     Attributes:
         kind: how the value is shown.
-        data: of pictures and masks an array of shape ``(height, width)`` or ``(height, width, c)``,
-            c 3 or 4; of boxes ``(n, 4)``, x and y of two corners in pixels; of audio
-            ``(n, channels)``; of series ``(n, lines)``; of arrays any shape; otherwise the value.
-        rate: samples per second of audio.
+        data: an array for these kinds, and the value itself for all others:
+
+            - images and masks: ``(height, width)`` or ``(height, width, c)``, c 3 or 4
+            - boxes: ``(n, 4)``, x and y of two corners in pixels
+            - audio: ``(n, channels)``
+            - series: ``(n, lines)``
+            - arrays: any shape
+        rate: samples per second of audio; 0 for other kinds.
     """
 
     kind: Kind
@@ -169,7 +180,7 @@ def span_of(arrays: Sequence[_Array], *, from_zero: bool = True) -> tuple[float,
     127 it is 255.
 
     Args:
-        arrays: of numbers; only some values of large arrays are read.
+        arrays: arrays of numbers; only some values of large arrays are read.
         from_zero: False: black is always the smallest value.
     """
     lowest_values = []
@@ -204,6 +215,13 @@ def _is_short_array_of_numbers(value: Any) -> bool:
 
 
 def _classify(value: Any, hinted_kind: str, option: str) -> DisplayValue:
+    """Decide how a value is shown. Errors of foreign values pass through.
+
+    Args:
+        value: of any type.
+        hinted_kind: the first word of the hint; empty without a hint.
+        option: the rest of the hint: the sampling rate of audio, or ``"xywh"`` for boxes.
+    """
     if is_null(value):
         return DisplayValue("missing", value)
     if isinstance(value, str):
@@ -225,6 +243,7 @@ def _classify(value: Any, hinted_kind: str, option: str) -> DisplayValue:
 
 
 def _classify_bytes(value: bytes, hinted_kind: str, option: str) -> DisplayValue:
+    """Decide how bytes are shown: as text if the hint says so, or decoded from a file."""
     if hinted_kind == "text":
         text = value[:_MAX_TEXT_BYTES].decode("utf-8", errors="backslashreplace")
         return DisplayValue("text", text)
@@ -283,6 +302,10 @@ def _convert_to_numbers(value: Any, hinted_kind: str) -> _Array | None:
 
 
 def _convert_pillow_image_to_colors(image: Any, *, keeps_palette: bool) -> Any:
+    """Return a Pillow image in a mode whose values are brightnesses or colors.
+
+    With ``keeps_palette`` the indices of a palette, which are the classes of a mask, stay.
+    """
     if image.mode in _PILLOW_MODES_OF_COLORS:
         return image
     if image.mode == "P" and keeps_palette:
@@ -295,9 +318,12 @@ def _convert_pillow_image_to_colors(image: Any, *, keeps_palette: bool) -> Any:
 def _classify_array(array: _Array, hinted_kind: str, option: str) -> DisplayValue:
     """Decide how an array is shown: as the hint says if it fits, otherwise by shape and dtype.
 
-    Without a hint, bytes, uint16 and bools in two dimensions and everything with channels are
-    pictures; many numbers in few lines are series; other planes are pictures if they lie within
-    0 and 255.
+    Without a hint, the first of these rules that fits decides:
+
+    1. An array with channels, and a plane of uint8, uint16 or bool, is an image.
+    2. Many numbers in few lines are a series.
+    3. Another plane is an image if its values lie within 0 and 255.
+    4. Everything else is shown as an array.
     """
     # The kinds that only a hint can ask for.
     if hinted_kind == "boxes" and array.ndim in (1, 2) and array.shape[-1] == 4:
@@ -352,7 +378,7 @@ def _find_picture(array: _Array) -> _Array | None:
     Returns None if the array is no picture.
     """
     if array.ndim == 2:
-        return array if min(array.shape) >= 4 else None
+        return array if min(array.shape) >= _MIN_EDGE_OF_PICTURE else None
     if array.ndim != 3:
         return None
 
@@ -360,7 +386,8 @@ def _find_picture(array: _Array) -> _Array | None:
         array = np.moveaxis(array, 0, 2)
     if array.shape[2] not in _CHANNELS:
         return None
-    min_edge = 1 if array.dtype == np.uint8 else 4
+    # Bytes with channels are a picture of any size.
+    min_edge = 1 if array.dtype == np.uint8 else _MIN_EDGE_OF_PICTURE
     if min(array.shape[:2]) < min_edge:
         return None
     if array.shape[2] == 1:

@@ -58,17 +58,22 @@ _CLASS_COLORS = np.array(
 #: The first box has another color than the first classes of a mask.
 _COLOR_OF_FIRST_BOX = 3
 
-#: Opacities of a mask, from 0 to 255: alone, and over an image.
+#: The opacity of a mask that is drawn alone, of 255.
 _OPAQUE = 255
+
+#: The opacity of a mask over an image.
 _HALF_OPAQUE = 128
 
 #: Pictures with a shorter edge are enlarged before boxes and masks are drawn, in pixels.
 _MIN_EDGE_BELOW_OVERLAYS = 160
 
+#: Further boxes are not drawn.
 _MAX_BOXES = 200
 
-#: The width of a drawing of lines, in pixels, and how often its height fits into it.
+#: The maximum width of a drawing of lines, in pixels.
 _MAX_WIDTH_OF_LINES = 480
+
+#: The width of a drawing of lines divided by its height.
 _ASPECT_OF_LINES = 3
 
 #: The thickness of a line, in pixels.
@@ -77,6 +82,7 @@ _LINE_THICKNESS = 3
 #: A picture is averaged from up to this many values for each of its pixels.
 _VALUES_OF_A_PIXEL = 16
 
+#: The quality of JPEG files, 1 to 100.
 _JPEG_QUALITY = 90
 
 
@@ -162,7 +168,7 @@ def enlarge(image: Image.Image, min_edge: int) -> Image.Image:
 
 
 def _draw_mask_over(image: Image.Image, mask: Any) -> None:
-    """Draw a mask over an RGB image, in place. What is no mask is left out."""
+    """Draw a mask over an RGB image, in place. A value that is not a mask is ignored."""
     shown = to_display_value(mask, "mask")
     if shown.kind != "mask":
         return
@@ -172,7 +178,7 @@ def _draw_mask_over(image: Image.Image, mask: Any) -> None:
 
 
 def _draw_boxes_over(image: Image.Image, boxes: Any, *, shape: tuple[int, int]) -> None:
-    """Draw the edges of boxes over an RGB image, in place. What are no boxes is left out.
+    """Draw the edges of boxes over an RGB image, in place. A value that is not boxes is ignored.
 
     Args:
         image: drawn on.
@@ -260,10 +266,10 @@ def _extents_of_lines(
     """Return the rows that each line reaches in each column of pixels.
 
     Args:
-        drawn_lines: shape ``(n, lines)``.
-        all_lines: which decide the range of values.
-        height: of the drawing, in pixels.
-        width: of the drawing, in pixels.
+        drawn_lines: the lines to draw, shape ``(n, lines)``.
+        all_lines: these lines and those that are not drawn; they decide the range of values.
+        height: the height of the drawing in pixels.
+        width: the width of the drawing in pixels.
 
     Returns:
         The topmost and the lowest rows, each of shape ``(lines, width)``, fractional; NaN in gaps.

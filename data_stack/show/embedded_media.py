@@ -18,8 +18,10 @@ from data_stack.show.markup import Rich
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-#: The longer edge of a picture on a page, in CSS pixels; of series, which have an axis of time.
+#: The longer edge of a picture on a page, in CSS pixels.
 _EDGE = 112
+
+#: The longer edge of a series, the axis of time, in CSS pixels.
 _EDGE_OF_SERIES = 170
 
 #: Pictures enlarged by this factor or more keep sharp pixels.
@@ -43,7 +45,7 @@ class _PictureFile(NamedTuple):
 
     Attributes:
         image: the picture.
-        subtype: of the media type: ``"png"`` or ``"jpeg"``.
+        subtype: the second part of the media type of the file: ``"png"`` or ``"jpeg"``.
         content: the bytes of the file.
     """
 
@@ -181,6 +183,7 @@ def _size_attributes(shown: DisplayValue, image: Image) -> str:
 
 
 def _dimensions_text(shown: DisplayValue) -> str:
+    """Return the shape of a picture as text, such as ``"28 × 28"``."""
     shape = shown.data.shape
     if shown.kind == "series" and shape[1] == 1:
         shape = shape[:1]
@@ -188,6 +191,7 @@ def _dimensions_text(shown: DisplayValue) -> str:
 
 
 def _range_text(array: npt.NDArray[Any]) -> str:
+    """Return the smallest and the largest finite number as text; large arrays are sampled."""
     values = thin_out_values(array)
     finite_values = values[np.isfinite(values)]
     if not finite_values.size:
@@ -204,7 +208,12 @@ def _mix_channels(samples: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
 
 
 def _encode_wav(samples: npt.NDArray[np.float64], rate: int) -> bytes:
-    """Return sound as a WAV file of one channel of 8 bits; too loud sound is made quieter."""
+    """Return sound as a WAV file of one channel of 8 bits.
+
+    Args:
+        samples: shape ``(n,)``; if some are beyond -1 … 1, all are scaled down to this range.
+        rate: samples per second.
+    """
     loudest = max(1.0, float(np.abs(samples).max(initial=0)))
     # Eight bits are unsigned in WAV: silence is 128.
     frames = (128 + 127 * samples / loudest).round().astype(np.uint8)

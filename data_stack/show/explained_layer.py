@@ -12,6 +12,7 @@ from data_stack.codecs.plain_data import shorten
 from data_stack.dataset.iterator.contract import DatasetIteratorIF
 from data_stack.show.markup import readable
 
+#: The arguments of a layer are cut after this number of characters.
 _MAX_ARGUMENT_CHARACTERS = 120
 
 
@@ -21,15 +22,16 @@ class ExplainedLayer(NamedTuple):
     An :class:`InformedDatasetIterator` is described with the iterator that it wraps.
 
     Attributes:
-        number: counts from 1; an iterator comes before those below it.
-        layer: its name in recipes, such as ``"view"``, or the name of its class.
-        arguments: of its constructor, shortened; arguments equal to their defaults are left out.
-        n_samples: None if unknown.
-        stacked_on: numbers of the iterators below it, in order.
-        dataset: name, version and split of its origin, or name and tag of its meta.
-        license: that of its origin; None if unknown.
+        number: the number of the iterator, from 1; an iterator comes before those below it.
+        layer: the name of the layer in recipes, such as ``"view"``, or the name of the class.
+        arguments: the arguments of the constructor, shortened; defaults are left out.
+        n_samples: the number of samples; None if unknown.
+        stacked_on: the numbers of the iterators below this one, in order.
+        dataset: name, version and split of the loaded dataset, or name and tag in the meta; None
+            without any.
+        license: the license of the loaded dataset; None if unknown.
         is_origin: whether a repository loaded these samples.
-        notes: randomness and cost.
+        notes: what the layer draws at random, and what it costs.
     """
 
     number: int
@@ -55,7 +57,7 @@ def explain_layer(
 
     Args:
         layer: an iterator, or a sequence.
-        number: of the layer.
+        number: the number of the layer.
         stacked_on: the numbers of the layers below.
         meta: what is known of the samples; None if nothing is.
         origin: what a repository noted of the dataset that it loaded; None for other layers.
@@ -79,7 +81,7 @@ def explain_layer(
 
 
 def is_layer_of_ours(layer: Any) -> bool:
-    """Whether the class of an iterator is a layer of ours.
+    """Return whether the class of an iterator is a layer of ours.
 
     A subclass of a client does not count: it may not have called our constructor.
     """
@@ -87,13 +89,15 @@ def is_layer_of_ours(layer: Any) -> bool:
 
 
 def _find_length(layer: Any) -> int | None:
-    # A length may be foreign code.
+    """Return the number of samples; None if it is unknown."""
+    # The length may be computed by foreign code.
     with contextlib.suppress(Exception):
         return len(layer)
     return None
 
 
 def _name_of_dataset(meta: Any, origin: Mapping[str, Any] | None) -> str | None:
+    """Return name, version and split of a loaded dataset, or else name and tag in the meta."""
     if origin is None:
         parts = [getattr(meta, "dataset_name", None), getattr(meta, "dataset_tag", None)]
     else:
@@ -128,6 +132,7 @@ def _short_text(value: Any) -> str:
 
 
 def _list_notes(layer: Any, arguments: Mapping[str, Any], *, is_stacked: bool) -> list[str]:
+    """Return what a user should know of a layer: its source, its randomness, its cost."""
     notes = []
     if not is_stacked:
         details = getattr(layer, "_repr_details", "")

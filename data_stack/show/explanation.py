@@ -12,7 +12,7 @@ from data_stack.show.explained_layer import ExplainedLayer, explain_layer, is_la
 from data_stack.show.markup import Block, Document, Paragraph, Rich, printable, readable
 from data_stack.show.stack_tree import draw_tree
 
-#: At most so many datasets of a license are listed.
+#: The maximum number of datasets that are listed for a license.
 _MAX_DATASETS = 20
 
 
@@ -102,7 +102,7 @@ def explain(iterator: Any) -> Explanation:
 
 
 class _Facts(NamedTuple):
-    """What is known of the samples of a layer.
+    """The facts that are known of the samples of a layer.
 
     Attributes:
         meta: their meta; None without one.
@@ -114,7 +114,10 @@ class _Facts(NamedTuple):
 
 
 class _StackWithFacts:
-    """Leaves out the layers that only inform, and keeps what they say."""
+    """The layers of a stack without the layers that only add a meta or an origin.
+
+    What these layers add is kept as the facts of the layer below them.
+    """
 
     #: The facts of the layers that are not left out, by ``id``.
     _facts: dict[int, _Facts]

@@ -1,4 +1,4 @@
-"""Holds what a report says of an iterator."""
+"""The report on an iterator, as data and as a document."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from data_stack.show.column_report import ColumnReport
 from data_stack.show.markup import Block, Document, Facts, Heading, readable
 from data_stack.show.report_tables import table_of_columns, table_of_targets
 
+#: The maximum number of names of classes or features that are listed.
 _MAX_NAMES_IN_A_CELL = 10
 
-#: At most the last layers are listed.
+#: The maximum number of layers that are listed, those at the top of the stack.
 _MAX_LAYERS = 100
 
 
@@ -21,9 +22,9 @@ class DatasetIteratorReport(Document):
     """The report on one iterator. It prints as text, and shows as HTML in a notebook.
 
     Attributes:
-        identifier: that of its meta.
-        name: the dataset's name; of an iterator without meta, its class.
-        tag: the dataset's tag, e.g. ``"train"``.
+        identifier: the identifier in the meta; None without meta.
+        name: the name of the dataset in the meta; without meta, the name of the iterator's class.
+        tag: the tag of the dataset in the meta, such as ``"train"``; None without meta.
         length: number of samples.
         sample_pos: position or key of the sample proper; None without meta.
         target_pos: position or key of the target; None without meta.
@@ -31,14 +32,16 @@ class DatasetIteratorReport(Document):
         target_dist: number of samples for each target, ordered by target; see
             :class:`DatasetIteratorReportGenerator`.
         iteration_speed: samples per second; None if not measured.
-        sub_reports: those of the underlying iterators, in order; a shared iterator has one report.
-        target_kind: that of its meta: ``"label"``, ``"one_hot"``, ``"real"`` or None.
-        class_names: those of its meta, in the order of their numbers.
-        feature_names: those of its meta.
-        provenance: that of its meta: the layers above the loaded dataset, lowest first.
+        sub_reports: the reports on the underlying iterators, in order. An iterator that occurs
+            twice in the stack has one report.
+        target_kind: the kind of the targets in the meta: ``"label"``, ``"one_hot"``, ``"real"`` or
+            None.
+        class_names: the names of classes in the meta, in the order of their numbers.
+        feature_names: the names of features in the meta.
+        provenance: the layers above the loaded dataset in the meta, lowest first.
         columns: shape and dtype of each column; empty in sub-reports, and if there are no samples.
-        left_out: what of the place is not read and may be data, with the rules that leave it out;
-            empty if that is nothing.
+        left_out: for samples of a file or folder, which files of the place are not read although
+            they may be data, and why; empty if all are read.
     """
 
     identifier: str | None
@@ -119,7 +122,7 @@ def _list_first(names: Sequence[Any]) -> str:
 
 
 def _left_out_below(report: DatasetIteratorReport) -> str:
-    """What the sources of a stack leave out, each once."""
+    """Return what the sources of a stack leave out, each text once."""
     pending = [report]
     seen = {id(report)}
     texts: dict[str, None] = {}

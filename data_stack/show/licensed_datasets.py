@@ -15,10 +15,10 @@ class LicensedDataset(NamedTuple):
     """A dataset of a stack.
 
     Attributes:
-        name: such as ``"digits"``.
-        version: of the prepared data; None if its factory declares none.
-        license: the license on its card; None if the card names no license.
-        homepage: where to read about it.
+        name: the name of the dataset, such as ``"digits"``.
+        version: the version of the prepared data; None if the factory declares none.
+        license: the license in the card; None if the card names no license.
+        homepage: the URL of a page about the dataset; None if the card names none.
     """
 
     name: str
@@ -32,9 +32,9 @@ class Licenses(Document):
     """The licenses of all datasets in a stack. It prints as text, and shows as HTML in a notebook.
 
     Attributes:
-        datasets: each once, in the order of the stack.
-        n_unnamed: sources of the stack that no dataset's card describes, such as arrays of your
-            own.
+        datasets: the datasets, each once, in the order of the stack.
+        n_unnamed: the number of sources that no card of a dataset describes, such as arrays of
+            your own.
     """
 
     datasets: tuple[LicensedDataset, ...]

@@ -8,13 +8,13 @@ import unicodedata
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, Union
 
-#: A text in a line of its own is cut after so many characters.
+#: The maximum number of characters of a text in a line of its own; longer texts are cut.
 _MAX_CHARACTERS = 80
 
-#: A cell or paragraph of HTML is cut after so many characters.
+#: The maximum number of characters of a cell or paragraph of HTML; longer texts are cut.
 _MAX_HTML_CHARACTERS = 800
 
-#: A cell with a longer word may break within the word.
+#: Words of more characters may be broken in a cell of HTML.
 _MAX_WORD_CHARACTERS = 28
 
 #: The color and font are those of the page; the greys and blues are readable in light and dark
@@ -52,7 +52,12 @@ _RIGHT = 'style="text-align: right"'
 
 
 class Heading(NamedTuple):
-    """A title; level 1 is the document's."""
+    """A title.
+
+    Attributes:
+        level: 1 for the title of the document, 2 for that of a section, and so on.
+        text: the title.
+    """
 
     level: int
     text: str
@@ -65,7 +70,7 @@ class Paragraph(NamedTuple):
 
 
 class Facts(NamedTuple):
-    """Names and values."""
+    """A table of two columns, names and values, without a header."""
 
     rows: Sequence[tuple[str, str]]
 
@@ -86,7 +91,7 @@ class Table(NamedTuple):
     max_rows: int = 100
 
     def limit_rows(self) -> list[Sequence[str]]:
-        """Return the rows; of many, the first ones and the number of the others."""
+        """Return the first ``max_rows`` rows, and a row with the number of the others, if any."""
         rows = list(self.rows[: self.max_rows])
         n_more = len(self.rows) - len(rows)
         if n_more:
@@ -240,6 +245,7 @@ def as_text(blocks: Iterable[Block]) -> str:
 
 
 def _text_lines(block: Block) -> Iterator[str]:
+    """Yield the lines of a block in a terminal."""
     if isinstance(block, Heading):
         title = printable(block.text)
         underline = "=" if block.level == 1 else "-"
@@ -267,7 +273,7 @@ def _table_lines(
     """Yield the lines of a table.
 
     Args:
-        rows: of cells, which may be untrusted names and labels.
+        rows: the cells of each row, which may be untrusted names and labels.
         right: the numbers of the columns that are flush right.
         has_header: whether the first row is underlined.
     """
@@ -278,7 +284,10 @@ def _table_lines(
         cells = []
         for column, (cell, width) in enumerate(zip(row, widths, strict=True)):
             padding = " " * (width - _width(cell))
-            cells.append(padding + cell if column in right else cell + padding)
+            if column in right:
+                cells.append(padding + cell)
+            else:
+                cells.append(cell + padding)
         yield "  ".join(cells).rstrip()
         if number == 0 and has_header:
             yield _underline(row, widths)
@@ -320,6 +329,7 @@ def _html_of_all(blocks: Iterable[Block]) -> str:
 
 
 def _html_of(block: Block) -> str:
+    """Return a block as HTML."""
     if isinstance(block, Heading):
         # The title is below the <h1> of a notebook or page.
         tag = f"h{block.level + 1}"
@@ -369,6 +379,7 @@ def _html_row(tag: str, cells: Sequence[str], right: frozenset[int]) -> str:
 
 
 def _html_cell(tag: str, cell: str, is_number: bool = False) -> str:
+    """Return a cell of a table, ``<th>`` or ``<td>``; numbers are flush right."""
     attributes = _LEFT
     if is_number:
         attributes = f'class="number" {_RIGHT}'

@@ -40,16 +40,23 @@ from data_stack.show.shown_samples import (
 #: Pictures and sounds of a page together, in bytes of HTML.
 _MAX_MEDIA_BYTES = 130_000
 
-#: Titles, licenses and layers beyond these numbers are left out.
+#: The maximum number of datasets that the title of a page names.
 _MAX_DATASETS_IN_TITLE = 3
+
+#: The maximum number of licenses that a page names.
 _MAX_LICENSES = 3
+
+#: The maximum number of layers that the folded stack names.
 _MAX_LAYERS_IN_SUMMARY = 4
 
 
 def _part(
     make_blocks: Callable[[IteratorPage], list[Block]],
 ) -> Callable[[IteratorPage], list[Block]]:
-    """Decorate a part of a page; if it raises, the page shows the error in its place."""
+    """Decorate a method that makes a part of a page.
+
+    If the method raises, the page shows the error in place of the part.
+    """
 
     @wraps(make_blocks)
     def make_blocks_or_show_error(page: IteratorPage) -> list[Block]:
@@ -63,7 +70,7 @@ def _part(
 
 @dataclass(frozen=True)
 class IteratorPage(Document):
-    """What a notebook shows of an iterator. It never raises.
+    """The page that a notebook shows for an iterator. It never raises.
 
     The page reads ``n_samples`` samples, spread over the iterator (over its first block if the
     source is read in blocks), within a second. It reads the target column if that reads no other

@@ -20,8 +20,8 @@ def plain_report(report: DatasetIteratorReport, *, has_text_keys: bool) -> dict[
 
     Args:
         report: a report of any depth.
-        has_text_keys: convert all targets to text, as JSON requires; otherwise tuples only, as YAML
-            does.
+        has_text_keys: whether the keys of all dicts are text, as JSON requires. Otherwise targets
+            stay what they are, except tuples, which become text.
     """
     return _PlainReports(has_text_keys).convert(report, depth=0)
 
@@ -66,7 +66,7 @@ class _PlainReports:
             key = target
             if self._has_text_keys or isinstance(target, tuple):
                 key = str(target)
-            # The label "1" beside the label 1.
+            # If the label 1 and the label "1" both occur, the second one becomes '"1"'.
             while key in counts:
                 key = json.dumps(key)
             counts[key] = count

@@ -6,7 +6,7 @@ import decimal
 import io
 import numbers
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -25,16 +25,19 @@ try:
 except ImportError as error:
     raise MissingDependencyError("plot", "matplotlib", "plots") from error
 
-#: Of more classes, the most frequent ones are plotted.
+#: The maximum number of classes in a plot; of more classes, the most frequent ones are plotted.
 _MAX_BARS = 50
 
-#: Numbers of at most so many different values are counted one by one, as classes are.
+#: A column of numbers with at most this number of different values is plotted like classes.
 _MAX_COUNTED_NUMBERS = 30
 
-#: Bars stand upright if there are at most so many, with names of at most so many characters.
+#: The maximum number of bars that stand upright; more bars lie.
 _MAX_UPRIGHT_BARS = 12
+
+#: The maximum number of characters below a bar that stands upright; bars of longer names lie.
 _MAX_UPRIGHT_CHARACTERS = 12
 
+#: Longer names of classes are cut.
 _MAX_LABEL_CHARACTERS = 30
 
 #: The width of all bars of a class together; 1 is the distance between classes.
@@ -66,7 +69,13 @@ def plot(
     bins: int = 30,
     title: str | None = None,
 ) -> Plot:
-    """See ``iterator.plot``."""
+    """Plot a column: the number of samples of each class, or a histogram of numbers.
+
+    The method ``iterator.plot`` documents the arguments.
+
+    Raises:
+        ConfigError: there are no samples or no bins, or the column has neither classes nor numbers.
+    """
     if not len(iterator) or bins < 1:
         raise ConfigError(f"cannot plot: the iterator has no samples, or there are {bins} bins")
     meta = getattr(iterator, "dataset_meta", None)
@@ -130,11 +139,11 @@ def _plot_histogram(
     """Plot how many numbers lie in each of ``bins`` ranges.
 
     Args:
-        name: of the column.
-        values: of the column.
+        name: the name of the column.
+        values: the values of the column, for the number of missing ones.
         present: the numbers or times among the values.
         bins: the number of ranges.
-        title: of the figure.
+        title: the title of the figure.
     """
     # NaT does not count as finite.
     finite = present[np.isfinite(present)]
@@ -167,20 +176,16 @@ def plot_counts(
     """Plot the number of samples of each class, of one split or of several side by side.
 
     Args:
-        counts: by split or column, the number of samples of each class, as in
+        counts: the number of samples of each class, by split or column, as in
             ``DatasetIteratorReport.target_dist``.
-        class_names: by number.
-        title: of the figure.
-        kind: of the targets, see ``DatasetMeta``.
+        class_names: the names of the classes, in the order of their numbers; None if unknown.
+        title: the title of the figure.
+        kind: the kind of the targets, see ``DatasetMeta``.
 
     Raises:
         ConfigError: ``counts`` has no classes.
     """
-    totals: Counter[Any] = Counter()
-    for counts_of_split in counts.values():
-        totals.update(counts_of_split)
-    # A class without samples in any split is not drawn.
-    totals = +totals
+    totals = _add_up(counts.values())
     if not totals:
         raise ConfigError("cannot plot: the targets were not counted")
     most_frequent = {target for target, _ in totals.most_common(_MAX_BARS)}
@@ -191,20 +196,14 @@ def plot_counts(
     are_short = longest_label <= _MAX_UPRIGHT_CHARACTERS
     is_upright = are_short and len(shown) <= _MAX_UPRIGHT_BARS
     figure, axes = _make_figure(title)
-    draw_bars = axes.bar if is_upright else axes.barh
-
-    places = np.arange(len(shown))
-    thickness = _WIDTH_OF_CLASS / len(counts)
-    middle = (len(counts) - 1) / 2
-    for number, (split, counts_of_split) in enumerate(counts.items()):
-        places_of_split = places + (number - middle) * thickness
-        lengths = [counts_of_split.get(target, 0) for target in shown]
-        draw_bars(places_of_split, lengths, thickness, label=split)
+    places = _draw_bars(axes, counts, shown, is_upright=is_upright)
 
     title_of_counts = "samples"
     if len(shown) < len(totals):
         title_of_counts += f" (the {_MAX_BARS} most frequent of {len(totals):,})"
-    title_of_classes = next(iter(counts)) if len(counts) == 1 else ""
+    title_of_classes = ""
+    if len(counts) == 1:
+        title_of_classes = next(iter(counts))
     if is_upright:
         axes.set(xlabel=title_of_classes, ylabel=title_of_counts, xticks=places, xticklabels=labels)
     else:
@@ -220,7 +219,39 @@ def plot_counts(
     return figure
 
 
+def _add_up(counts: Iterable[Mapping[Any, int]]) -> Counter[Any]:
+    """Return the number of samples of each class in all splits, without classes of no samples."""
+    totals: Counter[Any] = Counter()
+    for counts_of_split in counts:
+        totals.update(counts_of_split)
+    return +totals
+
+
+def _draw_bars(
+    axes: Any,
+    counts: Mapping[str, Mapping[Any, int]],
+    targets: Sequence[Any],
+    *,
+    is_upright: bool,
+) -> npt.NDArray[np.int64]:
+    """Draw a bar for each class and split; the bars of a class stand side by side.
+
+    Returns:
+        The place of each class on the axis of classes, shape ``(len(targets),)``.
+    """
+    draw = axes.bar if is_upright else axes.barh
+    places = np.arange(len(targets))
+    thickness = _WIDTH_OF_CLASS / len(counts)
+    middle = (len(counts) - 1) / 2
+    for number, (split, counts_of_split) in enumerate(counts.items()):
+        places_of_split = places + (number - middle) * thickness
+        lengths = [counts_of_split.get(target, 0) for target in targets]
+        draw(places_of_split, lengths, thickness, label=split)
+    return places
+
+
 def _label_of(target: Any, class_names: Sequence[Any] | None, kind: str | None) -> str:
+    """Return the text at the bar of a class: its name, or its value."""
     if target is None:
         return "missing"
     name = class_name(target, class_names, kind) or str(target)

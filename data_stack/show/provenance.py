@@ -1,4 +1,4 @@
-"""Tells who prepared the datasets in a stack."""
+"""Lists who prepared the datasets in a stack, when, and from which sources."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 from data_stack.dataset.iterator.contract import DatasetIteratorIF
 from data_stack.dataset.recipes.nodes import list_origins
 
+#: What is listed of a dataset.
 _KEYS = ("name", "version", "split", "config", "distribution", "preparation")
 
 

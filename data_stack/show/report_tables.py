@@ -17,8 +17,8 @@ def table_of_columns(
     """Return a table with a row for each column of an iterator.
 
     Args:
-        columns: with or without statistics.
-        values: texts about the values of columns, by key.
+        columns: the columns, with or without statistics.
+        values: what to say about the values of a column, such as ``"10 classes"``, by its key.
     """
     has_statistics = any(column.statistics is not None for column in columns)
     header = ["column", "role", "dtype", "shape"]
@@ -67,9 +67,9 @@ def table_of_targets(
     """Return targets with their counts, shares and bars.
 
     Args:
-        target_dist: counts by target, at least one.
-        class_names: in the order of their numbers; None if unknown.
-        target_kind: that of the meta.
+        target_dist: the number of samples of each target; at least one target.
+        class_names: the names of the classes, in the order of their numbers; None if unknown.
+        target_kind: the kind of the targets in the meta.
     """
     names = {target: class_name(target, class_names, target_kind) for target in target_dist}
     has_names = any(name is not None for name in names.values())

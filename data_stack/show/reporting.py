@@ -35,8 +35,10 @@ from data_stack.values.stacking import value_of
 #: Shapes and dtypes are found from this many samples at most.
 _N_SAMPLES_TO_FIND_COLUMNS = 8
 
-#: Iterating is measured for this long at most, and over this many samples.
+#: The maximum time for which iterating is measured.
 _MAX_MEASURED_SECONDS = 0.2
+
+#: The maximum number of samples over which iterating is measured.
 _MAX_MEASURED_SAMPLES = 10_000
 
 
@@ -71,7 +73,7 @@ class DatasetIteratorReportGenerator:
         measure_speed: bool = False,
         statistics: bool = False,
     ) -> Any:
-        """Report on ``iterator`` and, nested in it, on the iterators below.
+        """Report on an iterator, and on the iterators below it, in nested reports.
 
         Args:
             iterator: with or without meta.
@@ -180,6 +182,7 @@ class _Reporter:
         )
 
     def _count_targets(self, iterator: DatasetIteratorIF, target_pos: ColumnKey) -> dict[Any, int]:
+        """Return the number of samples of each target; empty if they cannot be counted."""
         try:
             targets = self._read_targets(iterator, target_pos)
         except ConfigError:
@@ -214,7 +217,7 @@ def _iterators_below(iterator: Any) -> list[Any]:
 
 
 def _is_countable(target: Any) -> bool:
-    """Whether a target has few values, or is one-hot."""
+    """Return whether a target has few values, or is one-hot."""
     if n_values_of(target) <= MAX_VALUES_OF_A_TARGET:
         return True
     return one_hot_positions(as_array(target)[np.newaxis]) is not None

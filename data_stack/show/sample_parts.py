@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -19,7 +19,7 @@ from data_stack.values.stacked_values import exact_array, one_hot_positions
 Key = int | str | None
 """The position or key of a part of a sample; None for a missing part, or for a bare sample."""
 
-#: At most so many targets are read to choose samples of all classes.
+#: The maximum number of targets that are read to choose samples of all classes.
 _MAX_CANDIDATES = 10_000
 
 
@@ -132,10 +132,20 @@ def choose(
     seed: int | None,
     per_class: int | None = None,
 ) -> tuple[list[int], int]:
-    """Choose the positions to draw, and count the classes.
+    """Choose samples to show.
 
-    The positions alternate between the classes; with ``per_class`` they go class after class. If
-    the targets are not classes, the count is 0, and the positions are evenly spread.
+    The chosen samples alternate between the classes; with ``per_class`` they go class after class.
+    If the targets are not classes, the samples are spread evenly over the iterator.
+
+    Args:
+        iterator: the samples; up to 10,000 targets are read.
+        target_key: the column of the classes; None if there is none.
+        n_samples: how many samples to choose.
+        seed: chooses random samples of each class; None: the first ones.
+        per_class: how many samples of each class to choose at most; None: no limit.
+
+    Returns:
+        The positions of the samples, and the number of classes, 0 if the targets are not classes.
 
     Raises:
         ConfigError: ``per_class`` is given, but the targets are not classes.
@@ -173,7 +183,7 @@ def _read_labels(
 
 
 def _are_classes(labels: set[Any], *, n_labels: int) -> bool:
-    """Whether the labels of ``n_labels`` samples are classes: few enough, and no fractions."""
+    """Return whether labels are classes: few for ``n_labels`` samples, and no fractions."""
     if not labels or len(labels) > n_labels // 2:
         return False
     return not any(isinstance(label, float) for label in labels)
@@ -185,31 +195,47 @@ def choose_by_class(
     """Choose ``n_samples`` positions, equally many of each class.
 
     Args:
-        positions: to choose from.
-        labels: int, text or None, one for each position.
+        positions: the positions to choose from.
+        labels: an int, a text or None for each position.
         n_samples: how many positions to return at most.
         per_class: how many positions of a class to return at most. None: no limit, and the
             positions alternate between the classes.
     """
     n_of_class: Counter[Any] = Counter()
-    candidates: list[tuple[int, tuple[int, int, str], int]] = []
+    candidates: list[_Candidate] = []
     for position, label in zip(positions, labels, strict=True):
-        # Numbers come before texts.
-        if isinstance(label, int):
-            class_order = (0, label, "")
-        else:
-            class_order = (1, 0, str(label))
         rank_in_class = n_of_class[label]
         n_of_class[label] += 1
         if per_class is None or rank_in_class < per_class:
-            candidates.append((rank_in_class, class_order, position))
+            candidates.append(_Candidate(rank_in_class, _order_of_label(label), position))
 
     chosen = sorted(candidates)[:n_samples]
     if per_class is not None:
         chosen.sort(key=_order_by_class)
-    return [position for _, _, position in chosen]
+    return [candidate.position for candidate in chosen]
 
 
-def _order_by_class(candidate: tuple[int, tuple[int, int, str], int]) -> Any:
-    rank_in_class, class_order, _ = candidate
-    return class_order, rank_in_class
+class _Candidate(NamedTuple):
+    """A sample that may be chosen. Sorted candidates alternate between the classes.
+
+    Attributes:
+        rank_in_class: how many candidates of the class come before this one.
+        class_order: sorts the classes.
+        position: the position of the sample.
+    """
+
+    rank_in_class: int
+    class_order: tuple[int, int, str]
+    position: int
+
+
+def _order_of_label(label: Any) -> tuple[int, int, str]:
+    """Return the key that sorts labels: numbers by value, then texts, of which None is one."""
+    if isinstance(label, int):
+        return 0, label, ""
+    return 1, 0, str(label)
+
+
+def _order_by_class(candidate: _Candidate) -> Any:
+    """Return the key that sorts candidates class after class."""
+    return candidate.class_order, candidate.rank_in_class

@@ -7,7 +7,7 @@ import functools
 import math
 import textwrap
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from data_stack.dataset.iterator.contract import DatasetIteratorIF
 from data_stack.dataset.meta import column_key
@@ -35,32 +35,45 @@ _PAPER_COLOR = "#ffffff"
 _TEXT_COLOR = "#1b1f24"
 _SUBTITLE_COLOR = "#6a737d"
 
-#: Distances on the sheet, in pixels.
+# Distances on the sheet, in pixels.
+
+#: Around all that is drawn.
 _MARGIN = 28
+#: Between two pictures.
 _GAP = 10
+#: The height of the line below a picture.
 _LABEL_HEIGHT = 22
+#: The height of the title and the subtitle.
 _HEADER_HEIGHT = 66
+#: The width of a sheet without samples.
 _WIDTH_OF_EMPTY_SHEET = 320
 
-#: Sizes of letters, in pixels.
+# Sizes of letters, in pixels.
 _TITLE_SIZE = 24
 _TEXT_SIZE = 15
 
-#: The longer edge of a picture on the sheet, in pixels.
+#: Pictures with a shorter longer edge are enlarged, in pixels.
 _MIN_PICTURE_EDGE = 80
+
+#: Pictures with a longer edge are shrunk, in pixels.
 _MAX_PICTURE_EDGE = 160
 
-#: How many pixels a picture has at most before Pillow fits it into its place.
+#: The maximum number of pixels of a picture before Pillow fits it into its place.
 _MAX_DRAWN_PIXELS = 1 << 18
 
-#: Samples without pictures are texts of lines of this length.
+#: The maximum number of characters of a sample without a picture.
 _MAX_TEXT_CHARACTERS = 100
+
+#: The number of characters of its lines.
 _LINE_CHARACTERS = 20
 
+#: How many samples are drawn without ``n_samples`` and ``per_class``.
 _DEFAULT_N_SAMPLES = 100
+
+#: How many pictures a row has, unless the classes suggest another number.
 _DEFAULT_N_COLUMNS = 10
 
-#: With so many classes, a row of the sheet has one sample of each.
+#: The numbers of classes with which a row of the sheet has one sample of each class.
 _CLASSES_OF_A_ROW = range(4, 13)
 
 #: The first installed font is used. It has more scripts than Pillow's own.
@@ -79,27 +92,31 @@ def contact_sheet(
 ) -> Image.Image:
     """Draw samples with their labels side by side; ``.save("sheet.png")`` writes the picture.
 
-    The choice is deterministic: equally many samples of each class, the first ones, or random ones
-    with ``seed``; for targets that are not classes, samples evenly over the dataset. Pictures have
-    the shape ``(height, width)``, ``(height, width, c)`` or ``(c, height, width)`` with 1, 3 or 4
-    channels of any number type; small ones are enlarged. All share one range of values. Boxes and
-    masks that the meta names are drawn over them. Series and sound are lines, other samples text.
+    Equally many samples of each class are drawn: the first ones, or random ones with ``seed``. If
+    the targets are not classes, the samples are spread evenly over the dataset. The choice is
+    deterministic.
+
+    Pictures have the shape ``(height, width)``, ``(height, width, c)`` or ``(c, height, width)``
+    with 1, 3 or 4 channels of any number type. Small pictures are enlarged, and all share one range
+    of values. Boxes and masks that the meta names are drawn over them. Series and sound are drawn
+    as lines, other samples as text.
 
     Args:
-        iterator: tuples or dicts; reads the drawn samples and up to 10,000 targets.
-        n_samples: how many to draw at most; None: 100.
-        seed: draws random samples; any int not below 0.
-        columns: positions, names or keys of the picture, then of the labels; None: by the meta, or
-            the first part of a tuple and the second one, or the first picture of a dict and its
-            first single value.
-        per_class: how many of each class to draw at most; without ``n_samples`` of all classes.
-        n_columns: pictures in a row; None: one for each class of a few, or a row for each class
-            with ``per_class``, otherwise 10.
-        title: the first line; None: the dataset's name and tag.
+        iterator: an iterator of tuples or dicts. The drawn samples and up to 10,000 targets are
+            read.
+        n_samples: the maximum number of samples; None: 100, or with ``per_class`` all.
+        seed: draws random samples; an int from 0 on.
+        columns: the columns of the picture and of the labels, as positions, names or keys. None:
+            those that the meta names; without meta, the first two parts of a tuple, or the first
+            picture and the first single value of a dict.
+        per_class: the maximum number of samples of each class; None: no limit.
+        n_columns: the number of pictures in a row. None: with ``per_class`` one row for each class,
+            with 4 to 12 classes one column for each class, otherwise 10 pictures.
+        title: the first line; None: the name and tag of the dataset.
 
     Raises:
         ConfigError: ``n_samples``, ``n_columns`` or ``per_class`` is below 1, or ``seed`` below 0;
-            ``columns`` is empty; ``per_class`` without classes.
+            ``columns`` is empty; or ``per_class`` is given, but the targets are not classes.
     """
     _check_number("n_samples", n_samples, at_least=1)
     _check_number("n_columns", n_columns, at_least=1)
@@ -111,14 +128,14 @@ def contact_sheet(
     if n_total == 0:
         return _make_sheet(title, "no samples", _WIDTH_OF_EMPTY_SHEET, 0)
 
-    sample_key, label_keys, names_by_key = _choose_columns(iterator, columns)
-    first_label_key = label_keys[0] if label_keys else None
+    shown = _choose_columns(iterator, columns)
+    first_label_key = shown.label_keys[0] if shown.label_keys else None
     max_samples = _max_samples(n_total, n_samples, per_class)
     positions, n_classes = choose(iterator, first_label_key, max_samples, seed, per_class)
 
     samples = [iterator[position] for position in positions]
-    pictures = _draw_pictures(samples, sample_key, hints_of(iterator))
-    labels = [_label_of(sample, label_keys, names_by_key) for sample in samples]
+    pictures = _draw_pictures(samples, shown.picture_key, hints_of(iterator))
+    labels = [_label_of(sample, shown) for sample in samples]
     if n_columns is None:
         n_columns = _default_n_columns(n_classes, per_class)
     subtitle = f"{len(samples):,} of {n_total:,} samples"
@@ -129,19 +146,38 @@ def contact_sheet(
 
 
 def _check_number(name: str, value: int | None, *, at_least: int) -> None:
+    """Check that an argument is None, or an integer of at least ``at_least``."""
     if value is not None:
         check_integer(name, value, at_least=at_least)
 
 
+class _SheetColumns(NamedTuple):
+    """The columns that a sheet shows.
+
+    Attributes:
+        picture_key: the key of the pictures.
+        label_keys: the keys of the labels.
+        class_names: the names of the classes of a label, by its key; None if unknown.
+    """
+
+    picture_key: Any
+    label_keys: list[Any]
+    class_names: dict[Any, Sequence[Any] | None]
+
+
 def _choose_columns(
     iterator: DatasetIteratorIF, columns: Sequence[int | str] | int | str | None
-) -> tuple[Any, list[Any], dict[Any, Sequence[Any] | None]]:
-    """Return the key of the pictures, the keys of the labels, and names of classes by key."""
+) -> _SheetColumns:
+    """Return the columns that the caller or the meta names.
+
+    Raises:
+        ConfigError: ``columns`` is empty, or a column does not exist.
+    """
     meta = getattr(iterator, "dataset_meta", None)
     sample_key, target_key = default_keys(meta, iterator[0])
-    names_by_key = {target_key: getattr(meta, "class_names", None)}
+    class_names = {target_key: getattr(meta, "class_names", None)}
     if columns is None:
-        return sample_key, [target_key], names_by_key
+        return _SheetColumns(sample_key, [target_key], class_names)
 
     if isinstance(columns, (int, str)):
         columns = [columns]
@@ -150,10 +186,11 @@ def _choose_columns(
         raise ConfigError(
             "columns is empty; name the column of the picture, then those of the labels"
         )
-    return keys[0], keys[1:], names_by_key
+    return _SheetColumns(keys[0], keys[1:], class_names)
 
 
 def _max_samples(n_total: int, n_samples: int | None, per_class: int | None) -> int:
+    """Return the maximum number of samples to draw."""
     if n_samples is not None:
         return min(n_samples, n_total)
     if per_class is not None:
@@ -170,10 +207,11 @@ def _default_n_columns(n_classes: int, per_class: int | None) -> int:
     return _DEFAULT_N_COLUMNS
 
 
-def _label_of(
-    sample: Any, label_keys: Sequence[Any], names_by_key: Mapping[Any, Sequence[Any] | None]
-) -> str:
-    labels = [label_text(part_of(sample, key), names_by_key.get(key)) for key in label_keys]
+def _label_of(sample: Any, shown: _SheetColumns) -> str:
+    """Return the line below the picture of a sample: its labels."""
+    labels = []
+    for key in shown.label_keys:
+        labels.append(label_text(part_of(sample, key), shown.class_names.get(key)))
     return " · ".join(labels)
 
 
@@ -206,6 +244,7 @@ def _draw_picture(value: DisplayValue, span: Span, overlays: Mapping[str, Any]) 
 
 
 def _draw_text(value: Any) -> Image.Image:
+    """Draw a value that is not a picture as a few lines of text."""
     image = Image.new("RGB", (_MAX_PICTURE_EDGE, _MIN_PICTURE_EDGE), _PAPER_COLOR)
     text = textwrap.fill(shorten(value, _MAX_TEXT_CHARACTERS), _LINE_CHARACTERS)
     ImageDraw.Draw(image).multiline_text((0, 0), text, _TEXT_COLOR, _font(_TEXT_SIZE))

@@ -25,11 +25,13 @@ _MAX_SECONDS = 1.0
 #: Further columns are not shown.
 _MAX_COLUMNS = 12
 
-#: Characters of a cell of the table, and of a line below a picture.
+#: The maximum number of characters of a cell of the table.
 _MAX_CELL_CHARACTERS = 240
+
+#: The maximum number of characters of a line below a picture.
 _MAX_CAPTION_CHARACTERS = 40
 
-#: Captions from other columns than the target.
+#: The maximum number of lines below a picture that show other columns than the target.
 _MAX_CAPTIONS = 3
 
 
@@ -38,8 +40,8 @@ class ReadSample:
     """A sample of an iterator, or why it cannot be read.
 
     Attributes:
-        position: in the iterator.
-        sample: None if it cannot be read.
+        position: the position of the sample in the iterator.
+        sample: the sample; None if it cannot be read.
         error: why the sample cannot be read; empty if it was read.
     """
 
@@ -94,8 +96,8 @@ class ShownSamples:
     """Samples on a page.
 
     Args:
-        samples: those to show, and those that cannot be read.
-        columns: of the samples; empty if none was read.
+        samples: the samples to show; of those that cannot be read, the errors are shown.
+        columns: the columns of the samples; empty if none was read.
         target_key: the key of the target column; None without targets.
         class_names: the names of the targets' classes; None if unknown.
         hints: the kinds of columns in the meta, by key.
@@ -168,6 +170,7 @@ class ShownSamples:
         return self.n_bytes // max(1, n_pictures)
 
     def _gallery(self, picture_key: Any) -> Gallery:
+        """Return the pictures of the only column of pictures, with captions from the others."""
         tiles: list[tuple[str, Sequence[str]]] = []
         for sample, values in zip(self.samples, self._values, strict=True):
             picture = sample.error or self._cell(sample, values[picture_key], picture_key)
@@ -175,6 +178,7 @@ class ShownSamples:
         return Gallery(tiles)
 
     def _table(self) -> Table:
+        """Return a row for each sample, and a column for each of its columns."""
         names = [_name_of(column) for column in self._shown_columns]
         rows = []
         for sample, values in zip(self.samples, self._values, strict=True):
@@ -190,7 +194,10 @@ class ShownSamples:
             kinds = {values[key].kind for values in self._values if values}
             if kinds <= {"number", "missing"}:
                 numbers.add(index)
-        return Table(["", *(names or [""])], rows, frozenset(numbers))
+        if not names:
+            # No sample was read: one column without a name holds the errors.
+            names = [""]
+        return Table(["", *names], rows, frozenset(numbers))
 
     def _cell(self, sample: ReadSample, value: DisplayValue, key: Any) -> str:
         """Return a value as a picture, a player or text, or why it cannot be shown."""

@@ -9,7 +9,7 @@ from data_stack.show.markup import Block, Document, Facts, Heading, Paragraph, S
 # The page of an iterator is imported by the methods that show it: loading a dataset makes Splits,
 # and the import takes as long as a fifth of the rest of the first load.
 
-#: Splits that are shown side by side; of others only their number is shown.
+#: The maximum number of splits that are shown side by side; of others the number is shown.
 _MAX_SHOWN = 8
 #: Bytes of the pictures and sounds of all splits together.
 _MAX_MEDIA_BYTES = 130_000
@@ -59,9 +59,8 @@ class Splits(dict[str, _Iterator], Document):
         # Columns that all splits have alike are shown once, below the splits.
         columns = {name: page.columns() for name, page in pages.items()}
         first_columns = next(iter(columns.values()))
-        are_shared = len(columns) > 1 and all(
-            of_split == first_columns for of_split in columns.values()
-        )
+        are_alike = all(columns_of_split == first_columns for columns_of_split in columns.values())
+        are_shared = len(columns) > 1 and are_alike
 
         sides: list[list[Block]] = []
         for name, page in pages.items():

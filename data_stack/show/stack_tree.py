@@ -8,8 +8,10 @@ from collections.abc import Iterator, Sequence
 from data_stack.show.explained_layer import ExplainedLayer
 from data_stack.show.markup import readable, samples_text
 
-#: Of more parts than this, only the first ones and the last one are drawn.
+#: The maximum number of parts below a layer that are all drawn.
 _MAX_PARTS = 8
+
+#: How many parts of a larger number are drawn before the last one.
 _N_FIRST_PARTS = 4
 
 
@@ -26,7 +28,7 @@ class _StackTree:
     """Draws the layers of a stack, each once: further occurrences refer to the first one.
 
     Args:
-        layers: as for :func:`draw_tree`.
+        layers: all layers, each once; ``layers[n - 1].number == n``.
     """
 
     _layers: Sequence[ExplainedLayer]
@@ -51,7 +53,7 @@ class _StackTree:
         limit of recursion.
 
         Args:
-            number: of the layer.
+            number: the number of the layer.
             first_indent: begins the first line.
             indent: begins all other lines.
         """
@@ -96,7 +98,10 @@ class _StackTree:
         return f"{number}{layer.layer}{arguments}  {length}"
 
     def _facts_of(self, layer: ExplainedLayer) -> Iterator[str]:
-        """Yield the dataset, unless a layer below says it, and the notes."""
+        """Yield the dataset and the notes of a layer.
+
+        The dataset is left out if a layer below names it.
+        """
         if layer.is_origin:
             name = layer.dataset or "without a name"
             yield f"dataset {name}, license {readable(layer.license or 'unknown')}"
@@ -107,6 +112,7 @@ class _StackTree:
         yield from layer.notes
 
     def _is_named_below(self, layer: ExplainedLayer) -> bool:
+        """Return whether a layer right below names the dataset of a layer, or another dataset."""
         for number in layer.stacked_on:
             below = self._layers[number - 1]
             if below.is_origin or below.dataset == layer.dataset:

@@ -18,10 +18,11 @@ from data_stack.values.stacked_values import one_hot_positions
 #: Targets with more values, such as masks, are not counted unless they are one-hot.
 MAX_VALUES_OF_A_TARGET = 64
 
-#: More different whole numbers are counted in ranges; of other targets the rest is one count.
+#: The maximum number of different targets that are counted one by one. If there are more, whole
+#: numbers are counted in ranges, and the rarest of other targets together.
 _MAX_CLASSES = 1000
 
-#: More different fractional numbers are counted in ranges.
+#: The maximum number of different fractional numbers that are counted one by one.
 _MAX_FRACTIONAL_CLASSES = 100
 
 #: The number of ranges of equal width.
@@ -32,10 +33,16 @@ _OTHERS = "(others)"
 
 
 def target_distribution(targets: npt.NDArray[Any]) -> dict[Any, int]:
-    """Count the targets, as plain Python values in order; see ``DatasetIteratorReportGenerator``.
+    """Count the targets of a column.
+
+    :class:`~data_stack.show.reporting.DatasetIteratorReportGenerator` documents how.
 
     Args:
-        targets: a column, shape ``(n, ...)``.
+        targets: the column, shape ``(n, ...)``.
+
+    Returns:
+        The number of samples of each target, which is a plain Python value; numbers are in order.
+        Empty if a target has more than 64 values.
     """
     if len(targets) == 0:
         return {}
@@ -91,7 +98,7 @@ def class_name(target: Any, names: Sequence[Any] | None, kind: str | None) -> st
 
     Args:
         target: a key of :func:`target_distribution`.
-        names: of the classes in the order of their numbers; None if unknown.
+        names: the names of the classes, in the order of their numbers; None if unknown.
         kind: ``"label"``, ``"one_hot"``, ``"real"`` or None.
     """
     if names is None or type(target) is not int or not 0 <= target < len(names):
@@ -176,6 +183,7 @@ def _count_in_ranges(targets: npt.NDArray[np.float64]) -> dict[Any, int]:
 
 
 def _sort_counts(counts: Counter[Any]) -> dict[Any, int]:
+    """Return counts in the order of the targets."""
     return {target: counts[target] for target in sorted(counts, key=_sort_key)}
 
 

@@ -83,7 +83,7 @@ class DatasetContract(DatasetIteratorContract):
         Override it to make bytes up, in the form of the real ones; few are enough.
 
         Args:
-            identifier: of one of the factory's sources.
+            identifier: the identifier of one of the factory's sources.
         """
         sources = [source for source in self.factory.sources if source.identifier == identifier]
         store = InMemoryStorageConnector()

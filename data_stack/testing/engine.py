@@ -112,7 +112,7 @@ class EngineContract:
         if how == "closed":
             next(running)
             running.close()
-        else:
+        elif how == "interrupted":
             threading.Thread(target=_press_ctrl_c, args=(tmp_path / "running",)).start()
             with pytest.raises(KeyboardInterrupt):
                 list(running)
@@ -395,7 +395,7 @@ def assert_quiet(folder: Path) -> None:
 
 @dataclass(frozen=True)
 class _HeldResources:
-    """What this process holds, and the number of files in a folder."""
+    """The number of things that this process holds, and of files in a folder."""
 
     n_children: int
     n_descriptors: int

@@ -571,8 +571,8 @@ class StorageConnectorContract:
         )
         holder.start()
         assert here.poll(PATIENCE_SECONDS)
-        has_acquired = here.recv()
-        assert has_acquired is True
+        has_acquired_there = here.recv()
+        assert has_acquired_there
 
         with connector.lease("a/lease") as lease:
             assert not lease.acquire()

@@ -40,6 +40,16 @@ def test_conditions_select_rows(table: Table, condition: Condition, rows: list[i
     assert np.flatnonzero(condition.mask(table, values)).tolist() == rows
 
 
+@pytest.mark.parametrize("text", ["True", "true", "TRUE", "1"])
+def test_a_searched_boolean_is_found_in_any_case(text: str) -> None:
+    table = Table(data_stack.from_numpy({"is_cat": np.array([True, False, True])}))
+    condition = Condition(contains=text)
+
+    values = table.read(condition.columns(table), 0, 3)
+
+    assert np.flatnonzero(condition.mask(table, values)).tolist() == [0, 2]
+
+
 @pytest.mark.parametrize(
     "text",
     [

@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 from command_runs import Install, Run
 
+from data_stack.cli.reproducing import parse_key
+
 TWO_VERSIONS = """
     from data_stack import DatasetCard, DatasetFactory, SequenceDatasetIterator
 
@@ -60,3 +62,19 @@ def test_a_missing_plugin_differs_from_the_lock_file(
         in difference["message"]
     )
     assert "pip install" not in difference["message"]
+
+
+@pytest.mark.parametrize(
+    ("text", "key"),
+    [
+        (None, None),
+        ("0", 0),
+        ("-1", -1),
+        ("label", "label"),
+        ("--1", "--1"),
+        ("\N{SUPERSCRIPT TWO}", "\N{SUPERSCRIPT TWO}"),
+        ("", ""),
+    ],
+)
+def test_a_key_is_a_number_or_a_name(text: str | None, key: int | str | None) -> None:
+    assert parse_key(text) == key

@@ -430,7 +430,7 @@ _FRAME = pd.DataFrame({"a": [1], "b": [2]})
         (lambda: data_stack.from_pandas(_FRAME["a"]), "got Series"),
         (
             lambda: data_stack.from_polars(pl.DataFrame({"a": [object()]})),
-            r"dtype \[Object\] holds Python objects",
+            "column 'a' of dtype Object holds Python objects",
         ),
         (
             lambda: data_stack.from_arrow(

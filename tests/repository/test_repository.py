@@ -374,6 +374,21 @@ def test_citations_are_bibtex_each_once(licensed: DatasetRepository) -> None:
     assert cited.split("\n\n")[-1].startswith("@software{data_stack")
 
 
+def test_a_numbered_citation_keeps_its_type() -> None:
+    repository = DatasetRepository()
+    for name in ("first", "second"):
+        entry = f"@article{{art,\n  title={{{name}}}\n}}"
+        repository.register(name, dataset_class(name, None, entry))
+    stack = CombinedDatasetIterator(
+        [repository.load(name, "train") for name in ("first", "second")]
+    )
+
+    cited = stack.citation()
+
+    assert "@article{art,\n  title={first}" in cited
+    assert "@article{art_2,\n  title={second}" in cited
+
+
 def test_provenance_is_plain_data_and_no_part_of_the_fingerprint(
     licensed: DatasetRepository,
 ) -> None:

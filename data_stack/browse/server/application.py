@@ -23,12 +23,13 @@ from data_stack.exception import ConfigError, DatasetOutOfBoundsError
 
 _STATIC_FOLDER: Final = Path(__file__).parent.parent / "static"
 
-#: The texts that a parameter may have, where it may not have all.
+#: The valid texts of some parameters; other parameters may have any text of their type.
 _CHOICES: Final = {"size": ("small", "large"), "run": ("0", "1")}
 
-#: A longer number is no number of a split, sample or column.
+#: The maximum number of digits of a split, sample or column.
 _MAX_DIGITS: Final = 19
 
+#: The maximum number of characters of an error in an answer.
 _MAX_ERROR_CHARACTERS: Final = 2000
 
 #: The URL of a picture contains a number of this run, so that a picture of another dataset on the
@@ -38,7 +39,7 @@ _HEADERS_OF_PICTURES: Final = {"cache-control": "private, max-age=86400, immutab
 
 def make_app(browser: Browser, token: str) -> Guard:
     """Make an ASGI application that answers requests with the token."""
-    questions = (
+    methods = (
         browser.overview,
         browser.samples,
         browser.histograms,
@@ -48,8 +49,8 @@ def make_app(browser: Browser, token: str) -> Guard:
     )
     threads = DaemonThreads(MAX_CONNECTIONS)
     routes: list[BaseRoute] = []
-    for question in questions:
-        routes.append(Route(f"/api/{question.__name__}", _endpoint(question, threads)))
+    for method in methods:
+        routes.append(Route(f"/api/{method.__name__}", _endpoint(method, threads)))
     routes.append(Route("/picture", _endpoint(browser.picture, threads)))
     routes.append(Route("/", lambda request: FileResponse(_STATIC_FOLDER / "index.html")))
     routes.append(Mount("/", StaticFiles(directory=_STATIC_FOLDER)))
@@ -57,7 +58,10 @@ def make_app(browser: Browser, token: str) -> Guard:
 
 
 class _AsciiResponse(JSONResponse):
-    """JSON in ASCII: names of files may hold bytes that are no UTF-8, which Starlette refuses."""
+    """JSON in ASCII, which holds any name of a file.
+
+    A name may have bytes that are not UTF-8. Starlette would refuse to encode them.
+    """
 
     def render(self, content: Any) -> bytes:
         """Return the body of the answer."""
@@ -65,14 +69,15 @@ class _AsciiResponse(JSONResponse):
 
 
 def _endpoint(
-    question: Callable[..., Any], threads: DaemonThreads
+    method: Callable[..., Any], threads: DaemonThreads
 ) -> Callable[[Request], Awaitable[Response]]:
     """Make a function that answers requests by a method of the browser, in a thread."""
-    parameters = inspect.signature(question, eval_str=True).parameters
+    parameters = inspect.signature(method, eval_str=True).parameters
 
     def answer(request: Request) -> Response:
         try:
-            return _response_of(question(**_read_arguments(request, parameters)))
+            arguments = _read_arguments(request, parameters)
+            return _response_of(method(**arguments))
         except Exception as error:  # noqa: BLE001  # foreign code; the page shows the error
             return _response_of_error(error)
 
@@ -107,8 +112,8 @@ def _read_arguments(
 ) -> dict[str, Any]:
     """Return the parameters of a URL as arguments of a method.
 
-    Parameters that the method lacks are ignored. One that is missing, but required, is read as an
-    empty text.
+    Parameters that the method does not have are ignored. A required parameter that the URL lacks is
+    read as an empty text.
 
     Raises:
         ConfigError: a parameter is not of its type.
@@ -136,6 +141,11 @@ def _parse(name: str, text: str, type_: Any) -> Any:
 
 
 def _parse_integer(name: str, text: str) -> int:
+    """Parse an integer.
+
+    Raises:
+        ConfigError: the text is not an integer in ASCII digits, or too long.
+    """
     # int() would also take underscores, spaces and digits of other scripts.
     digits = text.removeprefix("-")
     if not digits.isascii() or not digits.isdigit() or len(text) > _MAX_DIGITS:

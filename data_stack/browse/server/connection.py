@@ -1,4 +1,4 @@
-"""Limits what a program that connects can hold up."""
+"""Limits the time and the number of connections of the server."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from typing import Any, Final
 
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-#: A web browser opens six. The limit leaves most of the process's file descriptors to the dataset.
+#: The maximum number of connections. A web browser opens six of them. The limit leaves most of the
+#: file descriptors of the process to the dataset.
 MAX_CONNECTIONS: Final = 64
 
 
@@ -31,7 +32,7 @@ class Connection(H11Protocol):
         self._wait_for_request()
         if len(self.connections) > MAX_CONNECTIONS:
             all_connections: Any = self.connections  # all are of this class
-            least_needed = min(all_connections, key=_need_of)
+            least_needed = min(all_connections, key=_order_of_closing)
             least_needed.transport.abort()
 
     def data_received(self, data: bytes) -> None:
@@ -53,17 +54,18 @@ class Connection(H11Protocol):
         super().connection_lost(exc)
 
     def is_answering(self) -> bool:
-        """Whether the server answers a request, and the client reads the answer."""
+        """Return whether the server answers a request, and the client reads the answer."""
         cycle: Any = self.cycle  # None before the first request
         if cycle is None or cycle.response_complete:
             return False
         return not self.flow.write_paused
 
     def _wait_for_request(self) -> None:
+        """Close the connection unless a request arrives in time."""
         self._idle_since = self.loop.time()
         self._timer = self.loop.call_later(self.timeout_keep_alive, self.transport.abort)
 
 
-def _need_of(connection: Connection) -> tuple[bool, float]:
-    """Return the order in which connections are closed: idle ones first, of these the oldest."""
+def _order_of_closing(connection: Connection) -> tuple[bool, float]:
+    """Return the key by which connections are closed: idle ones first, the longest idle first."""
     return connection.is_answering(), connection._idle_since

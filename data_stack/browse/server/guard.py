@@ -18,6 +18,7 @@ _POLICY: Final = (
     "media-src 'self'; connect-src 'self'; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
+#: The headers of all answers.
 _HEADERS: Final = {
     "content-security-policy": _POLICY,
     "x-content-type-options": "nosniff",
@@ -30,9 +31,10 @@ _HEADERS: Final = {
 #: The names of this machine, as they stand in the Host of a request.
 _NAMES_OF_THIS_MACHINE: Final = ("127.0.0.1", "localhost", "[::1]")
 
-#: How the browser names the sender: none for an old browser, our page, or the address bar. Other
-#: pages send ``cross-site`` or ``same-site``.
-_SITES_OF_OURS: Final = ("", "same-origin", "none")
+#: Values of the header Sec-Fetch-Site that are accepted: an old browser sends no such header, our
+#: pages send ``same-origin``, and the address bar ``none``. Other pages send ``cross-site`` or
+#: ``same-site``.
+_ACCEPTED_SITES: Final = ("", "same-origin", "none")
 
 _HOW_TO_OPEN: Final = (
     "The token is missing or wrong. Open the whole URL that data-stack browse printed.\n"
@@ -78,6 +80,11 @@ class Guard(BaseHTTPMiddleware):
         return response
 
     def _has_token(self, request: Request) -> bool:
+        """Return whether the URL, a header or a cookie of a request has the token.
+
+        ``hmac.compare_digest`` takes the same time for any wrong token, so that the time of an
+        answer does not reveal how much of a guess is right.
+        """
         given_tokens = (
             request.query_params.get("token", ""),
             request.headers.get("authorization", "").removeprefix("Bearer "),
@@ -104,20 +111,21 @@ def _why_refused(request: Request) -> str | None:
         return "The Host of a request must be 127.0.0.1 or localhost.\n"
     our_origin = f"http://{host}"
     has_other_origin = request.headers.get("origin", our_origin) != our_origin
-    if has_other_origin or not _may_come_from_its_site(request.headers):
+    if has_other_origin or not _is_accepted_sender(request.headers):
         return "Requests from other pages are refused.\n"
     return None
 
 
 def _without_port(host: str) -> str:
+    """Return ``"[::1]"`` of ``"[::1]:8000"``, and ``"localhost"`` of ``"localhost"``."""
     name, colon, port = host.rpartition(":")
     has_port = colon and port.isdigit()
     return name if has_port else host
 
 
-def _may_come_from_its_site(headers: Headers) -> bool:
-    """Whether a request is sent by our pages, the address bar, or a link on another page."""
+def _is_accepted_sender(headers: Headers) -> bool:
+    """Return whether our pages, the address bar, or a link on another page sent a request."""
     opens_page = headers.get("sec-fetch-mode") == "navigate"
     is_whole_tab = headers.get("sec-fetch-dest") == "document"
     is_link = opens_page and is_whole_tab
-    return is_link or headers.get("sec-fetch-site", "") in _SITES_OF_OURS
+    return is_link or headers.get("sec-fetch-site", "") in _ACCEPTED_SITES

@@ -23,7 +23,8 @@ from data_stack.exception import ConfigError
 
 _HOST: Final = "127.0.0.1"
 
-#: A process without free file descriptors fails to accept a connection many times a second.
+#: The maximum number of errors of the event loop that are logged. A process without free file
+#: descriptors fails to accept a connection many times a second.
 _MAX_REPORTED_ERRORS: Final = 8
 
 
@@ -56,6 +57,11 @@ def serve(
 
 
 def _bind(port: int) -> socket.socket:
+    """Open a socket that listens on a port of this machine.
+
+    Raises:
+        ConfigError: the port is taken, or the user may not bind it.
+    """
     try:
         return socket.create_server((_HOST, port))
     except OSError as error:
@@ -94,7 +100,7 @@ class Server(uvicorn.Server):
             access_log=False,
             server_header=False,
             timeout_keep_alive=idle_seconds,
-            # asyncio accepts as many at once, before a connection can close another one.
+            # asyncio accepts this many connections at once, before one of them can close another.
             backlog=MAX_CONNECTIONS,
         )
         super().__init__(config)

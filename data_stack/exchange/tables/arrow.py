@@ -17,9 +17,10 @@ from data_stack.util.suggestions import did_you_mean
 
 
 def from_arrow(table: Any, *, target: str | None = None) -> DatasetIteratorIF:
-    """Return the rows of an Arrow table as dict samples; values are made when they are read.
+    """Return the rows of an Arrow table as dict samples.
 
-    Nothing is copied, except lists of fixed size within such lists if the table is a slice.
+    A value is made when its sample is read. The table is not copied, except nested lists of fixed
+    size in a slice of a table.
 
     Numbers, bools, dates and times keep their dtype; a time with a zone is the instant in UTC.
     Text, bytes, decimals, structs (dicts) and lists of lists become Python objects. A list of
@@ -67,14 +68,14 @@ def to_arrow(
         lazy: return a ``pyarrow.RecordBatchReader`` that reads a few MiB at a time, for
             ``pyarrow.dataset.write_dataset``, DuckDB and others. Types are then inferred from the
             first few MiB.
-        schema: a ``pyarrow.Schema`` with the types of columns, instead of inferred ones. No value
-            changes: one that does not fit its type, such as 1.5 as int64, noon as date32 or text as
-            bytes, is an error.
+        schema: a ``pyarrow.Schema`` with the types of columns, instead of inferred ones. A value
+            that does not fit its type, such as 1.5 as int64, noon as date32 or text as bytes, is an
+            error; no value is changed to fit.
 
     Raises:
-        ConfigError: a column holds values of several types, or of one that Arrow lacks, or a value
-            does not fit its type; lazily, while the reader is read. Or ``schema`` has a column that
-            the samples lack.
+        ConfigError: a column holds values of several types, or of a type that Arrow lacks; a value
+            does not fit its type; or ``schema`` has a column that the samples lack. With ``lazy``,
+            the error of a value is raised when its batch is read.
     """
     columns = NamedColumns(iterator)
     origins = dict(columns.origins)
@@ -88,6 +89,11 @@ def to_arrow(
 
 
 def _check_columns_of_schema(schema: pa.Schema, names: list[str]) -> None:
+    """Check that the samples have all columns of a schema.
+
+    Raises:
+        ConfigError: they lack one.
+    """
     for field in schema:
         if field.name not in names:
             raise ConfigError(

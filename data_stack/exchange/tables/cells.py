@@ -61,6 +61,7 @@ def cells_of(
 
 
 def _convert(values: _Array, origin: Origin | None) -> pa.Array:
+    """Convert values to the type that the column has in its source, or to an inferred type."""
     if origin is None:
         return _cells_of_inferred_type(values)
     if origin.kind == JSON_TEXT:
@@ -93,7 +94,7 @@ def _categorical_cells(values: _Array, type_: pa.DictionaryType, origin: Origin)
     else:
         categories = _cells_of_type(values, type_.value_type)
         indices = pc.index_in(categories, value_set=origin.categories)
-    # polars also reads the index of a null.
+    # polars reads the indices of nulls, too, so these must be valid.
     index_of_null = 0
     return pa.DictionaryArray.from_arrays(
         indices.fill_null(index_of_null).cast(type_.index_type).to_numpy(),
@@ -153,7 +154,8 @@ def _find_type_of_nested_lists(values: _Array) -> pa.DataType | None:
     has_matrices = values.ndim > 2 and values.dtype.kind in f"{_KINDS_OF_NUMBERS}U"
     if values.dtype != object and not has_matrices:
         return None
-    kinds = {(value.dtype, value.ndim) for value in values if isinstance(value, np.ndarray)}
+    arrays = [value for value in values if isinstance(value, np.ndarray)]
+    kinds = {(array.dtype, array.ndim) for array in arrays}
     if len(kinds) != 1:
         return None
     dtype, n_axes = kinds.pop()

@@ -46,13 +46,16 @@ _ARRAY_CLASSES = tuple(_ARRAY_FEATURES.values())
 def from_huggingface(dataset: datasets.Dataset, *, target: str | None = None) -> DatasetIteratorIF:
     """Return the rows of a Hugging Face dataset as dict samples.
 
-    They are read from its Arrow files when they are asked for. Images are decoded to arrays in the
-    type of the picture, see :mod:`data_stack.codecs.images`: uint8 ``(height, width)`` or
-    ``(height, width, channels)``, the indices of a palette, and so on;
-    ``datasets.Image(mode="RGB")`` converts them. ``Array2D`` to ``Array5D`` are arrays, a
-    ``ClassLabel`` is an integer. Audio and video stay as stored: a dict with ``bytes`` and
-    ``path``. For other values see :func:`data_stack.from_arrow`. Format and transforms of the
-    dataset (``set_format``) are ignored.
+    A row is read from the Arrow files of the dataset when its sample is read. The format and the
+    transforms of the dataset (``set_format``) are ignored. Values are:
+
+    - ``Image``: an array in the type of the picture, see :mod:`data_stack.codecs.images`: uint8
+      ``(height, width)`` or ``(height, width, channels)``, the indices of a palette, and so on.
+      ``datasets.Image(mode="RGB")`` converts pictures.
+    - ``Array2D`` to ``Array5D``: an array.
+    - ``ClassLabel``: an integer.
+    - audio and video: a dict with ``bytes`` and ``path``, as they are stored.
+    - others: see :func:`data_stack.from_arrow`.
 
     Args:
         dataset: a ``datasets.Dataset``: one split.
@@ -81,6 +84,11 @@ def from_huggingface(dataset: datasets.Dataset, *, target: str | None = None) ->
 
 
 def _check_dataset(dataset: Any) -> None:
+    """Check the argument of :func:`from_huggingface`.
+
+    Raises:
+        ConfigError: it is not a ``datasets.Dataset``.
+    """
     if isinstance(dataset, datasets.Dataset):
         return
     advice = "load it without streaming=True"
@@ -122,7 +130,8 @@ class _FeatureColumn(ArrowColumn):
         self._image = None
         if isinstance(feature, datasets.Image):
             self._image = datasets.Image(mode=feature.mode)
-        # The cells of images and arrays are not the values, so their type declares nothing.
+        # The cells of images and arrays are stored forms of the values, so the types of the cells
+        # are not the types of the values.
         if self._image is not None or shape:
             self.origin = Origin(None, kind=feature)
             self._declared = self._declared._replace(origin=self.origin)
@@ -185,21 +194,24 @@ def to_huggingface(
     iterated.
 
     Samples of a Hugging Face dataset keep its features if only rows and columns were selected
-    since. Otherwise features are inferred from the first few MiB: the target is a ``ClassLabel`` if
-    the meta has its class names; uint8 arrays of shape ``(height, width)``, or with 3 or 4 channels
-    last, are an ``Image`` (stored as PNG, lossless); other arrays of numbers of one shape are
-    ``Array2D`` to ``Array5D``, and all other columns as in :func:`data_stack.to_arrow`. None is
-    null.
+    since. Otherwise features are inferred from the first few MiB:
+
+    - the target is a ``ClassLabel`` if the meta has its class names,
+    - uint8 arrays of shape ``(height, width)``, ``(height, width, 3)`` or ``(height, width, 4)``
+      are an ``Image``, stored as PNG without loss,
+    - other arrays of numbers of one shape are ``Array2D`` to ``Array5D``,
+    - all other columns are as in :func:`data_stack.to_arrow`. None is null.
 
     Args:
         iterator: any iterator.
         streaming: whether to read lazily.
-        features: features of all columns, instead of inferred ones. No value changes: one that does
-            not fit its feature is an error, such as 1.5 as int64.
+        features: features of all columns, instead of inferred ones. A value that does not fit its
+            feature, such as 1.5 as int64, is an error; no value is changed to fit.
 
     Raises:
         ConfigError: a column holds values of several types, or of a type that Hugging Face lacks,
-            or a value does not fit its feature; lazily, when it is read.
+            or a value does not fit its feature. With ``streaming``, the error of a value is raised
+            when its row is read.
     """
     columns = NamedColumns(iterator)
     if features is None:
@@ -226,6 +238,7 @@ def _read_tables(columns: NamedColumns, features: datasets.Features) -> Iterator
 
 
 def _infer_features(columns: NamedColumns) -> datasets.Features:
+    """Infer the features of all columns from the first block."""
     first_block = next(columns.blocks())
     features: dict[str, Any] = {}
     for name, values in first_block.items():
@@ -256,7 +269,7 @@ def _infer_feature(name: str, values: ColumnArray, columns: NamedColumns) -> Any
 
 
 def _is_feature(kind: Any) -> bool:
-    """Whether the kind of a column's origin is a feature, rather than a dtype of pandas."""
+    """Return whether the kind of a column's origin is a feature, rather than a dtype of pandas."""
     return isinstance(kind, (dict, list)) or type(kind).__module__.startswith("datasets.")
 
 
@@ -271,7 +284,7 @@ def _class_names_of(name: str, columns: NamedColumns) -> list[str]:
 
 
 def _are_images(values: ColumnArray) -> bool:
-    """Whether the first value is an array that an ``Image`` stores without loss."""
+    """Return whether the first value is an array that an ``Image`` stores without loss."""
     first_value: Any = None
     for value in values:
         if value is not None:
@@ -305,18 +318,23 @@ def _table_of(
 def _cells_of_feature(
     values: ColumnArray, feature: Any, field: pa.Field, first_row: int
 ) -> pa.Array:
+    """Convert the values of a column to cells of its feature.
+
+    Raises:
+        ConfigError: a value does not fit the feature.
+    """
     if isinstance(feature, datasets.Image):
         files = [None if value is None else feature.encode_example(value) for value in values]
         return pa.array(files, feature.pa_type)
     if _is_plain(feature):
         _check_shapes(values, feature, field.name, first_row)
         return cells_of(values, field.name, Origin(field), first_row=first_row)
-    # A ClassLabel or Audio, say, which converts and checks values by itself.
+    # Other features, such as ClassLabel and Audio, convert and check values by themselves.
     return cells_of(values, field.name, first_row=first_row)
 
 
 def _is_plain(feature: Any) -> bool:
-    """Whether a feature holds values of its Arrow type, without a conversion of its own."""
+    """Return whether a feature holds values of its Arrow type, without a conversion of its own."""
     if isinstance(feature, dict):
         return all(_is_plain(part) for part in feature.values())
     if isinstance(feature, list):

@@ -62,10 +62,10 @@ def from_pandas(frame: pd.DataFrame, *, target: str | None = None) -> DatasetIte
     ``class_names``. A Period is its text, such as ``2024-01``. Objects must be of one type: text,
     bytes, numbers, dates, lists, dicts or arrays.
 
-    An index with a name, or of other values than integers, is data: each of its levels is a column,
-    behind the others, of the name of the level, else ``index`` or ``level_0`` …;
-    :func:`data_stack.to_pandas` makes it the index again. Integers without a name count as row
-    numbers and are left out.
+    An index of integers without a name counts as row numbers, and is left out. Any other index is
+    data: each of its levels becomes a column, behind the others. The column has the name of the
+    level; without a name, ``index``, or ``level_0`` … in an index of several levels.
+    :func:`data_stack.to_pandas` makes these columns the index again.
 
     Args:
         frame: a ``pandas.DataFrame``.
@@ -132,6 +132,17 @@ def _warn_of_gaps(index: pd.Index) -> None:
 def _make_column(
     name: str, series: Any, is_target: bool, level: IndexLevel | None = None
 ) -> ArrowColumn | PlainColumn:
+    """Make a column of a series.
+
+    Args:
+        name: the name of the column.
+        series: the values.
+        is_target: whether a categorical column returns indices.
+        level: the level of the index that the series was; None for a column of the frame.
+
+    Raises:
+        ConfigError: the values are of several types.
+    """
     dtype = series.dtype
     if isinstance(dtype, np.dtype) and dtype != _OBJECT:
         return PlainColumn(series.to_numpy(), level)
@@ -148,7 +159,7 @@ def _make_column(
 
 
 def _has_matrices(series: Any) -> bool:
-    """Whether a series of objects holds an array of two or more axes."""
+    """Return whether a series of objects holds an array of two or more axes."""
     return any(isinstance(value, np.ndarray) and value.ndim > 1 for value in series)
 
 
@@ -176,11 +187,11 @@ def _cells_of_series(series: Any) -> pa.ChunkedArray:
 def to_pandas(iterator: Any) -> pd.DataFrame:
     """Return all samples as a ``pandas.DataFrame``.
 
-    Columns keep the dtypes of their pandas, polars, Arrow or Parquet source if only rows and
-    columns were selected since, and those of a frame's index are the index; otherwise they have
-    numpy dtypes, or nullable pandas dtypes (``Int64``, ``Float64``, ``boolean``) if a value is
-    None, which never becomes NaN. Arrays, lists and dicts, and values of JSON, are objects in a
-    column of dtype object.
+    If only rows and columns were selected from a pandas, polars, Arrow or Parquet source, columns
+    keep the dtypes that they have there, and the levels of a frame's index are the index again.
+    Otherwise columns have numpy dtypes. A column with None has a nullable dtype of pandas
+    (``Int64``, ``Float64``, ``boolean``), so that None does not become NaN. Arrays, lists, dicts and
+    values of JSON are objects in a column of dtype object.
     """
     columns = NamedColumns(iterator)
     series: dict[str, Any] = {}
@@ -200,9 +211,12 @@ def _restore_index(frame: pd.DataFrame, origins: Mapping[Any, Origin | None]) ->
     if not levels:
         return frame
     levels.sort(key=lambda pair: pair[0].number)
-    indexed: pd.DataFrame = frame.set_index([name for _, name in levels])
-    named: pd.DataFrame = indexed.rename_axis(index=[level.name for level, _ in levels])
-    return named
+    indexed_frame: pd.DataFrame = frame.set_index([name for _, name in levels])
+    # A level without a name became a column with one.
+    restored_frame: pd.DataFrame = indexed_frame.rename_axis(
+        index=[level.name for level, _ in levels]
+    )
+    return restored_frame
 
 
 def _make_series(name: str, values: ColumnArray, origin: Origin | None) -> Any:
@@ -241,7 +255,8 @@ def _find_dtype(origin: Origin | None) -> Any:
 
 
 def _series_of_dtype(cells: pa.Array, dtype: Any) -> Any:
-    # Made of its parts, because pandas 3 takes NaN for missing.
+    """Convert cells to a series of a dtype of pandas or numpy."""
+    # Made of numbers and mask: from an array with NaN, pandas 3 would make missing values.
     if isinstance(dtype, (pd.Float32Dtype, pd.Float64Dtype)):
         numbers: Any = np.asarray(cells).astype(dtype.type)
         return pd.Series(pd.arrays.FloatingArray(numbers, np.asarray(cells.is_null())))

@@ -39,9 +39,11 @@ def from_polars(frame: pl.DataFrame, *, target: str | None = None) -> DatasetIte
             f"expected a polars.DataFrame, got {type(frame).__name__}; a LazyFrame has collect()"
         )
     # Arrow would store the addresses of Python objects.
-    if pl.Object in frame.dtypes:
+    columns_of_objects = [name for name, dtype in frame.schema.items() if dtype == pl.Object]
+    if columns_of_objects:
         raise ConfigError(
-            f"a column of dtype {frame.dtypes} holds Python objects; cast it, or drop it"
+            f"column {columns_of_objects[0]!r:.80} of dtype {pl.Object} holds Python objects; "
+            f"cast it, or drop it"
         )
     try:
         table = frame.to_arrow()
@@ -55,9 +57,9 @@ def from_polars(frame: pl.DataFrame, *, target: str | None = None) -> DatasetIte
 def to_polars(iterator: Any) -> pl.DataFrame:
     """Return all samples as a ``polars.DataFrame``.
 
-    Columns are as of :func:`data_stack.to_arrow`; arrays of one shape are ``polars.Array``. polars
-    has no times in seconds: it makes milliseconds of them, and other values of durations above
-    290 million years.
+    Columns have the types that :func:`data_stack.to_arrow` gives them; arrays of one shape are
+    ``polars.Array``. polars has no times in seconds, and converts them to milliseconds. Durations
+    above 290 million years do not fit into these, and get other values.
 
     Raises:
         ConfigError: a column holds values of several types, or of a type that polars lacks.

@@ -77,8 +77,12 @@ class NamedColumns:
     def read(self) -> dict[str, _Array]:
         """Return all columns, shape ``(n_samples, ...)`` each."""
         blocks = list(self.blocks())
-        # A block lets go of a column as soon as the column is joined.
-        return {name: join_columns([block.pop(name) for block in blocks]) for name in self.names}
+        columns: dict[str, _Array] = {}
+        for name in self.names:
+            # The blocks of a column are removed, so that no two copies of all samples are in memory.
+            column_blocks = [block.pop(name) for block in blocks]
+            columns[name] = join_columns(column_blocks)
+        return columns
 
     def _name_columns(self, sample: Any) -> dict[str, Any]:
         """Return the values of a sample, or the columns of a batch, by name."""
