@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import importlib
 import re
 import threading
 from collections.abc import Callable, Iterable, Mapping
@@ -263,7 +264,23 @@ def _needs_plugin(source: str) -> bool:
 
 
 def _import_plugin(record: PluginRecord) -> Any:
-    return EntryPoint(record.name, record.entry_point, record.group).load()
+    """Return the object that an entry point names.
+
+    Raises:
+        ConfigError: a folder hides its module. Other errors are those of the plugin.
+    """
+    entry_point = EntryPoint(record.name, record.entry_point, record.group)
+    module = importlib.import_module(entry_point.module)
+    # Where no module is found before, Python imports any folder of its name, as a package without
+    # code. An editable install is found after the folder in which Python runs.
+    is_package = hasattr(module, "__path__")
+    if is_package and getattr(module, "__file__", None) is None:
+        folders = ", ".join(module.__path__)
+        raise ConfigError(
+            f"the folder {folders} hides the module {entry_point.module!r}; run Python in another "
+            "folder, or rename this one"
+        )
+    return entry_point.load()
 
 
 @functools.cache

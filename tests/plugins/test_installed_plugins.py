@@ -470,6 +470,14 @@ def test_hooks_that_break_the_contract_are_taken_back_whole(
     assert reason in str(records["broken"].error)
 
 
+def test_a_folder_that_hides_a_plugin_is_named(site: Site, manager: PluginManager) -> None:
+    site.install("hidden-plugin", "[data_stack.datasets]\nhidden = hidden_plugin:Factory\n")
+    (site.folder / "hidden_plugin").mkdir()
+
+    with pytest.raises(PluginError, match=r"the folder \S+hidden_plugin hides the module"):
+        manager.load_dataset("hidden")
+
+
 def test_a_broken_plugin_is_tried_once_for_schemes_and_again_by_the_doctor(
     site: Site, manager: PluginManager
 ) -> None:
