@@ -80,9 +80,12 @@ def collect_garbage(
         file = state.files.get(file_id)
         if file is not None and not _is_ours(file):
             continue
-        is_left = file_id in dead_uploads
         reason = reason_to_delete(
-            file_id, file, is_left=is_left, now=state.now, grace_seconds=grace_seconds
+            file_id,
+            file,
+            is_left=file_id in dead_uploads,
+            now=state.now,
+            grace_seconds=grace_seconds,
         )
         if reason is None:
             if file is not None and not dry_run:
@@ -97,6 +100,8 @@ def collect_garbage(
             garbage.append(Garbage(f"file {file_id}", size, reason))
 
     with connection.operation("clean up", ""):
+        # The files of the remaining dead uploads stay, as a resource needs them or their grace
+        # period has begun. Their records are not needed any longer.
         if not dry_run:
             uploads = connection.writable("uploads", durable=False)
             for record in dead_uploads.values():
@@ -158,7 +163,7 @@ def delete_file(
     """
     # With "$eq", an id that is a document is compared and not read as an operator.
     equals_id = {"$eq": file_id}
-    with connection.operation("sweep", str(file_id)):
+    with connection.operation("delete", str(file_id)):
         uploads = connection.writable("uploads")
         if upload_query is None:
             goes_on = uploads.find_one({"_id": equals_id}, {"_id": 1}) is not None
