@@ -5,7 +5,6 @@ Source: Cox, A constructive procedure for unbiased controlled rounding (JASA 82,
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -170,16 +169,16 @@ class _Step(NamedTuple):
 def _steps_from(start: int, rows: Sequence[_Row]) -> dict[int, _Step | None]:
     """Return the last step on a shortest way from ``start`` to each part that can be reached."""
     steps: dict[int, _Step | None] = {start: None}
-    parts_to_leave = deque([start])
-    while parts_to_leave:
-        part = parts_to_leave.popleft()
+    reached_parts = [start]
+    # The loop comes to the parts that it appends, too: this is a breadth-first search.
+    for part in reached_parts:
         for row in rows:
             if part not in row.fractions:
                 continue
             for reached_part in row.fractions:
                 if reached_part not in steps:
                     steps[reached_part] = _Step(row, part)
-                    parts_to_leave.append(reached_part)
+                    reached_parts.append(reached_part)
     return steps
 
 

@@ -19,6 +19,7 @@ from data_stack.dataset.encoders import (
     encoder_from_state,
 )
 from data_stack.dataset.encoders.class_mapping import ClassMapping
+from data_stack.dataset.encoders.encoder import Fitting
 from data_stack.exception import ConfigError
 
 scalars = st.one_of(
@@ -163,3 +164,8 @@ def test_one_hot_labels_are_classes_or_their_numbers() -> None:
             encoder.transform([label])
     assert mapped.transform(["first", "rest"]).tolist() == [[0, 1], [1, 0]]
     assert mapped.inverse([[0, 1]]).tolist() == ["first"]
+
+
+def test_an_encoder_of_given_categories_cannot_be_fitted_in_blocks() -> None:
+    with pytest.raises(ConfigError, match="nothing to learn"):
+        Fitting(CategoricalEncoder(categories=[1, 2]))
