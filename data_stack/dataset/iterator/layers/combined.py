@@ -127,7 +127,7 @@ class Request(NamedTuple):
 
     Attributes:
         source: the source.
-        positions: of the samples in the source.
+        positions: the positions of the samples in the source.
         slots: the rows of these samples in the batch.
     """
 
@@ -155,7 +155,7 @@ class CombinedAccess(SampleAccess):
     #: How many samples of each part are read.
     _lengths: list[int]
 
-    #: Which position of which part a position is.
+    #: Finds the part of a position, and the position in that part.
     _concatenation: Concatenation
 
     def __init__(self, given: Sequence[SampleAccess], lengths: Sequence[int]) -> None:
@@ -163,6 +163,7 @@ class CombinedAccess(SampleAccess):
         self._lengths = []
         for part, length in zip(given, lengths, strict=True):
             source, positions = part.unwrap()
+            # A view of a combination is a part by itself, and so is a combination that has grown.
             is_whole = positions is None and source.n_samples == length
             if is_whole and isinstance(source, CombinedAccess):
                 self.parts += source.parts
@@ -238,6 +239,7 @@ class CombinedAccess(SampleAccess):
             return []
         selection = self._concatenation.select(positions)
         if self._are_scattered(selection):
+            # The base class reads them one by one.
             return super().samples(positions)
         samples: list[Sample] = [None] * len(positions)
         for request in self._group_by_source(selection):
