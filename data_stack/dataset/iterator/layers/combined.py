@@ -21,7 +21,7 @@ from data_stack.dataset.iterator.layer import layer
 from data_stack.dataset.iterator.layers.selection import Concatenation, Selection
 from data_stack.dataset.iterator.layers.sequence import SequenceAccess
 from data_stack.dataset.meta import DatasetMeta, MetaFactory
-from data_stack.dataset.positions import IndexArrayOfInts, Positions, take
+from data_stack.dataset.positions import IndexArrayOfInts, Positions, blocks_at, take
 from data_stack.exception import ConfigError
 from data_stack.values.stacking import (
     Batch,
@@ -380,8 +380,11 @@ class CombinedAccess(SampleAccess):
 
     def blocks(self) -> npt.NDArray[np.int64] | None:
         blocks_of_parts: list[npt.NDArray[np.int64]] = []
-        for part in self.parts:
+        for part, length in zip(self.parts, self._lengths, strict=True):
             blocks = part.blocks()
+            if part.n_samples != length:
+                # The iterator has grown, and so have its blocks.
+                blocks = blocks_at(range(length), blocks)
             if blocks is None:
                 return None
             blocks_of_parts.append(blocks)
