@@ -75,7 +75,7 @@ class CombinedDatasetIterator(AccessedDatasetIterator):
     def __init__(self, iterators: Sequence[DatasetIteratorIF]) -> None:
         if isinstance(iterators, DatasetIteratorIF):
             raise ConfigError(
-                f"iterators are combined from a list of them, not from one: "
+                f"expected a list of iterators to combine, got one iterator: "
                 f"write [{iterators!r:.80}, …]"
             )
         self._stacked_on = list(iterators)
