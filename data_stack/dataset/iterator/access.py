@@ -407,6 +407,7 @@ def split_positions(positions: IndexArrayOfInts, n_at_once: int) -> Iterator[Ind
 
 #: The methods that decide which samples an iterator has.
 _SAMPLE_METHODS = frozenset(("__getitem__", "__len__"))
+
 #: The methods that read many samples, and may do it faster than one by one.
 READING_METHODS = ("__iter__", "__getitems__", "read_batch", "read_column")
 
@@ -436,8 +437,7 @@ def public_methods(kind: type, called: str = "") -> frozenset[str] | None:
             if has_other_samples:
                 return frozenset(redefined)
             if redefined and not called:
-                # The samples are those of the access, so that methods it does not redefine read
-                # them.
+                # The samples are those of the access, which the methods that it inherits read.
                 return frozenset(READING_METHODS)
             return None
         defined = set(vars(base)).intersection(_SAMPLE_METHODS.union(READING_METHODS))

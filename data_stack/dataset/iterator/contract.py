@@ -112,7 +112,8 @@ class DatasetIteratorIF(
     # ------------------------------------------------------------------ samples
 
     def __iter__(self) -> Iterator[SampleT]:
-        return access_to(self, "__iter__").iterate(0, len(self))
+        access = access_to(self, "__iter__")
+        return access.iterate(0, access.n_samples)
 
     def __reversed__(self) -> Iterator[SampleT]:
         # Without it, reversed() would take an IndexError of a function for the end of the samples.
@@ -126,7 +127,7 @@ class DatasetIteratorIF(
             DatasetOutOfBoundsError: one of the positions lies outside.
         """
         access = access_to(self, "__getitems__")
-        positions = check_indices(indices, len(self))
+        positions = check_indices(indices, access.n_samples)
         try:
             return access.samples(positions)
         except StopIteration as error:
@@ -162,8 +163,10 @@ class DatasetIteratorIF(
             DatasetOutOfBoundsError: one of the positions lies outside.
             ConfigError: the samples have no such column.
         """
-        positions = None if indices is None else check_indices(indices, len(self))
         access = access_to(self, "read_column")
+        positions = None
+        if indices is not None:
+            positions = check_indices(indices, access.n_samples)
         try:
             (column,) = access.columns([self._column_key(key)], positions)
         except StopIteration as error:

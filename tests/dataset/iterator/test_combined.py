@@ -6,14 +6,16 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 
 from data_stack.dataset.iterator import (
+    AccessedDatasetIterator,
     CombinedDatasetIterator,
     DatasetIteratorIF,
     SequenceDatasetIterator,
 )
-from data_stack.dataset.iterator.access import access_to
+from data_stack.dataset.iterator.access import SampleAccess, SourceAccess, access_to
 from data_stack.testing.comparing import assert_same
 
 N_PARTS = 60
@@ -125,3 +127,39 @@ def test_views_of_one_source_are_read_together() -> None:
 
     expected = np.concatenate([np.arange(300)[number::50] for number in range(50)])
     assert_same(values[0], expected[positions])
+
+
+class Growing(AccessedDatasetIterator):
+    """Numbers in blocks of three, to which blocks can be added."""
+
+    _keeps_access = False
+
+    def __init__(self, n_blocks: int) -> None:
+        self.n_blocks = n_blocks
+
+    def make_access(self) -> SampleAccess:
+        return BlocksOfThree(self)
+
+
+class BlocksOfThree(SourceAccess):
+    @property
+    def n_samples(self) -> int:  # type: ignore[override]  # read-only here
+        return 3 * int(self.source.n_blocks)
+
+    def sample(self, position: int) -> int:
+        return position
+
+    def blocks(self) -> npt.NDArray[np.int64]:
+        return np.full(self.source.n_blocks, 3, dtype=np.int64)
+
+
+def test_the_blocks_of_a_part_that_has_grown_are_not_counted() -> None:
+    growing = Growing(2)
+    combined = CombinedDatasetIterator([growing, Growing(1)])
+
+    growing.n_blocks = 4
+
+    blocks = access_to(combined).blocks()
+    assert blocks is not None
+    assert blocks[blocks > 0].tolist() == [3, 3, 3]
+    assert list(combined) == [0, 1, 2, 3, 4, 5, 0, 1, 2]

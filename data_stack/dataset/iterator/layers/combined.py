@@ -21,7 +21,7 @@ from data_stack.dataset.iterator.layer import layer
 from data_stack.dataset.iterator.layers.selection import Concatenation, Selection
 from data_stack.dataset.iterator.layers.sequence import SequenceAccess
 from data_stack.dataset.meta import DatasetMeta, MetaFactory
-from data_stack.dataset.positions import IndexArrayOfInts, Positions, take
+from data_stack.dataset.positions import IndexArrayOfInts, Positions, blocks_at, take
 from data_stack.exception import ConfigError
 from data_stack.values.stacking import (
     Batch,
@@ -75,7 +75,7 @@ class CombinedDatasetIterator(AccessedDatasetIterator):
     def __init__(self, iterators: Sequence[DatasetIteratorIF]) -> None:
         if isinstance(iterators, DatasetIteratorIF):
             raise ConfigError(
-                f"iterators are combined from a list of them, not from one: "
+                f"expected a list of iterators to combine, got one iterator: "
                 f"write [{iterators!r:.80}, …]"
             )
         self._stacked_on = list(iterators)
@@ -127,7 +127,7 @@ class Request(NamedTuple):
 
     Attributes:
         source: the source.
-        positions: of the samples in the source.
+        positions: the positions of the samples in the source.
         slots: the rows of these samples in the batch.
     """
 
@@ -155,7 +155,7 @@ class CombinedAccess(SampleAccess):
     #: How many samples of each part are read.
     _lengths: list[int]
 
-    #: Which position of which part a position is.
+    #: Finds the part of a position, and the position in that part.
     _concatenation: Concatenation
 
     def __init__(self, given: Sequence[SampleAccess], lengths: Sequence[int]) -> None:
@@ -163,6 +163,7 @@ class CombinedAccess(SampleAccess):
         self._lengths = []
         for part, length in zip(given, lengths, strict=True):
             source, positions = part.unwrap()
+            # A view of a combination is a part by itself, and so is a combination that has grown.
             is_whole = positions is None and source.n_samples == length
             if is_whole and isinstance(source, CombinedAccess):
                 self.parts += source.parts
@@ -238,6 +239,7 @@ class CombinedAccess(SampleAccess):
             return []
         selection = self._concatenation.select(positions)
         if self._are_scattered(selection):
+            # The base class reads them one by one.
             return super().samples(positions)
         samples: list[Sample] = [None] * len(positions)
         for request in self._group_by_source(selection):
@@ -378,8 +380,11 @@ class CombinedAccess(SampleAccess):
 
     def blocks(self) -> npt.NDArray[np.int64] | None:
         blocks_of_parts: list[npt.NDArray[np.int64]] = []
-        for part in self.parts:
+        for part, length in zip(self.parts, self._lengths, strict=True):
             blocks = part.blocks()
+            if part.n_samples != length:
+                # The iterator has grown, and so have its blocks.
+                blocks = blocks_at(range(length), blocks)
             if blocks is None:
                 return None
             blocks_of_parts.append(blocks)
@@ -406,14 +411,19 @@ class CombinedAccess(SampleAccess):
     def _group_by_source(self, selection: Selection) -> list[Request]:
         """Return one request to each source that has some of the selected samples."""
         # Several views of one source, such as folds, are read together.
-        requests_of: dict[SampleAccess, list[Request]] = {}
+        wanted_of: dict[SampleAccess, tuple[list[IndexArrayOfInts], list[_Slots]]] = {}
         for part, slots in _group_by_part(selection.parts):
             source, positions_of_part = self._sources.unwrapped[part]
             positions: IndexArrayOfInts = selection.positions[slots]
             if positions_of_part is not None:
                 positions = take(positions_of_part, positions)
-            requests_of.setdefault(source, []).append(Request(source, positions, slots))
-        return [_join_requests(requests) for requests in requests_of.values()]
+            wanted_positions, wanted_slots = wanted_of.setdefault(source, ([], []))
+            wanted_positions.append(positions)
+            wanted_slots.append(slots)
+        return [
+            Request(source, _concatenate(positions), _concatenate(slots))
+            for source, (positions, slots) in wanted_of.items()
+        ]
 
     def _are_scattered(self, selection: Selection) -> bool:
         """Return whether reading samples one by one takes less time than a request to each source.
@@ -439,15 +449,11 @@ def _take_in_turn(iterators: Sequence[Iterator[Any]], turns: Sequence[int]) -> I
         yield next(iterators[number])
 
 
-def _join_requests(requests: Sequence[Request]) -> Request:
-    """Make one request of several to the same source."""
-    if len(requests) == 1:
-        return requests[0]
-    return Request(
-        requests[0].source,
-        np.concatenate([request.positions for request in requests]),
-        np.concatenate([request.slots for request in requests]),
-    )
+def _concatenate(arrays: list[Any]) -> Any:
+    """Return arrays one after the other. To concatenate a single one would take a microsecond."""
+    if len(arrays) == 1:
+        return arrays[0]
+    return np.concatenate(arrays)
 
 
 @dataclass(frozen=True)
@@ -518,14 +524,13 @@ def _group_by_part(parts: npt.NDArray[np.intp]) -> Iterator[tuple[int, _Slots]]:
         return
     by_part = np.argsort(parts, kind="stable")
     sorted_parts = parts[by_part]
-    # The indices of one part follow each other in by_part, from where the part changes.
-    is_first = np.ones(len(parts), dtype=bool)
-    is_first[1:] = sorted_parts[1:] != sorted_parts[:-1]
-    firsts = np.flatnonzero(is_first)
-    ends = np.append(firsts[1:], len(parts))
-    parts_in_order = sorted_parts[firsts].tolist()
-    for part, first, end in zip(parts_in_order, firsts.tolist(), ends.tolist(), strict=True):
-        yield part, by_part[first:end]
+    # In by_part, the indices of one part follow each other. Each ends where another part begins.
+    ends: list[int] = (np.flatnonzero(sorted_parts[1:] != sorted_parts[:-1]) + 1).tolist()
+    ends.append(len(parts))
+    first = 0
+    for end in ends:
+        yield int(sorted_parts[first]), by_part[first:end]
+        first = end
 
 
 def _gather(columns: Sequence[list[ColumnArray]], selection: Selection) -> list[ColumnArray]:

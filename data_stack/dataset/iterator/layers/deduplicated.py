@@ -56,6 +56,7 @@ class DeduplicatedDatasetIterator(DatasetIteratorView):
 #: Types whose values are equal for Python exactly if their digests are equal. NaN, a float, equals
 #: itself by its digest only.
 _ATOMS: Final = frozenset((str, bytes, int, bool, type(None)))
+
 #: Distinct values that are held to find equal ones; of more, digests take less memory.
 _MAX_ATOMS: Final = 1 << 20
 

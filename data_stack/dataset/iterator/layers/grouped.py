@@ -228,7 +228,7 @@ def find_distinct(
     places would take time for nothing.
 
     Args:
-        places: of any shape, at least one.
+        places: at least one place; an array of any shape.
 
     Returns:
         The places to read, shape ``(n,)``; and for each of ``places``, flattened, its index among

@@ -29,51 +29,52 @@ class MappedDatasetIterator(LayerDatasetIterator):
 
     Nothing is kept. The function may return any sample: a tuple, a dict, a bare value. It must not
     modify its argument in place, which may be the memory of the dataset. Its exceptions are not
-    changed, except for StopIteration, which would end a loop over the samples: it becomes an
-    :class:`~data_stack.exception.EarlyEndError`. To reach a worker process by pickling it must be a
-    function or method that pickle finds by its name, so no lambda.
+    changed, except for StopIteration, which would end a loop over the samples and becomes an
+    :class:`~data_stack.exception.EarlyEndError`. A function that is pickled for a worker process
+    must be one that pickle finds by its name, so no lambda.
 
     A batched function takes and returns columns, as ``read_batch`` returns them, so that many
     samples share its cost::
 
         iterator.map(lambda batch: (batch[0] / np.float32(255), batch[1]), batched=True)
 
-    It must treat each row by itself, for rows come in batches of any size: ``iterator[i]`` is row 0
-    of the function of a batch of one, so a number in it is a numpy scalar. It is never called with
-    an empty batch. It returns a tuple or dict of columns, or one column of bare values; a column is
-    an array, a tensor or a list with one element for each row.
+    It must treat each row by itself, as batches are of any size. ``iterator[i]`` calls it with a
+    batch of one, and is row 0 of what it returns, so a number in it is a numpy scalar. The function
+    is never called with an empty batch. It returns a tuple or dict of columns, or one column of
+    bare values. A column is an array, a tensor or a list with one element for each row.
 
-    A random function asks for a ``seed``. As its second argument it then gets a
-    ``numpy.random.Generator`` made for this sample, or if ``batched`` a list of them, one for each
-    row. Each depends on seed, epoch and the sample's position in this iterator alone: a sample does
-    not depend on order, batch, worker or process, and differs from epoch to epoch. (A generator
-    takes 4 µs to make.)
+    A function that draws random numbers needs a ``seed``. Its second argument is then a
+    ``numpy.random.Generator`` made for the sample; if ``batched``, a list of them, one for each
+    row. Seed, epoch and the position of the sample alone decide the numbers: a sample does not
+    depend on order, batch, worker or process, and differs from epoch to epoch. (A generator takes
+    4 µs to make.)
 
-    An empty request for columns calls the function for sample 0, to know what columns there are; an
-    empty iterator has none.
+    With a ``column``, the function takes and returns the values of that column only. The other
+    columns pass through, and reading them does not call it. Numbers are Python's, values with a
+    shape are arrays, times are numpy's, all others are as they are in the sample. A batched
+    function takes and returns the column. All columns keep their names. If the column is the
+    target, the meta loses its class names and its kind; if the column is the sample proper, the
+    meta loses the names of its features.
 
-    With a ``column`` the function takes and returns the values of that column only; the others pass
-    through, and reading them does not call it. Values arrive as they do at the function of a
-    filter: numbers as Python's, values with a shape as arrays, times as numpy's, all others as they
-    are in the sample. A batched function takes and returns the column. All columns keep their
-    names. If the column is the target, the meta no longer has its class names and kind; if it is
-    the sample proper, the meta no longer has its feature names.
+    A function of whole samples may move columns. So the columns lose their names, and the sample
+    proper the names of its features, unless ``names`` declares the names of the new columns. With
+    ``names``, the sample proper, target and tag are where the columns of the same names are.
+    Without ``names``, the positions, the classes and the target kind of the meta stay. A function
+    that changes them needs an ``InformedDatasetIterator`` around this one, with the right meta.
 
-    A function of whole samples may move columns. The columns then lose their names, and the sample
-    proper those of its features, unless ``names`` declares the new ones. Sample, target and tag are
-    then where the columns of their names are. Without ``names`` the meta's positions, classes and
-    target kind stay: where the function changes what the target is, or where, say so with an
-    ``InformedDatasetIterator`` around this one.
+    To read a column or a batch of no samples calls the function for sample 0, to know the columns.
+    An empty iterator has no columns.
 
     Args:
         dataset_iterator: the samples; it is not closed.
-        function: ``(sample) -> sample``, or with ``batched`` ``(batch) -> batch``; with ``seed`` of
-            two arguments.
-        batched: which of the two.
-        seed: an int for a random function, otherwise None.
+        function: ``(sample) -> sample``; if ``batched``, ``(batch) -> batch``. With ``seed`` it has
+            a second argument.
+        batched: whether the function takes many samples at once.
+        seed: an int for a function that draws random numbers, otherwise None.
         epoch: an int; without a seed it has no meaning.
         column: position, name or key of the only column to map; None for whole samples.
-        names: of the columns of the tuples that the function returns; None if they are unknown.
+        names: the names of the columns of the tuples that the function returns; None if they are
+            unknown.
 
     Raises:
         ConfigError: ``function`` cannot be called with one argument (with ``seed``, two); ``seed``
@@ -82,7 +83,7 @@ class MappedDatasetIterator(LayerDatasetIterator):
             another length than its batch; samples are not tuples of as many columns as ``names``.
     """
 
-    #: What is called.
+    #: The function that maps samples, values, batches or columns.
     _function: Callable[..., Any]
 
     #: Whether the function takes many samples at once.
@@ -207,7 +208,7 @@ def _check_names(names: Any, *, is_of_column: bool) -> tuple[str, ...]:
 def _call_and_check_columns(
     function: Callable[..., Any], names: Sequence[str], *arguments: Any
 ) -> Any:
-    """Return what ``function`` returns, after checking its number of columns."""
+    """Call ``function``, and check that it returns a tuple with a column for each of ``names``."""
     mapped = function(*arguments)
     form = SampleForm.of(mapped)
     if form.kind == "tuple" and len(form.keys) == len(names):

@@ -47,8 +47,8 @@ def derive_meta_of_mapped_column(
 
     Args:
         iterator: the samples that are mapped.
-        meta: of the samples that are mapped.
-        column: the mapped one.
+        meta: the meta of the samples that are mapped.
+        column: the column that is mapped.
     """
     mapped_columns, sample_pos, target_pos = normalize_columns(iterator, meta, {column: None})
     if sample_pos in mapped_columns:
@@ -62,8 +62,8 @@ def derive_meta_of_mapped_samples(meta: DatasetMeta, names: tuple[str, ...] | No
     """Return the meta after a map of whole samples, which may move columns.
 
     Args:
-        meta: of the samples that are mapped.
-        names: of the columns of the mapped samples; None if they are unknown.
+        meta: the meta of the samples that are mapped.
+        names: the names of the columns after the map; None if they are unknown.
     """
     names_before = meta.column_names or ()
     names_after = names
@@ -101,8 +101,8 @@ def follow_role(
     Args:
         role: ``"sample"``, ``"target"`` or ``"tag"``.
         position: where it was.
-        names_before: of the columns before the map; empty if they are unknown.
-        names: of the columns after the map.
+        names_before: the names of the columns before the map; empty if they are unknown.
+        names: the names of the columns after the map.
 
     Returns:
         A position; where no column has the role, the word of the role, which names no column.

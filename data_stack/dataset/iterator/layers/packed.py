@@ -210,8 +210,8 @@ class _PackedAccess(SampleAccess):
     Args:
         documents: the documents.
         bounds: where documents start and end if they are concatenated in the order below.
-        dtype: of tokens.
-        length: tokens in a sequence.
+        dtype: the dtype of tokens.
+        length: the number of tokens in a sequence.
         end_token: the token after each document; None for none.
         drop_last: whether the last tokens are left out if they do not fill a sequence.
         order: the positions below of the documents; None for the order below.

@@ -41,8 +41,8 @@ def rename_columns(names: Mapping[str, str], form: SampleForm) -> ColumnLayout:
     """Return the layout of all columns, some with new names.
 
     Args:
-        names: new names by old ones.
-        form: of the samples.
+        names: the new names by the old ones.
+        form: the form of the samples.
 
     Raises:
         ConfigError: samples are tuples, there is no such column, or a new name is another column's.

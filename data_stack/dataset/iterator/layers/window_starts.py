@@ -64,9 +64,9 @@ def find_window_starts(
     """Find where windows start; see ``WindowedDatasetIterator`` for what is consecutive.
 
     Args:
-        n_samples: of the iterator.
-        length: samples in a window.
-        stride: samples from the start of a window to the start of the next, at least.
+        n_samples: the number of samples of the iterator.
+        length: the number of samples in a window.
+        stride: the least number of samples from the start of a window to the start of the next.
         overlap: whether windows may share samples.
         order_by: the values to order by; None: samples are ordered.
         group_by: the values of groups; None: all are one group.

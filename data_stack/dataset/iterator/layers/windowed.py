@@ -40,37 +40,37 @@ __all__ = [
 class WindowedDatasetIterator(GroupedDatasetIterator):
     """Sample ``i`` is a window: ``length`` consecutive samples of ``dataset_iterator``, stacked.
 
-    **What is consecutive.** Samples follow each other in the order of the column ``order_by``,
-    equal values in their old order; without ``order_by`` in the order that they are in. With
-    ``group_by``, a window lies within the samples of one value of that column, such as one vehicle.
-    Groups come in the order in which the iterator first has a sample of them; values are equal as
-    in ``DeduplicatedDatasetIterator``, and None and NaN are values too. With ``max_gap``, no window
-    spans two samples whose ``order_by`` values differ by more than that. Windows cross the borders
-    of files, row groups and combined iterators.
+    **What is consecutive.** Samples follow each other in the order of the column ``order_by``.
+    Equal values stay in their old order. Without ``order_by``, samples follow each other as they
+    are. Windows cross the borders of files, row groups and combined iterators.
 
-    **Where windows start.** In each run of consecutive samples the first window starts at the first
-    sample, and the next ones ``stride`` samples after the one before, as long as there are
-    ``length`` samples left. With ``overlap=False`` no two windows share a sample: a window starts
-    after the end of the one before, and at least ``stride`` samples after its start. With
-    ``order_by`` it then also starts at a larger value of that column than the one before ended
-    with; equal values left over from the previous window are skipped, as with Petastorm's
-    ``timestamp_overlap=False``.
+    With ``group_by``, all samples of a window have one value of that column, such as one vehicle.
+    Values are equal as in ``DeduplicatedDatasetIterator``; None and NaN are values too. The windows
+    of a group come before those of a group that appears later in the iterator. With ``max_gap``, no
+    window has two consecutive samples whose ``order_by`` values differ by more than that.
 
-    **What a window is.** ``read_batch`` of its samples, columns of shape ``(length, ...)``. Several
-    windows are columns of shape ``(n, length, ...)``, read in one request; windows that overlap
-    much are read without reading a sample twice.
+    **Where windows start.** The first window of consecutive samples starts at the first sample, and
+    each window ``stride`` samples after the one before, as long as there are ``length`` samples.
+    With ``overlap=False``, no two windows share a sample: a window starts after the end of the one
+    before, and at least ``stride`` samples after its start. With ``order_by``, the value at which
+    it starts is then also larger than the one that ends the window before. Samples in between are
+    skipped, as with Petastorm's ``timestamp_overlap=False``.
 
-    With ``offsets``, such as ``{-1: ["speed"], 0: ["speed", "image"], 2: None}``, a window is
-    instead a dict that has one sample for each offset: of the columns named, a tuple or, if they
-    are strings, a dict, with values as ``read_column`` returns them; or for None the whole sample.
-    The lowest offset is the window's first sample; an offset that is not named is not read.
-    ``read_batch`` returns, as of all dicts, one column for each offset, of tuples or dicts as
-    objects.
+    **What a window is.** A window is what ``read_batch`` returns for its samples: columns of shape
+    ``(length, ...)``. Several windows are columns of shape ``(n, length, ...)``, read in one
+    request. Of windows that overlap much, no sample is read twice.
 
-    **What it costs.** When this is made, the columns ``order_by`` and ``group_by`` are read,
-    nothing else. Then 4 bytes are kept for each window, and as much for each sample if they had to
-    be ordered (8 in an iterator of more than 2**31); without order, groups and gaps, nothing. A
-    pickle carries these, so another process does not read again.
+    With ``offsets``, such as ``{-1: ["speed"], 0: ["speed", "image"], 2: None}``, a window is a
+    dict with one sample for each offset. The sample is whole for None. Otherwise it has only the
+    columns that are named, as a dict if these are strings, as a tuple if not, with values as
+    ``read_column`` returns them. The lowest offset is the first sample of the window. Offsets that
+    are not named are not read. As of all dicts, ``read_batch`` returns a column for each offset;
+    its values are objects, which are samples.
+
+    **What it costs.** When this is made, only the columns ``order_by`` and ``group_by`` are read.
+    Then 4 bytes are kept for each window, and 4 bytes for each sample if the samples are not in
+    order (8 in an iterator of more than 2**31 samples). Nothing is kept without order, groups and
+    gaps. A pickle has what is kept, so another process does not read again.
 
     Args:
         dataset_iterator: the samples; it is not closed.

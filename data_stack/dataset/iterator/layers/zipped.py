@@ -102,7 +102,7 @@ class _ColumnOfPart:
 
     Attributes:
         part: the number of the iterator.
-        key: of the column in that iterator; None: its samples are bare values.
+        key: the column in that iterator; None if its samples are bare values.
     """
 
     part: int
