@@ -219,8 +219,9 @@ class JsonLinesTable:
         The file is read once for the types, and again for the rows.
 
         Raises:
-            As :meth:`read`; the iterator also DatasetFileCorruptError if the file has changed
-                meanwhile.
+            DatasetFileCorruptError: as for :meth:`read`. The iterator raises it if the file has
+                changed since its types were read.
+            ConfigError, RequestLimitError: as for :meth:`read`.
         """
         types = self._join_types(self._blocks_of_columns(), self._blocks_of_columns)
         return types, self._iterate_tables(types, self.text.sha256)
