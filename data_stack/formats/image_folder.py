@@ -53,7 +53,7 @@ from data_stack.util.request_limit import current_request, decoding_for
 #: The rule that leaves a file out.
 _NO_IMAGE: Final = "no image, by its suffix"
 
-#: How many images are decoded, or looked into, at once.
+#: How many images are decoded at once, or opened to find out their types.
 _IMAGES_AT_ONCE: Final = 64
 
 #: How many bytes at the start of a file tell its type.

@@ -368,8 +368,8 @@ class JsonLinesTable:
                     continue
                 if types[key] == cells.type:
                     continue
-                joined = join_types(types[key], cells.type)
-                if joined is None:
+                joined_type = join_types(types[key], cells.type)
+                if joined_type is None:
                     raise self._error_of_two_types(key, examples[key], cells)
                 if is_null(types[key]):
                     # The blocks before have no value that could be an example of the type.
@@ -377,7 +377,7 @@ class JsonLinesTable:
                 elif not is_null(cells.type):
                     # The joined type may lack a value: float64 does not hold every integer.
                     doubtful_keys.add(key)
-                types[key] = joined
+                types[key] = joined_type
         check_columns(self.name, self._wanted_keys, list(self._known_keys))
         check_typed_columns(self.name, self._types, list(self._known_keys))
         if doubtful_keys:
