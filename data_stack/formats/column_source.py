@@ -142,10 +142,10 @@ def find_column(dataset_name: str, keys: Mapping[str, ColumnKey], column: str) -
     for name, key in keys.items():
         if isinstance(key, int) and str(key) == column:
             return name
-    shown = ", ".join(map(repr, keys))
+    shown_names = ", ".join(map(repr, keys))
     raise ConfigError(
         f"{dataset_name} has no column {column!r:.80}{did_you_mean(column, keys)}; "
-        f"it has {shown:.1000}"
+        f"it has {shown_names:.1000}"
     )
 
 

@@ -125,7 +125,7 @@ class ColumnsDatasetIterator(AccessedDatasetIterator):
         Called at the first access, and again in a forked child if ``_opens_in_each_process``.
         """
 
-    def _open_each(self, open_column: Callable[[Any], ColumnReader]) -> list[ColumnReader]:
+    def _open_per_source(self, open_column: Callable[[Any], ColumnReader]) -> list[ColumnReader]:
         """Open a column for each source.
 
         Args:

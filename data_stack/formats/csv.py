@@ -113,6 +113,7 @@ class CSVDatasetIterator(ColumnsDatasetIterator):
 
     @of_files_only
     def _open_columns(self) -> list[ColumnReader]:
+        # The dialect in the fingerprint has no None.
         dialect = dict(self._dialect)
         if self._is_header_assumed:
             dialect["header"] = None

@@ -53,7 +53,7 @@ from data_stack.util.request_limit import current_request, decoding_for
 #: The rule that leaves a file out.
 _NO_IMAGE: Final = "no image, by its suffix"
 
-#: How many images are decoded, or looked into, at once.
+#: How many images are decoded at once, or opened to find out their types.
 _IMAGES_AT_ONCE: Final = 64
 
 #: How many bytes at the start of a file tell its type.
@@ -85,9 +85,9 @@ class ImageFolderIterator(AccessedDatasetIterator):
 
     Images are sorted by class, then by path; ``label`` is the index of the class among all class
     names, sorted. The class is the path of the folder, ``round/circle``, without those folders in
-    it that have no other folder beside them. Images in ``root`` itself are samples ``{"image", "path"}``. With
-    metadata, a sample has the image and the columns of the metadata, and samples are in the order
-    of its lines. Images are read on demand; reading labels reads no images.
+    it that have no other folder beside them. Images in ``root`` itself are samples ``{"image",
+    "path"}``. With metadata, a sample has the image and the columns of the metadata, and samples
+    are in the order of its lines. Images are read on demand; reading labels reads no images.
 
     The folder is listed at the first access. Links are followed as :mod:`data_stack.io.tree` says.
     Files with other extensions are left out; one LeftOutWarning names them, except for documents
@@ -197,7 +197,7 @@ class ImageFolderIterator(AccessedDatasetIterator):
         return dict(self._broken or {})
 
     def look_around(self) -> PlaceAccount:
-        """Return the :attr:`account` of the folder without reading an image, and without a warning."""
+        """Return the :attr:`account` of the folder without reading images or warning."""
         paths, links = self._folder.survey()
         images = images_among(visible_files(paths)).images
         return self._account_for(images, paths, links)
@@ -245,7 +245,7 @@ class ImageFolderIterator(AccessedDatasetIterator):
         return decode_file(codec, data, name)
 
     def _type_of_content(self, path: str) -> str:
-        """Return the type of an image by its content; by its suffix if the content does not tell."""
+        """Return the type of an image by its content; by its suffix if that tells nothing."""
         with self._folder.open(path) as resource:
             start = resource.read(_N_START_BYTES)
         type_name = type_of_bytes(start)

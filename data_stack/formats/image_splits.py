@@ -110,8 +110,9 @@ def _make_agree(
         if paths and not has_class:
             splits_without_class.append(split)
     if class_folders.class_names and splits_without_class:
+        shown_splits = ", ".join(splits_without_class)
         warn_program(
-            f"{place.name}: no folder of {', '.join(splits_without_class)} names a class as those of the "
+            f"{place.name}: no folder of {shown_splits} names a class as those of the "
             "other splits do, so these samples have no label"
         )
 

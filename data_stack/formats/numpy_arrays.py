@@ -60,7 +60,7 @@ class NumpyDatasetIterator(ColumnsDatasetIterator):
 
     @of_files_only
     def _open_columns(self) -> list[ColumnReader]:
-        return self._open_each(_open_column)
+        return self._open_per_source(_open_column)
 
 
 def _open_column(file: PositionalFile) -> ColumnReader:
@@ -127,7 +127,7 @@ class RawDatasetIterator(ColumnsDatasetIterator):
 
     @of_files_only
     def _open_columns(self) -> list[ColumnReader]:
-        return self._open_each(self._open_column)
+        return self._open_per_source(self._open_column)
 
     def _open_column(self, file: PositionalFile) -> ColumnReader:
         n_bytes = file.size - self._header_bytes
@@ -137,9 +137,9 @@ class RawDatasetIterator(ColumnsDatasetIterator):
             if self._header_bytes:
                 after_header = f" after its header of {self._header_bytes:,}"
             raise DatasetFileCorruptError(
-                f"{file.name!r} has {n_bytes:,} bytes{after_header}, which is not a multiple of the "
-                f"{item_bytes:,} of {self._dtype}. Pass another dtype= or header_bytes=, "
-                "or restore the file from a copy"
+                f"{file.name!r} has {n_bytes:,} bytes{after_header}, "
+                f"which is not a multiple of the {item_bytes:,} of {self._dtype}. "
+                "Pass another dtype= or header_bytes=, or restore the file from a copy"
             )
         # A dtype with a shape is a row of values.
         shape = (n_bytes // item_bytes, *self._dtype.shape)
@@ -230,7 +230,7 @@ class NpzDatasetIterator(ColumnsDatasetIterator):
                 )
             return ArrayReader(arrays[key])
 
-        return self._open_each(open_column)
+        return self._open_per_source(open_column)
 
 
 def read_npz(
@@ -244,8 +244,8 @@ def read_npz(
     Args:
         resource: the path of a file, a StreamedResource or seekable binary file.
         keys: the names of the arrays to read; missing ones are ignored. None for all.
-        max_expansion: the maximum number of bytes per stored byte for more than 64 MiB of values; None
-            for no limit.
+        max_expansion: the maximum number of bytes per stored byte for more than 64 MiB of values;
+            None for no limit.
 
     Raises:
         DatasetFileCorruptError: the file is damaged, a member is not an array, or its compression

@@ -414,8 +414,8 @@ def _format_or_none(place: Location) -> Format | None:
 def _listed(names: Iterable[str]) -> str:
     """Return the first names as text, and how many more there are."""
     all_names: Sequence[str] = list(names)
-    shown = ", ".join(all_names[:_MAX_SHOWN_FILES])
+    shown_names = ", ".join(all_names[:_MAX_SHOWN_FILES])
     n_more = len(all_names) - _MAX_SHOWN_FILES
     if n_more > 0:
-        return f"{shown} and {n_more} more"
-    return shown
+        return f"{shown_names} and {n_more} more"
+    return shown_names

@@ -98,8 +98,8 @@ class WebDatasetIterator(AccessedDatasetIterator):
     #: The access refers to the iterator: they would keep each other in memory.
     _keeps_access = False
 
-    #: Which files are left out: those in the folder of the shards, if a folder was opened, and those
-    #: in the shards after their headers were read. A LeftOutWarning named those that may be data.
+    #: The files that are left out: in the folder of the shards, if a folder was opened, and in the
+    #: shards after their headers were read. A LeftOutWarning named those that may be data.
     account: PlaceAccount | None
 
     #: The locations of the shards, in order.

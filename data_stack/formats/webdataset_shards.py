@@ -133,7 +133,7 @@ class OpenShards:
         """Return an open shard, to read ranges of it.
 
         Raises:
-            ResourceChangedError: the shard was replaced or changed, so that its files lie elsewhere.
+            ResourceChangedError: the shard was replaced or changed: its files may lie elsewhere.
         """
         with self._lock:
             file = self._files.pop(number, None)

@@ -195,6 +195,11 @@ class WebDatasetWriter(DatasetWriter):
         return files
 
     def _encode_field(self, field: str, value: Any) -> bytes:
+        """Return the content of a field's file.
+
+        Raises:
+            ConfigError: the value does not fit the extension of the field.
+        """
         if isinstance(value, (bytes, bytearray, memoryview)):
             return bytes(value)
         if field not in self._codecs:

@@ -163,6 +163,7 @@ class ImagesFormat(WritableFormat):
 def _open_images(
     location: Location, options: ImagesOptions, *, decode: bool = True
 ) -> ImageFolderIterator:
+    """Open a folder of images as arrays, or without ``decode`` as the bytes of their files."""
     return ImageFolderIterator(
         location.as_folder(),
         decode=decode,

@@ -20,7 +20,7 @@ from data_stack.io.account import PlaceAccount, account_of
 from data_stack.io.folder import Folder
 from data_stack.io.location import Location
 
-#: The name of the folder in which an unfinished dataset is written.
+#: The folder that a writer of Parquet keeps beside its files until the dataset is complete.
 _UNFINISHED: Final = "_data_stack_progress"
 
 #: The rule that leaves a file out of a folder of records.

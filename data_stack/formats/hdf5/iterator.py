@@ -93,7 +93,7 @@ class HDF5DatasetIterator(ColumnsDatasetIterator):
 
         # A sample has a row of each dataset, whose sizes add up.
         with decoding_for(Request()):
-            return self._open_each(open_column)
+            return self._open_per_source(open_column)
 
 
 def _normalize_encoding(encoding: str) -> str:

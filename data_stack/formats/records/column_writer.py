@@ -116,8 +116,8 @@ class ColumnWriter:
         """Convert the values of many samples to the declared dtype, and find their layout.
 
         Returns:
-            As :meth:`prepare`. Values that are no array of numbers are returned as they are, without a
-            layout.
+            What :meth:`prepare` returns. Values that are no array of numbers are returned as they
+            are, without a layout.
         """
         column = self.column
         array = as_array(values) if hasattr(values, "__array__") else values
@@ -235,7 +235,7 @@ def _check_declared(name: str, column: ColumnType, layout: FixedLayout) -> None:
 
 
 def _needs_fitting(column: ColumnType, layout: FixedLayout | None) -> bool:
-    """Return whether values are converted to the declared dtype and shape before they are encoded."""
+    """Return whether values are converted to the declared dtype and shape before encoding."""
     if column.dtype is None and column.shape is None:
         return False
     if layout is None:

@@ -54,7 +54,7 @@ class GrowingFile:
     #: The digest of the valid bytes; None until :meth:`record` has read those of earlier writers.
     _digest: Digest | None
 
-    #: The number of bytes, from the beginning, that the disk was told to write before the next sync.
+    #: The number of bytes, from the beginning, that the disk was told to write already.
     _n_early: int
 
     def __init__(self, path: str) -> None:
@@ -149,7 +149,11 @@ class GrowingFile:
         return FileRecord(self._digest.size, self._digest.sha256, self._digest.blocks)
 
     def _hash_valid_bytes(self, earlier: FileRecord | None) -> Digest:
-        """Return the digest of the valid bytes, the first of which are compared with ``earlier``."""
+        """Return the digest of the valid bytes; compare the first bytes with ``earlier``.
+
+        Raises:
+            DatasetFileCorruptError: the first bytes differ.
+        """
         digest = Digest()
         if earlier is not None:
             self._hash_range(digest, 0, earlier.size)

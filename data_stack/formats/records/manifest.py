@@ -37,7 +37,8 @@ class FileRecord:
     """One file of the dataset when it was finished.
 
     Attributes:
-        size: the number of bytes that belong to the dataset; more may follow while a writer appends.
+        size: the number of bytes that belong to the dataset; others may follow them while a writer
+            appends.
         sha256: the SHA-256 digest of these bytes, 64 hex digits.
         blocks: the digest of each block, 8 bytes each (:mod:`data_stack.io.integrity`).
     """

@@ -50,8 +50,8 @@ class RecordOffsets:
         self._rows = None
         if file is None:
             return
-        # Entries are read as signed integers, as positions are. Larger values become negative, which
-        # is never a valid offset.
+        # Entries are read as signed integers, as positions are. Larger values become negative, and
+        # no valid offset is.
         if file.ranges is not None:
             self._rows = StoredRowsReader(file.ranges, offset, (n_records,), np.dtype("<i8"))
         elif file.buffer is not None:

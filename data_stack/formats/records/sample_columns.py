@@ -115,6 +115,7 @@ class SampleColumns:
         return decoding_for(current_request())
 
     def _list_values(self, names: Sequence[str], numbers: RecordNumbers) -> list[list[Any]]:
+        """Read columns of the samples with these numbers, each as a list of values."""
         if not self.has_references:
             columns = [self.open_columns.get(name) for name in names]
             return [column.values(numbers) for column in columns]
@@ -128,6 +129,7 @@ class SampleColumns:
         return lists
 
     def _stack_values(self, names: Sequence[str], numbers: RecordNumbers) -> list[npt.NDArray[Any]]:
+        """Read columns of the samples with these numbers, each stacked."""
         if not self.has_references:
             columns = [self.open_columns.get(name) for name in names]
             return [column.read(numbers) for column in columns]

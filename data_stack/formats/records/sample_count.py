@@ -85,7 +85,7 @@ def _count_in_files(files: RecordFiles, references: SampleReferences | None) -> 
 
 
 def _is_complete(bag: Bag) -> bool:
-    """Return whether a bag ends with its last record, and its index with the entry of that record."""
+    """Return whether a bag ends with its last record, and its index with the entry of it."""
     end_of_last_record = 0
     if len(bag) > 0:
         _, ends = bag.bounds(range(len(bag) - 1, len(bag)))

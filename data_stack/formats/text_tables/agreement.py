@@ -208,10 +208,10 @@ def _common_nested_type(types: set[CellType]) -> Any:
     """
     common: CellType = pa.null()
     for type_ in types:
-        joined = join_types(common, type_)
-        if joined is None:
+        joined_type = join_types(common, type_)
+        if joined_type is None:
             return None
-        common = joined
+        common = joined_type
     return "json" if common == JSON else common
 
 

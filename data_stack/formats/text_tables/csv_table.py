@@ -128,8 +128,9 @@ class CSVTable:
             block_bytes: the size of the text of a table.
 
         Raises:
-            As :meth:`read`; the iterator also DatasetFileCorruptError if the file has changed
-                meanwhile.
+            DatasetFileCorruptError: as for :meth:`read`. The iterator raises it if the file has
+                changed since its types were read.
+            ConfigError: as for :meth:`read`.
         """
         schemas = [self._infer(block).schema for block in self._blocks.iterate(block_bytes)]
         types = self._join_types(schemas, self._blocks.iterate(block_bytes))

@@ -46,6 +46,11 @@ class CSVWriter:
         self._n_rows += len(columns[0])
 
     def _fields_of(self, name: str, values: npt.NDArray[Any]) -> list[str]:
+        """Return the texts of the values of a column.
+
+        Raises:
+            ConfigError: CSV has no text for a value.
+        """
         fields = []
         for position, value in enumerate(values, self._n_rows):
             try:
@@ -59,6 +64,11 @@ class CSVWriter:
         return fields
 
     def _write_rows(self, rows: Sequence[Sequence[str]]) -> None:
+        """Write rows of texts.
+
+        Raises:
+            ConfigError: UTF-8 lacks a character.
+        """
         text = io.StringIO(newline="")
         csv.writer(text, delimiter=self._delimiter, lineterminator="\n").writerows(rows)
         try:

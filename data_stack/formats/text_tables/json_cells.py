@@ -245,7 +245,7 @@ def _integer_of(value: Any) -> int | None:
     """Return a number as an integer, for pyarrow: ``5.0`` is 5.
 
     Raises:
-        ValueError: the value is a fraction, or a truth value, which pyarrow would take for a number.
+        ValueError: the value is a fraction; or a truth value, of which pyarrow would make a number.
     """
     if isinstance(value, bool):
         raise ValueError("it is no integer")

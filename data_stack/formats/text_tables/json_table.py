@@ -219,8 +219,9 @@ class JsonLinesTable:
         The file is read once for the types, and again for the rows.
 
         Raises:
-            As :meth:`read`; the iterator also DatasetFileCorruptError if the file has changed
-                meanwhile.
+            DatasetFileCorruptError: as for :meth:`read`. The iterator raises it if the file has
+                changed since its types were read.
+            ConfigError, RequestLimitError: as for :meth:`read`.
         """
         types = self._join_types(self._blocks_of_columns(), self._blocks_of_columns)
         return types, self._iterate_tables(types, self.text.sha256)
@@ -367,8 +368,8 @@ class JsonLinesTable:
                     continue
                 if types[key] == cells.type:
                     continue
-                joined = join_types(types[key], cells.type)
-                if joined is None:
+                joined_type = join_types(types[key], cells.type)
+                if joined_type is None:
                     raise self._error_of_two_types(key, examples[key], cells)
                 if is_null(types[key]):
                     # The blocks before have no value that could be an example of the type.
@@ -376,7 +377,7 @@ class JsonLinesTable:
                 elif not is_null(cells.type):
                     # The joined type may lack a value: float64 does not hold every integer.
                     doubtful_keys.add(key)
-                types[key] = joined
+                types[key] = joined_type
         check_columns(self.name, self._wanted_keys, list(self._known_keys))
         check_typed_columns(self.name, self._types, list(self._known_keys))
         if doubtful_keys:

@@ -54,9 +54,9 @@ def join_types(first: CellType, second: CellType) -> CellType | None:
     if is_null(second):
         return first
     if isinstance(first, pa.DataType) and isinstance(second, pa.DataType):
-        joined = _join_arrow_types(first, second)
-        if joined is not None:
-            return joined
+        joined_type = _join_arrow_types(first, second)
+        if joined_type is not None:
+            return joined_type
     # JSON text holds lists and objects of any types.
     if is_nested(first) and is_nested(second):
         return JSON
@@ -86,8 +86,8 @@ def _join_structs(first: pa.DataType, second: pa.DataType) -> pa.DataType | None
         return None
     fields = []
     for name in names:
-        joined = _join_arrow_types(first.field(name).type, second.field(name).type)
-        if joined is None:
+        joined_type = _join_arrow_types(first.field(name).type, second.field(name).type)
+        if joined_type is None:
             return None
-        fields.append((name, joined))
+        fields.append((name, joined_type))
     return pa.struct(fields)

@@ -55,7 +55,7 @@ class TensorsDatasetIterator(ColumnsDatasetIterator):
                 )
             return _TensorReader(_detach(tensors[key], name))
 
-        return self._open_each(open_column)
+        return self._open_per_source(open_column)
 
 
 def _detach(tensor: torch.Tensor, name: str) -> torch.Tensor:
