@@ -216,7 +216,8 @@ def _remove_version(
                 f"{connector!r}; nothing of it was removed. Wait for that process, or end it, and "
                 f"try again"
             )
-        # The journal comes first and goes last: in between, nothing looks ready, also after a crash.
+        # The journal comes first and goes last: in between, nothing looks ready, even after a
+        # crash.
         connector.set_resource(journal, Journal(_FINGERPRINT_OF_REMOVAL).to_json())
         _delete_all(connector, [manifest])
         _delete_all(
