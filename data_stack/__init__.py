@@ -38,33 +38,43 @@ _OPTIONAL = (
 
 def __getattr__(name: str) -> Any:
     """Import a name of the stub, or a part of the package, when it is asked for (PEP 562)."""
-    value = _find(name)
+    value = _find_value(name)
+    # So that the next access does not come here.
     globals()[name] = value
     return value
 
 
 def __dir__() -> list[str]:
-    _, list_names, _ = _attach_stub()
+    _import_name, list_names, _public_names = _attach_stub()
     return sorted({*list_names(), "__version__"})
 
 
-def _find(name: str) -> Any:
+def _find_value(name: str) -> Any:
+    """Return what the package has under a name.
+
+    Raises:
+        AttributeError: it has nothing under the name.
+    """
     if name == "__version__":
         return _find_version()
-    import_name, _, public_names = _attach_stub()
+    import_name, _list_names, public_names = _attach_stub()
     if name == "__all__":
         return sorted([*public_names, "__version__"])
     return import_name(name)
 
 
 def _attach_stub() -> Any:
+    """Return what imports a name, what lists all names, and the names of a star import."""
     from data_stack.util.lazy import attach_stub
 
     return attach_stub(__name__, __file__, optional=_OPTIONAL, explain=_explain)
 
 
 def _explain(name: str) -> str:
-    """Return which name of ours does what another library's function ``name`` does."""
+    """Return which name of ours does what another library's function ``name`` does.
+
+    The text ends the error about an unknown name; it is empty if no library has the function.
+    """
     from data_stack.dataset.iterator.names_of_others import FUNCTIONS, explain
 
     return explain(name, FUNCTIONS)

@@ -68,7 +68,7 @@ from collections.abc import Sequence
 from errno import ENOENT
 from typing import Any
 
-#: An error names at most so many resources that were not copied.
+#: IncompleteCopyError lists at most this number of faults.
 _MAX_FAULTS_SHOWN = 20
 
 
@@ -76,8 +76,10 @@ class DataStackError(Exception):
     """The root of all errors of data_stack."""
 
     def __str__(self) -> str:
-        # KeyError and LookupError would quote a single argument; a message is a message.
-        return str(self.args[0]) if len(self.args) == 1 else Exception.__str__(self)
+        # A base class such as KeyError would quote a message that is the only argument.
+        if len(self.args) == 1:
+            return str(self.args[0])
+        return Exception.__str__(self)
 
 
 class DatasetNotFoundError(DataStackError, LookupError):
@@ -236,8 +238,8 @@ class ResourceNotFoundError(DataStackError, LookupError):
     """Nothing is stored under an identifier.
 
     Attributes:
-        identifier: what was asked for; the whole message if ``location`` is None, as in the
-            original.
+        identifier: the identifier; without ``location``, the whole message, as the original
+            DataStack raised this error.
         location: the store, if it is known.
     """
 
@@ -454,8 +456,10 @@ class RecipeError(ConfigError):
     def __str__(self) -> str:
         if self.node is None:
             return self.reason
-        layer = f" ({self.layer})" if self.layer else ""
-        return f"node {self.node} of the recipe{layer}: {self.reason}"
+        place = f"node {self.node} of the recipe"
+        if self.layer:
+            place += f" ({self.layer})"
+        return f"{place}: {self.reason}"
 
 
 class LoaderStateError(ConfigError):
@@ -560,7 +564,10 @@ class LoadingError(DataStackError, RuntimeError):
         worker: str | None = None,
         traceback_text: str = "",
     ) -> None:
-        cause_text = cause if isinstance(cause, str) else describe_error(cause)
+        if isinstance(cause, BaseException):
+            cause_text = describe_error(cause)
+        else:
+            cause_text = cause
         super().__init__(problem, cause_text)
         self.problem = problem
         self.cause = cause_text
@@ -579,16 +586,20 @@ class LoadingError(DataStackError, RuntimeError):
 
 
 def _with_worker_traceback(text: str, traceback_text: str) -> str:
+    """Return a message, followed by the traceback in the worker if there is one."""
     if not traceback_text:
         return text
     return f"{text}\n\nIn the worker:\n{traceback_text}"
 
 
 def describe_error(error: BaseException) -> str:
-    """Return the type and message of an error that foreign code raised."""
+    """Return the type and message of an error that foreign code raised.
+
+    The ``__str__`` of such an error may raise; then the message says so.
+    """
     try:
         message = str(error)
-    except Exception:  # noqa: BLE001  # the __str__ of a user's exception may raise anything
+    except Exception:  # noqa: BLE001
         message = "(its message could not be formatted)"
     return f"{type(error).__name__}: {message}".rstrip(": ")
 

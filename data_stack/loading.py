@@ -122,27 +122,27 @@ def load(
             f"{name!r:.200} is read where it lies: leave out storage=, which is for datasets by "
             f"name"
         )
-    dataset_name: Any = name  # a Path is a name, too
     lock_path = lock or os.environ.get(LOCK_VARIABLE)
-    loaded: Any
     if lock_path:
-        loaded = _load_by_lock(lock_path, dataset_name, split, storage, progress, config)
-    else:
-        loaded = default_repository().load(
-            dataset_name, split, storage, progress=progress, **config
+        return _load_by_lock(  # type: ignore[no-any-return]
+            lock_path, name, split, storage, progress, config
         )
-    return loaded  # type: ignore[no-any-return]
+    # A repository takes a Path as a name, too.
+    dataset_name: Any = name
+    return default_repository().load(  # type: ignore[no-any-return]
+        dataset_name, split, storage, progress=progress, **config
+    )
 
 
 def _load_by_lock(
     lock_path: str | os.PathLike[str],
-    name: str,
+    name: Any,
     split: str | Sequence[str] | None,
     storage: Storage | None,
     progress: bool | None,
     config: Mapping[str, Any],
 ) -> Any:
-    """Load the version of a dataset that a lock file names."""
+    """Load the version of a dataset that a lock file names; ``split`` may be an expression."""
 
     def load_split(split_name: str | None) -> Any:
         return load_by_lock(lock_path, name, split_name, storage, progress, **config)
@@ -154,10 +154,11 @@ def _load_by_lock(
 
 
 def _list_locked_splits(lock_path: str | os.PathLike[str], name: str) -> list[str]:
-    """Return the splits of a dataset in a lock file, each once; the only split may have no name."""
+    """Return the names of a dataset's splits in a lock file, each once."""
     names: list[str] = []
     for configuration in LockFile.read(lock_path).entry(name)["configurations"]:
         for split in configuration["splits"]:
+            # The only split of a dataset may have an empty name.
             if split and split not in names:
                 names.append(split)
     return names

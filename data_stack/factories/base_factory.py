@@ -27,11 +27,10 @@ from data_stack.io.storage_connectors import StorageConnector
 class BaseDatasetFactory(ABC):  # noqa: B024
     """Makes the iterators of one dataset.
 
-    This is the freest form: a subclass does everything in ``get_dataset_iterator``.
-
-    Nothing else of a subclass is ever called.
-    :class:`data_stack.factories.declarative.DatasetFactory` is the form that retrieves, stores and
-    checks by itself.
+    This is the freest form: a subclass does everything in ``get_dataset_iterator``, the only
+    method that data_stack calls. A subclass of
+    :class:`data_stack.factories.declarative.DatasetFactory` declares its sources, and data_stack
+    retrieves, stores and checks them.
 
     Args:
         storage_connector: where the dataset's resources are kept, for the subclass to use; None if
@@ -75,27 +74,27 @@ class HigherOrderDatasetFactory:
 
     @staticmethod
     def get_combined_dataset_iterator(iterators: Sequence[DatasetIteratorIF]) -> DatasetIteratorIF:
-        """The iterators one after the other: :class:`CombinedDatasetIterator`."""
+        """Return a :class:`CombinedDatasetIterator`: the iterators one after the other."""
         return CombinedDatasetIterator(iterators)
 
     @staticmethod
     def get_dataset_iterator_view(
         iterator: DatasetIteratorIF, indices: IndexArray, view_tags: Mapping[str, Any] | None = None
     ) -> DatasetIteratorIF:
-        """The samples at ``indices``: :class:`DatasetIteratorView`."""
+        """Return a :class:`DatasetIteratorView`: the samples at ``indices``."""
         return DatasetIteratorView(iterator, indices, view_tags)
 
     @staticmethod
     def get_in_memory_dataset_iterator(iterator: DatasetIteratorIF) -> DatasetIteratorIF:
-        """All samples, read now and kept in memory: :class:`InMemoryDatasetIterator`."""
+        """Return an :class:`InMemoryDatasetIterator`: all samples, read now and kept in memory."""
         return InMemoryDatasetIterator(iterator)
 
     @staticmethod
     def get_shuffled_dataset_iterator(iterator: DatasetIteratorIF, seed: int) -> DatasetIteratorIF:
-        """All samples in the original's order for ``seed``: Python's shuffle of all positions.
+        """Return all samples in the order that the original DataStack had for ``seed``.
 
-        ``iterator.shuffle(seed)`` keeps no positions and takes no time to begin with; its order is
-        another one.
+        It is Python's shuffle of all positions. ``iterator.shuffle(seed)`` has another order, keeps
+        no positions, and takes no time to begin with.
         """
         indices = list(range(len(iterator)))
         random.Random(seed).shuffle(indices)  # noqa: S311  # an order, not a secret
@@ -109,14 +108,14 @@ class InformedDatasetFactory:
     def get_dataset_iterator(
         iterator: DatasetIteratorIF, meta: DatasetMetaIF
     ) -> InformedDatasetIterator:
-        """``iterator`` with its meta."""
+        """Return ``iterator`` with its meta."""
         return InformedDatasetIterator(iterator, meta)
 
     @staticmethod
     def get_combined_dataset_iterator(
         iterators: Sequence[DatasetIteratorIF], meta: DatasetMetaIF
     ) -> InformedDatasetIterator:
-        """The iterators one after the other."""
+        """Return the iterators one after the other, with their meta."""
         return InformedDatasetIterator(
             HigherOrderDatasetFactory.get_combined_dataset_iterator(iterators), meta
         )
@@ -128,7 +127,7 @@ class InformedDatasetFactory:
         indices: IndexArray,
         view_tags: Mapping[str, Any] | None = None,
     ) -> InformedDatasetIterator:
-        """The samples at ``indices``."""
+        """Return the samples at ``indices``, with their meta."""
         return InformedDatasetIterator(
             HigherOrderDatasetFactory.get_dataset_iterator_view(iterator, indices, view_tags), meta
         )
@@ -137,7 +136,7 @@ class InformedDatasetFactory:
     def get_in_memory_dataset_iterator(
         iterator: DatasetIteratorIF, meta: DatasetMetaIF
     ) -> InformedDatasetIterator:
-        """All samples, read now and kept in memory."""
+        """Return all samples, read now and kept in memory, with their meta."""
         return InformedDatasetIterator(
             HigherOrderDatasetFactory.get_in_memory_dataset_iterator(iterator), meta
         )
@@ -146,7 +145,7 @@ class InformedDatasetFactory:
     def get_shuffled_dataset_iterator(
         iterator: DatasetIteratorIF, meta: DatasetMetaIF, seed: int
     ) -> InformedDatasetIterator:
-        """All samples in the original's order for ``seed``: Python's shuffle of all positions."""
+        """Return all samples in the original's order for ``seed``, with their meta."""
         return InformedDatasetIterator(
             HigherOrderDatasetFactory.get_shuffled_dataset_iterator(iterator, seed), meta
         )

@@ -15,10 +15,15 @@ from data_stack.io.identifiers import check_identifier
 from data_stack.io.resource_definition import ResourceDefinition
 from data_stack.io.storage_connectors.connector import StorageConnector
 
-#: The version may also come last: so a version is added to a name that has a part. No URL is such
-#: a name.
+#: ``scheme:name@version#part``, or ``scheme:name#part@version``: the version comes last where it is
+#: added to a name with a part.
 _NAME = re.compile(
-    r"(?![^@]*@[^@]*@)([a-z][a-z0-9-]*):((?!/)[^@#]+)(?:@([^@#]+))?(?:#([^@#]+))?(?:@([^@#]+))?",
+    r"(?![^@]*@[^@]*@)"  # not two versions
+    r"([a-z][a-z0-9-]*):"  # the scheme
+    r"((?!/)[^@#]+)"  # the name; after a slash, it would be a URL
+    r"(?:@([^@#]+))?"  # the version
+    r"(?:#([^@#]+))?"  # the part
+    r"(?:@([^@#]+))?",  # the version at the end
     re.ASCII,
 )
 
@@ -57,15 +62,18 @@ class CatalogueName:
     @property
     def plain(self) -> str:
         """The name without its version: ``scheme:name#part``."""
-        part = f"#{self.part}" if self.part else ""
-        return f"{self.scheme}:{self.name}{part}"
+        text = f"{self.scheme}:{self.name}"
+        if self.part:
+            text += f"#{self.part}"
+        return text
 
     @property
     def folder(self) -> str:
         """What a card calls the dataset, and so its folder in every store: ``"hf+owner+name"``.
 
-        ``:`` and ``/`` become ``+``, ``#`` becomes ``,`` and other characters than letters, digits
-        and ``._-`` their UTF-8 bytes as ``=2A``, so no two names have one folder.
+        ``:`` and ``/`` become ``+``, and ``#`` becomes ``,``. Letters, digits and ``._-`` stay. All
+        other characters become their UTF-8 bytes as ``=2A``. So different names have different
+        folders.
 
         Raises:
             MalformedIdentifierError: no folder of a store can have that name: it is too long, or
@@ -76,8 +84,10 @@ class CatalogueName:
         return check_identifier(escaped.translate(str.maketrans(":/#", "++,")))
 
     def __str__(self) -> str:
-        version = f"@{self.version}" if self.version else ""
-        return f"{self.plain}{version}"
+        text = self.plain
+        if self.version:
+            text += f"@{self.version}"
+        return text
 
 
 def stored_name(name: str) -> str:

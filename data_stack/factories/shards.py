@@ -221,8 +221,8 @@ class _ShardWork:
         if not stored.wants_shards(self.opening):
             return None
         name, value = shard
-        # An interrupted attempt at a shard starts over, so its journal is empty. The leading process
-        # publishes what a complete attempt made.
+        # An interrupted attempt at a shard starts over, so its journal is empty. The leading
+        # process publishes what a complete attempt made.
         prepared = PreparedResources(
             stored, Journal(""), hold=True, progress=False, opening=self.opening
         )

@@ -49,5 +49,7 @@ class PluginRecord:
         return f"{self.distribution}:{self.name}"
 
     def __str__(self) -> str:
-        kind = "dataset" if self.group == DATASETS_GROUP else "plugin"
+        kind = "plugin"
+        if self.group == DATASETS_GROUP:
+            kind = "dataset"
         return f"{kind} {self.name!r} of {self.distribution} {self.version}"

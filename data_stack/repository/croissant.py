@@ -1,5 +1,6 @@
-"""Croissant, the vocabulary of MLCommons for datasets, which the package of the extra
-``croissant`` reads and writes.
+"""Reads and writes Croissant documents by the package of the extra ``croissant``.
+
+Croissant is MLCommons' vocabulary for datasets, see https://docs.mlcommons.org/croissant.
 """
 
 from __future__ import annotations

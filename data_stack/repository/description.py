@@ -19,7 +19,7 @@ class DatasetDescription(Document):
 
     Attributes:
         name: to load it by.
-        version: of its prepared data; None for legacy factories, like all that follows.
+        version: of its prepared data. A legacy factory declares neither this nor what follows.
         description: docstring of its factory, may be empty.
         license: an SPDX identifier or a sentence.
         homepage: where to read about it.
@@ -57,7 +57,9 @@ class DatasetDescription(Document):
 
     def header(self, level: int) -> list[Block]:
         """Return name, version, and the first paragraph of the description."""
-        title = self.name if self.version is None else f"{self.name} {self.version}"
+        title = self.name
+        if self.version is not None:
+            title += f" {self.version}"
         blocks: list[Block] = [Heading(level, title)]
         if self.description:
             first_paragraph = self.description.partition("\n\n")[0]
@@ -85,4 +87,6 @@ def _list_first(texts: Sequence[str]) -> str:
     """Return the first of some texts, and the number of the others."""
     shown = "; ".join(texts[:_MAX_SHOWN])
     n_more = len(texts) - _MAX_SHOWN
-    return f"{shown} and {n_more:,} more" if n_more > 0 else shown
+    if n_more > 0:
+        return f"{shown} and {n_more:,} more"
+    return shown

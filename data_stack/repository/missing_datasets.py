@@ -33,11 +33,11 @@ _MAX_VERSION_CHARACTERS: Final = 100
 def explain_unknown_dataset(
     identifier: str, reason: str, names: Sequence[str], plugins: PluginManager | None
 ) -> str:
-    """Say why no dataset has a name, and what to do.
+    """Return why no dataset has a name, and what to do.
 
     Args:
         identifier: the name.
-        reason: from the plugins; empty without plugins.
+        reason: why no plugin provides the dataset; empty without plugins.
         names: of all known datasets.
         plugins: the plugins that were asked, if any.
     """
@@ -96,15 +96,17 @@ def list_names(names: Sequence[str]) -> str:
         return "none"
     shown = ", ".join(names[:_MAX_NAMES_SHOWN])
     n_more = len(names) - _MAX_NAMES_SHOWN
-    return f"{shown} and {n_more:,} more" if n_more > 0 else shown
+    if n_more > 0:
+        return f"{shown} and {n_more:,} more"
+    return shown
 
 
 def advise_install(distribution: str) -> str:
-    """Say how to get a distribution such as ``"lazy-data-stack-digits 0.2.0"``.
+    """Return how to get a distribution such as ``"lazy-data-stack-digits 0.2.0"``.
 
-    A file that anyone may have written names it: a published description or a lock file. So a
-    command is given for data_stack's own packages alone; to install another one runs the code of
-    its author.
+    The name comes from a file that anyone may have written: a published description or a lock
+    file. Installing a package runs the code of its author. So the text has a command for
+    data_stack's own packages only.
 
     Args:
         distribution: its name and version, separated by a space.
@@ -132,6 +134,7 @@ def _is_version(text: str) -> bool:
 
 
 def _explain_package(extra: str) -> str:
+    """Return the end of a sentence: which package has something, and how to install it."""
     package = package_of(extra)
     return (
         f"is in the package {package}, which is not installed: {advise_install(package)}; "

@@ -152,7 +152,10 @@ class NamedDataset:
                 return Splits(self._load_all(config, progress))
             return self._load_one(name, config, progress)
 
-        return load_expression(load_split, split, lambda: self.splits or None)
+        def list_names() -> tuple[str, ...] | None:
+            return self.splits or None
+
+        return load_expression(load_split, split, list_names)
 
     def _load_one(
         self, split: str | None, config: Mapping[str, Any], progress: bool | None
@@ -173,13 +176,15 @@ class NamedDataset:
         configs = [{"split": split, **config} for split in self.splits]
         with progress_as(progress):
             if _opens_together(factory):
-                returned = factory._open_together(configs)
+                returned_values = factory._open_together(configs)
             else:
-                returned = [factory.get_dataset_iterator(of_split) for of_split in configs]
+                returned_values = [
+                    factory.get_dataset_iterator(config_of_split) for config_of_split in configs
+                ]
         origin = self._describe_origin()
         loaded = {}
-        for split, of_split in zip(self.splits, returned, strict=True):
-            loaded[split] = self._inform(of_split, split, config, origin)
+        for split, returned in zip(self.splits, returned_values, strict=True):
+            loaded[split] = self._inform(returned, split, config, origin)
         return loaded
 
     def _inform(
@@ -212,7 +217,8 @@ class NamedDataset:
         return InformedDatasetIterator(iterator, meta, origin=origin)
 
     def _make_meta(self, split: str | None, iterator_meta: IteratorMeta) -> DatasetMeta:
-        # Without the scheme of a catalogue, or the distribution of a plugin.
+        """Return the meta of a split, with what the factory declares of its columns."""
+        # The name without the scheme of a catalogue, or the distribution of a plugin.
         bare_name = self.plain_name.rpartition(":")[2]
         identifier = bare_name
         if split is not None:
@@ -234,7 +240,7 @@ class NamedDataset:
         )
 
     def _describe_origin(self) -> dict[str, Any]:
-        """Return what a recipe records of the dataset, alike for all of its splits."""
+        """Return what the recipe of each split records of the dataset."""
         resources = None
         preparation = None
         manifest = getattr(self.factory, "_opened_manifest", None)
@@ -264,7 +270,10 @@ def _takes_store(factory_class: type) -> bool:
 
 
 def _opens_together(factory: Any) -> bool:
-    """Return whether a factory opens several splits at once, as no override opens one."""
+    """Return whether a factory can open several splits at once.
+
+    A subclass that overrides ``get_dataset_iterator`` must be called for each split.
+    """
     return (
         isinstance(factory, DatasetFactory)
         and type(factory).get_dataset_iterator is DatasetFactory.get_dataset_iterator
@@ -279,6 +288,7 @@ def has_prepared_resources(factory: object) -> TypeGuard[DatasetFactory]:
 
 
 def _is_iterator_with_meta(returned: Any) -> bool:
+    """Return whether a factory returned a pair of an iterator and its IteratorMeta."""
     if not isinstance(returned, tuple) or len(returned) != 2:
         return False
     iterator, meta = returned

@@ -51,8 +51,11 @@ class Place:
         Raises:
             ConfigError: it is a URL that names nothing in a store.
         """
-        source = name.text if name.url is None else name.url
-        return cls(name.text, location_of(source).listed())
+        if name.url is None:
+            location = location_of(name.text)
+        else:
+            location = location_of(name.url)
+        return cls(name.text, location.listed())
 
     @property
     def factory(self) -> NoReturn:
@@ -147,31 +150,35 @@ class Place:
         datasets = find_places(self.location, format_name)
         if split is not None and split not in datasets:
             raise self._unknown_split(split, datasets)
-        if format_name is None:  # a user who says the format wants nothing else
+        if format_name is None:
+            # (A user who names the format wants the files of that format only.)
             account = account_beside(self.location, datasets)
             check_no_split_is_left_out(account, datasets)
             account.warn()
-        names = list(datasets) if split is None else [split]
-
+        names = list(datasets)
+        if split is not None:
+            names = [split]
         opened = open_splits(datasets, names, target, columns, options)
 
-        is_one_dataset = _is_one_dataset(datasets)
-        for name, iterator in opened.items():
-            given = {"format": format_name, "target": target, "columns": columns, **options}
-            self._note(iterator, None if is_one_dataset else name, given)
-        if split is not None or is_one_dataset:
+        all_options = {"format": format_name, "target": target, "columns": columns, **options}
+        if _is_one_dataset(datasets):
             (iterator,) = opened.values()
+            self._note_origin(iterator, None, all_options)
             return iterator
+        for name, iterator in opened.items():
+            self._note_origin(iterator, name, all_options)
+        if split is not None:
+            return opened[split]
         return Splits(opened)
 
-    def _note(
+    def _note_origin(
         self, iterator: DatasetIteratorIF, split: str | None, options: Mapping[str, Any]
     ) -> None:
         """Note for recipes where the samples are from; files of a store are in no recipe."""
         path = self.location.path
         if path is not None:
-            given = {name: value for name, value in options.items() if value is not None}
-            note_place(iterator, str(path), split, given)
+            given_options = {name: value for name, value in options.items() if value is not None}
+            note_place(iterator, str(path), split, given_options)
 
     def _unknown_split(self, split: str, datasets: Mapping[str, DatasetFiles]) -> UnknownSplitError:
         known = "none: it is one dataset"
@@ -190,6 +197,7 @@ def _is_one_dataset(datasets: Mapping[str, DatasetFiles]) -> bool:
 
 
 def _names_of_splits(datasets: Mapping[str, DatasetFiles]) -> tuple[str, ...]:
+    """Return the names of the splits at a place; none for one dataset without splits."""
     return tuple(name for name, files in datasets.items() if not files.is_place)
 
 
@@ -205,7 +213,9 @@ def find_in_store(name: str, storage: Storage) -> Place | None:
     try:
         location = location_of((as_storage_connector(storage), name)).listed()
         datasets = find_places(location)
-    except DataStackError:  # no place has such a name, the store is away, or nothing is there
+    except DataStackError:
+        # No place can have this name, the store cannot be reached, or nothing is there: the caller
+        # reports that no dataset has the name.
         return None
     are_loaded_by_name = all(
         format_named(files.kind).is_loaded_by_name for files in datasets.values()
@@ -220,8 +230,10 @@ def find_in_store(name: str, storage: Storage) -> Place | None:
 
 def format_of_name(name: str) -> str | None:
     """Return the name of a file's format by the suffix of the file; None if it is unknown."""
-    known = format_of_file(name)
-    return None if known is None else known.name
+    known_format = format_of_file(name)
+    if known_format is None:
+        return None
+    return known_format.name
 
 
 def stem_of_name(name: str) -> str:

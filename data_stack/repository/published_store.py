@@ -81,6 +81,8 @@ class FolderFiles:
 
 @dataclass(frozen=True)
 class _FolderFile:
+    """One file of a folder, which is opened again for each part."""
+
     files: FolderFiles
     file: str
 
@@ -98,7 +100,7 @@ class _ReadOnlyStore(StorageConnector):
         self._refuse()
 
     def lease(self, identifier: str) -> NoReturn:
-        # A preparation takes a lease first: so it is refused before it retrieves anything.
+        # A preparation takes a lease before it retrieves anything, so it is refused in time.
         self._refuse()
 
     def _refuse(self) -> NoReturn:
@@ -120,8 +122,10 @@ class DescriptionStore(_ReadOnlyStore):
         self._pin = pin
 
     def __repr__(self) -> str:
-        pin = "" if self._pin is None else str(self._pin)
-        return f"<published dataset at {self._files!r}{pin}>"
+        place = repr(self._files)
+        if self._pin is not None:
+            place += str(self._pin)
+        return f"<published dataset at {place}>"
 
     def get_resource(
         self, identifier: str, resource_type: SupportedStreamedResourceTypes = BINARY

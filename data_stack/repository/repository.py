@@ -127,7 +127,7 @@ class DatasetRepository:
         dataset.check_license()
         return dataset.factory.get_dataset_iterator(config)
 
-    # ------------------------------------------------------------------ more
+    # ------------------------------------------------------------------ by name
 
     def load(
         self,
@@ -193,8 +193,10 @@ class DatasetRepository:
         try:
             return self._resolve_dataset(name, storage)
         except DatasetNotFoundError:
+            if storage is None:
+                raise
             # A program may have written records or Parquet into the store under this name.
-            place = None if storage is None else find_in_store(name.text, storage)
+            place = find_in_store(name.text, storage)
             if place is None:
                 raise
             return place
@@ -255,7 +257,8 @@ class DatasetRepository:
         Raises:
             DatasetNotFoundError: there is none, or it has another version.
         """
-        # A dataset may be registered as "digits@1.0.0", so the whole text is looked for first.
+        # First the whole text, as a dataset may be registered as "digits@1.0.0"; then the name
+        # without its version.
         dataset = self._find(name.text, storage)
         if dataset is None and name.plain != name.text:
             dataset = self._find(name.plain, storage)
@@ -286,13 +289,15 @@ class DatasetRepository:
             return self._find_registered(name, storage)
         if self._plugins is None:
             return None
-        store = self._storage if storage is None else storage
+        store = self._choose_store(storage)
+        # A dataset of a plugin.
         providers = self._plugins.providers(name)
         if providers:
             factory_class = self._plugins.load_dataset(name)
             return NamedDataset(
                 name, factory_class, store, providers[0].distribution, providers[0].version
             )
+        # A dataset of a catalogue.
         name_in_catalogue = CatalogueName.parse(name)
         if name_in_catalogue is None:
             return None
@@ -301,6 +306,12 @@ class DatasetRepository:
             return None
         return self._find_in_catalogue(catalogue, name_in_catalogue, as_storage_connector(store))
 
+    def _choose_store(self, storage: Storage | None) -> Storage | None:
+        """Return the store of a call, or else that of the repository; None for the default one."""
+        if storage is None:
+            return self._storage
+        return storage
+
     def _find_registered(self, name: str, storage: Storage | None) -> NamedDataset:
         factory = self._registered[name]
         if storage is not None and not isinstance(factory, type):
@@ -308,8 +319,7 @@ class DatasetRepository:
                 f"dataset {name!r} was registered with a factory that has its own store; "
                 f"register the class {type(factory).__name__} to choose a store when loading"
             )
-        store = self._storage if storage is None else storage
-        return NamedDataset(name, factory, store)
+        return NamedDataset(name, factory, self._choose_store(storage))
 
     def _find_in_catalogue(
         self, catalogue: Catalogue, name: CatalogueName, store: StorageConnector
@@ -335,6 +345,7 @@ class DatasetRepository:
         return NamedDataset(exact_name, with_store, store, distribution, version)
 
     def _remember(self, exact_name: str, factory: BaseDatasetFactory) -> None:
+        """Keep the factory of an exact version, and forget the oldest one if there are many."""
         self._remembered[exact_name] = factory
         if len(self._remembered) > _MAX_REMEMBERED:
             self._remembered.popitem(last=False)
@@ -386,19 +397,28 @@ class DatasetRepository:
     # ------------------------------------------------------------------ what there is
 
     def _installed(self) -> _Names:
-        return [] if self._plugins is None else self._plugins.dataset_names()
+        """Return the names of the datasets of plugins."""
+        if self._plugins is None:
+            return []
+        return self._plugins.dataset_names()
 
     def _providers(self, name: str) -> Sequence[PluginRecord]:
-        return () if self._plugins is None else self._plugins.providers(name)
+        """Return the plugins that provide the dataset of a name."""
+        if self._plugins is None:
+            return ()
+        return self._plugins.providers(name)
 
     def _find_present(self, name: str) -> FactoryOrClass | PluginRecord | None:
         """Return what has a name now; None if it is free."""
         if name in self._registered:
             return self._registered[name]
         providers = self._providers(name)
-        return providers[0] if providers else None
+        if providers:
+            return providers[0]
+        return None
 
     def _list_versions(self, dataset: Resolved) -> _Names:
+        """Return the versions of a dataset, each once: its own, then the others, newest first."""
         versions = []
         for name in {*self._registered, *self._installed()}:
             plain, _, version = name.rpartition("@")
@@ -407,7 +427,7 @@ class DatasetRepository:
         versions.sort(key=version_key, reverse=True)
         if dataset.version is not None:
             versions.insert(0, dataset.version)
-        return [*dict.fromkeys(versions)]
+        return list(dict.fromkeys(versions))
 
     def _not_found(self, identifier: str, reason: str) -> DatasetNotFoundError:
         return DatasetNotFoundError(

@@ -18,8 +18,10 @@ from data_stack.util.suggestions import did_you_mean
 
 #: The expression that stands for all splits, one after the other.
 ALL = "all"
+
 #: The names in an expression, and the expressions in a list.
 _MAX_TERMS = 100
+
 #: The characters of an expression: ten for each of its names.
 _MAX_CHARACTERS = 10 * _MAX_TERMS
 
@@ -159,11 +161,15 @@ def _evaluate(
     names: Collection[str],
     expression: str,
 ) -> Any:
+    """Return the samples of all terms, one after the other; each split is loaded once."""
     whole_splits: dict[str, Any] = {}
     for term in terms:
         if term.split not in whole_splits:
             stands_for_all = term.split == ALL and ALL not in names
-            loaded = load(None if stands_for_all else term.split)
+            if stands_for_all:
+                loaded = load(None)
+            else:
+                loaded = load(term.split)
             if isinstance(loaded, dict):
                 loaded = _combine(list(loaded.values()))
             whole_splits[term.split] = loaded
@@ -176,9 +182,13 @@ def _take_part(iterator: Any, term: Term) -> Any:
     if term.is_whole:
         return iterator
     n_samples = len(iterator)
-    first = None if term.start is None else position_of(term.start, n_samples)
-    stop = None if term.stop is None else position_of(term.stop, n_samples)
-    indices = slice(first, stop)
+    start = None
+    if term.start is not None:
+        start = position_of(term.start, n_samples)
+    stop = None
+    if term.stop is not None:
+        stop = position_of(term.stop, n_samples)
+    indices = slice(start, stop)
     is_empty = len(range(n_samples)[indices]) == 0
     if is_empty and n_samples and term.has_percentage and term.start != term.stop:
         warn_program(
@@ -191,8 +201,8 @@ def _take_part(iterator: Any, term: Term) -> Any:
 def position_of(bound: str, n_samples: int) -> int:
     """Return the position of a bound such as ``"100"``, ``"-1000"`` or ``"10%"``.
 
-    As of TFDS and Hugging Face, percentages are rounded to the nearest sample, halves to the even
-    one. A negative bound counts from the end.
+    Percentages are rounded to the nearest sample, halves to the even one, as TFDS and Hugging Face
+    round them. A negative bound counts from the end.
     """
     number = float(bound.rstrip("%"))
     if bound.endswith("%"):
@@ -200,19 +210,24 @@ def position_of(bound: str, n_samples: int) -> int:
     else:
         distance = int(abs(number))
     if number < 0:
-        # Not -distance: if -1% of 20 samples rounds to 0, the part from there on is empty.
+        # A position from the start, as a slice takes -0 for the start: "[-1%:]" of 20 samples,
+        # which rounds to no sample, would have all of them.
         return max(n_samples - distance, 0)
     return distance
 
 
 def _combine(parts: list[Any]) -> Any:
+    """Return the samples of some iterators, one after the other."""
     if len(parts) == 1:
         return parts[0]
     return as_iterator(parts[0])._stack_layer(CombinedDatasetIterator, *parts[1:])
 
 
 def _with_tag(iterator: Any, expression: str) -> Any:
-    """Return an iterator whose meta has the expression as its tag; one without meta as it is."""
+    """Return an iterator whose meta has the expression as its tag.
+
+    An iterator without meta is returned as it is.
+    """
     if not isinstance(iterator, InformedDatasetIterator):
         return iterator
     meta = iterator.dataset_meta

@@ -122,7 +122,7 @@ class _Selection:
             if not is_hidden(key):
                 self.skipped.append(Fault(key, NO_IDENTIFIER))
         self._add_versions(source, stored.versions.values())
-        self._add_loose(stored.loose)
+        self._add_other_resources(stored.loose)
 
     def add_dataset(self, source: StorageConnector, folder: str) -> None:
         """Add a dataset, or a version of it.
@@ -144,9 +144,10 @@ class _Selection:
                 f"first (data-stack prepare {folder}), or copy the whole store"
             )
         self._add_versions(source, stored.versions.values())
-        self._add_loose(stored.loose)
+        self._add_other_resources(stored.loose)
 
     def _add_versions(self, source: StorageConnector, versions: Iterable[StoredVersion]) -> None:
+        """Add prepared versions to what is copied, all others to the faults or to what is left."""
         for version in versions:
             if version.manifest is not None:
                 self.groups.append(_group_of(source, version, version.manifest))
@@ -158,8 +159,8 @@ class _Selection:
                 problem = "its preparation has not finished; `data-stack prepare` resumes it"
                 self.skipped.append(Fault(version.folder, problem))
 
-    def _add_loose(self, identifiers: Iterable[str]) -> None:
-        """Add resources that belong to no dataset."""
+    def _add_other_resources(self, identifiers: Iterable[str]) -> None:
+        """Add resources that belong to no version of a dataset."""
         items = tuple(CopyItem(identifier) for identifier in identifiers)
         if items:
             self.groups.append(CopyGroup("", items))

@@ -21,7 +21,7 @@ class DatasetUsage:
         name: of the dataset.
         version: None if unknown.
         n_resources: number of resources.
-        raw: bytes as retrieved.
+        raw: bytes of the sources, as retrieved.
         preprocessed: bytes of the prepared resources.
         other: all other bytes.
         total: all bytes.
@@ -128,6 +128,9 @@ def _ask_for_infos(
 
 
 def _empty_usage(inventory: Inventory, folder: str) -> DatasetUsage:
+    """Return the usage of a version of which no resource is counted yet."""
     name = folder.partition("/")[0] or "(no dataset)"
-    version = inventory.versions.get(folder)
-    return DatasetUsage(name, None if version is None else version.version)
+    stored = inventory.versions.get(folder)
+    if stored is None:
+        return DatasetUsage(name, version=None)
+    return DatasetUsage(name, stored.version)

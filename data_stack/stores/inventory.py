@@ -27,8 +27,10 @@ NO_IDENTIFIER = "a file of another tool, whose name is no identifier"
 
 #: Resources whose folder is that of a version of a dataset.
 _RESOURCES_OF_VERSIONS = (MANIFEST, JOURNAL)
+
 #: Folders above them: that of the dataset, and that of the version.
 _MAX_FOLDERS = 2
+
 #: Datasets that an error lists.
 _MAX_NAMES_SHOWN = 20
 
@@ -82,11 +84,13 @@ class StoredVersion:
         version_of_folder = self.folder.partition("/")[2]
         if version_of_folder:
             return version_of_folder
-        return None if self.manifest is None else self.manifest.version
+        if self.manifest is None:
+            return None
+        return self.manifest.version
 
     @property
     def is_begun(self) -> bool:
-        """Whether it is being prepared, copied or removed, or that was interrupted."""
+        """Whether a preparation, copy or removal of it is under way, or was interrupted."""
         return f"{self.folder}/{JOURNAL}" in self.identifiers
 
     def resources(self, connector: StorageConnector) -> dict[str, ExpectedResource]:
@@ -129,9 +133,10 @@ class Inventory:
 
     Attributes:
         connector: the store.
-        versions: by folder.
+        versions: of datasets, by folder.
         loose: identifiers that belong to no version of a dataset.
-        others: of the whole store, the keys of files of other tools that are no identifiers.
+        others: the keys of files of other tools, which are no identifiers; empty for an inventory
+            of some datasets.
     """
 
     connector: StorageConnector
@@ -141,15 +146,18 @@ class Inventory:
 
     @property
     def prepared_versions(self) -> dict[str, list[str]]:
-        """The versions of each dataset that have a manifest, sorted; ``"?"`` if unknown."""
-        versions: dict[str, list[str]] = {}
+        """The versions that have a manifest, by dataset; both are sorted.
+
+        The version of a damaged manifest may be unknown: ``"?"``.
+        """
+        versions_by_name: dict[str, list[str]] = {}
         for stored in self.versions.values():
             if stored.data is not None:
-                versions.setdefault(stored.dataset, []).append(stored.version or "?")
-        return {
-            name: sorted(of_dataset, key=version_key)
-            for name, of_dataset in sorted(versions.items())
-        }
+                versions = versions_by_name.setdefault(stored.dataset, [])
+                versions.append(stored.version or "?")
+        for versions in versions_by_name.values():
+            versions.sort(key=version_key)
+        return dict(sorted(versions_by_name.items()))
 
     def folder_of(self, identifier: str) -> str:
         """Return the folder of the version that a resource belongs to.
@@ -162,7 +170,9 @@ class Inventory:
         folder = f"{name}/{path.partition('/')[0]}"
         if folder in self.versions:
             return folder
-        return name if slash else ""
+        if not slash:
+            return ""
+        return name
 
     def resources(self) -> dict[str, ExpectedResource]:
         """Return all present and expected resources, sorted by identifier."""
@@ -197,7 +207,10 @@ def take_inventory(
         StorageError: the folder does not exist, likewise.
         UnsupportedStorageOperationError: the store cannot list its resources.
     """
-    connector = existing_storage(storage) if must_exist else as_storage_connector(storage)
+    if must_exist:
+        connector = existing_storage(storage)
+    else:
+        connector = as_storage_connector(storage)
     if isinstance(names, str):
         names = [names]
     folders = [stored_name(name) for name in names]
@@ -279,7 +292,12 @@ def _depth(identifier: str) -> int:
 def _read_version(
     connector: StorageConnector, folder: str, *, has_manifest: bool
 ) -> StoredVersion | None:
-    """Return the version in a folder; None if the manifest is one of records, or the like."""
+    """Return the version in a folder.
+
+    Returns:
+        The version; None if the resource with the name of a manifest is of another kind, such as
+        that of records, or of another folder.
+    """
     stored = StoredVersion(folder)
     if not has_manifest:
         return stored
@@ -287,7 +305,8 @@ def _read_version(
         with connector.get_resource(f"{folder}/{MANIFEST}") as resource:
             # A truncated manifest fails its digest.
             stored.data = bytes(resource.read(MAX_BYTES))
-    except ResourceNotFoundError:  # removed in between
+    except ResourceNotFoundError:
+        # Another process has removed it since the resources were listed.
         return stored
     except DatasetFileCorruptError as error:
         stored.data = b""

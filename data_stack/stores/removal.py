@@ -93,9 +93,9 @@ def remove_dataset(
 
         data_stack.remove_dataset("digits", version="1.0.0", dry_run=True).n_bytes
 
-    It stores a journal, which says that the dataset is incomplete, then deletes the manifest, all
-    other resources, and the journal. A removal that is killed leaves nothing that looks ready, and
-    the same call removes the rest.
+    A journal is stored first, which says that the dataset is incomplete. Then the manifest, all
+    other resources and, last, the journal are deleted. So a removal that is killed leaves nothing
+    that looks ready, and the same call removes what is left.
 
     Args:
         name: of the dataset in the store.
@@ -114,7 +114,8 @@ def remove_dataset(
     """
     if not isinstance(name, str):
         raise ConfigError(f"expected the name of a dataset, then its storage, got {name!r:.200}")
-    if ":" in name:
+    is_of_catalogue = ":" in name
+    if is_of_catalogue:
         name, _, version_in_name = stored_name(name).partition("/")
         version = version or version_in_name or None
     if version is not None and all_versions:
@@ -215,7 +216,8 @@ def _remove_version(
                 f"{connector!r}; nothing of it was removed. Wait for that process, or end it, and "
                 f"try again"
             )
-        # The journal first and last: in between, nothing looks ready, also after a crash.
+        # The journal comes first and goes last: in between, nothing looks ready, even after a
+        # crash.
         connector.set_resource(journal, Journal(_FINGERPRINT_OF_REMOVAL).to_json())
         _delete_all(connector, [manifest])
         _delete_all(

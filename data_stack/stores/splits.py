@@ -29,8 +29,8 @@ def save_splits(
         save_splits("experiments", "digits/splits.json", parts)
         parts = load_splits("experiments", "digits/splits.json", iterator)
 
-    The indices themselves are stored: one bit for each sample of the dataset if a part is in the
-    dataset's order.
+    The positions of the samples are stored: those of a part in the dataset's order take one bit
+    for each sample of the dataset.
 
     Args:
         storage: a connector, or the path or URL of a store. The write is atomic.

@@ -65,13 +65,15 @@ def verify_storage(
 
     Raises:
         DatasetNotFoundError: one of ``names`` is not stored.
-        StorageUnavailableError: the store does not answer. StorageError: the folder does not exist.
+        StorageUnavailableError: the store does not answer.
+        StorageError: the folder of the store does not exist.
     """
     started_at = time.perf_counter()
     connector = as_storage_connector(storage)
     # The default store is made when it is first used.
     check_there(connector, may_be_new=storage is None)
-    connector = uncached(connector)  # the cache says nothing about the store
+    # What a cache has says nothing about the store.
+    connector = uncached(connector)
     inventory = take_inventory(connector, names, must_exist=True)
     expected = inventory.resources()
 
@@ -93,9 +95,12 @@ def verify_storage(
         if info.sha256 is None and expected[info.identifier].sha256 is None:
             n_without_digest += 1
     faults = sorted(verification.faults, key=lambda fault: fault.identifier)
+    state = "ok"
+    if faults:
+        state = "faulty"
     return StorageVerification(
         storage=repr(connector),
-        state="faulty" if faults else "ok",
+        state=state,
         n_resources=len(verification.infos),
         n_bytes=verification.n_bytes,
         n_without_digest=n_without_digest,
@@ -126,7 +131,8 @@ class _Verification:
     @property
     def n_bytes(self) -> int:
         """The bytes of the resources so far."""
-        return sum(info.size for info in list(self.infos))  # other threads append to the list
+        # A copy, as other threads append to the list.
+        return sum(info.size for info in list(self.infos))
 
     def verify(self, expected: ExpectedResource) -> None:
         """Verify a resource.

@@ -15,10 +15,10 @@ from data_stack.io.integrity import Fault
 from data_stack.repository.dataset_names import PlaceName
 from data_stack.repository.places import Place
 
-#: Samples that are read at a time; those of a batch that fails are read one by one.
+#: Samples that are read at a time. If that fails, these samples are read one by one.
 _N_AT_ONCE = 256
 
-#: Faults that are reported; of a file that is wholly damaged the first ones say enough.
+#: At most this number of faults is reported: the first ones of a wholly damaged file say enough.
 _MAX_FAULTS = 1000
 
 
@@ -41,11 +41,13 @@ class PlaceVerification:
     @property
     def state(self) -> str:
         """``"ok"``, or ``"faulty"`` if a sample could not be read."""
-        return "faulty" if self.faults else "ok"
+        if self.faults:
+            return "faulty"
+        return "ok"
 
 
 def verify_place(place: str, **options: Any) -> PlaceVerification:
-    """Read all samples of a file or folder. A fault does not stop it.
+    """Read all samples of a file or folder; a sample that cannot be read is no error.
 
     Formats with checksums (records, Parquet with page checksums, zip, gzip) compare them while
     they are read; pictures and other media are decoded.
@@ -61,7 +63,10 @@ def verify_place(place: str, **options: Any) -> PlaceVerification:
     started_at = time.perf_counter()
     files = Place.at(PlaceName.parse(place))
     opened = files.load(**options)
-    splits = opened if isinstance(opened, dict) else {"": opened}
+    splits = opened
+    if not isinstance(opened, dict):
+        # One dataset without splits.
+        splits = {"": opened}
     n_samples = 0
     faults: list[Fault] = []
     for split, iterator in splits.items():
@@ -76,7 +81,7 @@ def verify_place(place: str, **options: Any) -> PlaceVerification:
 
 
 def _find_faults(iterator: DatasetIteratorIF, split: str) -> Iterator[Fault]:
-    """The samples of an iterator that cannot be read."""
+    """Yield a fault for each sample of an iterator that cannot be read."""
     for start in range(0, len(iterator), _N_AT_ONCE):
         positions = range(start, min(start + _N_AT_ONCE, len(iterator)))
         try:
@@ -89,10 +94,12 @@ def _find_faults(iterator: DatasetIteratorIF, split: str) -> Iterator[Fault]:
 
 
 def _find_fault(iterator: DatasetIteratorIF, split: str, position: int) -> Fault | None:
-    """The fault of one sample; None if it can be read."""
+    """Return why one sample cannot be read; None if it can."""
     try:
         iterator[position]
     except (DataStackError, OSError) as error:
-        where = access_to(iterator).locate(position) or f"sample {position}"
-        return Fault(f"{split}: {where}" if split else where, str(error))
+        place = access_to(iterator).locate(position) or f"sample {position}"
+        if split:
+            place = f"{split}: {place}"
+        return Fault(place, str(error))
     return None

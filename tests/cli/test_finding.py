@@ -52,7 +52,7 @@ class Zebras(Written):
 @pytest.fixture
 def register_words() -> Iterator[None]:
     """Register a dataset named after zebras, and one that only tells of them."""
-    names = ("Zebras", "a-stable")
+    names = ("Zebras", "A-stable")
     for name in names:
         default_repository().register(name, Zebras)
     yield
@@ -87,7 +87,7 @@ def test_every_word_must_be_found_and_names_count_most(
 def test_a_name_with_capital_letters_counts_most(register_words: None) -> None:
     descriptions = search_datasets("zebra")
 
-    assert [description.name for description in descriptions] == ["Zebras", "a-stable"]
+    assert [description.name for description in descriptions] == ["Zebras", "A-stable"]
 
 
 def test_search_prints_a_line_for_each_dataset(command: Run, install: Install) -> None:
