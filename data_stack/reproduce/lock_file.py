@@ -411,7 +411,7 @@ def resolve_locked(name: str, entry: Mapping[str, Any], storage: Storage | None)
 
 
 def name_plugin(entry: Mapping[str, Any]) -> str:
-    """Return two sentences for a message: which plugin the lock names, and how to get the plugin."""
+    """Return two sentences for a message: which plugin the lock names, and how to get it."""
     plugin = entry.get("plugin", "of your own program")
     return f"The lock names the plugin {plugin}. {advise_code(entry)}"
 

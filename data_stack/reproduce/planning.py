@@ -27,7 +27,9 @@ from data_stack.util.program_lines import warn_deprecated
 
 @dataclass(frozen=True, slots=True)
 class Plan(Document):
-    """A plan of what loading a dataset would do. It prints as text, and shows as HTML in a notebook.
+    """A plan of what loading a dataset would do.
+
+    It prints as text, and shows as HTML in a notebook.
 
     Attributes:
         name: the name of the dataset.

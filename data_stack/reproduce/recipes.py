@@ -30,10 +30,11 @@ def from_recipe(
         recipe = train.shuffle(seed=1).take(1000).recipe()        # plain JSON data
         again = data_stack.from_recipe(recipe)                    # on another machine, next year
 
-    A recipe may come from a stranger: it is data, and runs no code of its own. It can name datasets,
-    which are loaded as by ``data_stack.load``. It can name files and folders of this machine, whose
-    samples must have the fingerprint that the recipe gives. It can name functions, which are called
-    only if ``functions`` allows them. It can still ask for more work than you have time for.
+    A recipe may come from a stranger: it is data, and runs no code of its own. It can name
+    datasets, which are loaded as by ``data_stack.load``. It can name files and folders of this
+    machine, whose samples must have the fingerprint that the recipe gives. It can name functions,
+    which are called only if ``functions`` allows them. It can still ask for more work than you have
+    time for.
 
     Args:
         recipe: returned by :meth:`~data_stack.DatasetIteratorIF.recipe`, or its JSON text.

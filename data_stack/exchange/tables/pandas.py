@@ -190,8 +190,8 @@ def to_pandas(iterator: Any) -> pd.DataFrame:
     If only rows and columns were selected from a pandas, polars, Arrow or Parquet source, columns
     keep the dtypes that they have there, and the levels of a frame's index are the index again.
     Otherwise columns have numpy dtypes. A column with None has a nullable dtype of pandas
-    (``Int64``, ``Float64``, ``boolean``), so that None does not become NaN. Arrays, lists, dicts and
-    values of JSON are objects in a column of dtype object.
+    (``Int64``, ``Float64``, ``boolean``), so that None does not become NaN. Arrays, lists, dicts
+    and values of JSON are objects in a column of dtype object.
     """
     columns = NamedColumns(iterator)
     series: dict[str, Any] = {}

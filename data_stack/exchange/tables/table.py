@@ -79,7 +79,7 @@ class NamedColumns:
         blocks = list(self.blocks())
         columns: dict[str, _Array] = {}
         for name in self.names:
-            # The blocks of a column are removed, so that no two copies of all samples are in memory.
+            # The blocks of a column are removed, so that memory never holds all samples twice.
             column_blocks = [block.pop(name) for block in blocks]
             columns[name] = join_columns(column_blocks)
         return columns
