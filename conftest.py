@@ -1,8 +1,9 @@
 """The fixtures and options of all tests: those of ``tests`` and those of ``plugins/*/tests``.
 
-This file stands at the root because pytest reads the ``conftest.py`` files between the root and a test, so that a
-plugin's tests have the same servers, and ``--processes``, also when they run alone. What the fixtures are made of lies
-in ``tests/support``, which ``pyproject.toml`` puts on the path of every test.
+This file stands at the root because pytest reads the ``conftest.py`` files between the root and a
+test, so that a plugin's tests have the same servers, and ``--processes``, also when they run alone.
+What the fixtures are made of lies in ``tests/support``, which ``pyproject.toml`` puts on the path
+of every test.
 
 Each server is started when the first test of a process asks for it, and stops behind the last one.
 """
@@ -67,13 +68,16 @@ def pytest_configure(config: pytest.Config) -> None:
         and (folder := folder_in_memory())
     ):
         os.environ["TMPDIR"] = tempfile.tempdir = folder
-    # A shell starts what runs in its background without Ctrl-C, which tests send to processes of their own.
+    # A shell starts what runs in its background without Ctrl-C, which tests send to processes of
+    # their own.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     gc.disable()  # until all is imported and collected
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """What has been imported and collected stays to the end: looking through it took each ``gc.collect()`` half a second."""
+    """What has been imported and collected stays to the end: looking through it took each
+    ``gc.collect()`` half a second.
+    """
     gc.freeze()
     gc.set_threshold(
         20_000
@@ -81,7 +85,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     gc.enable()
 
 
-# ------------------------------------------------------------------ what `make test` leaves to `make test-full`
+# ------------------------------------------------------ what `make test` leaves to `make test-full`
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -111,7 +115,7 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
         terminalreporter.write("\n".join([*lines, ""]))
 
 
-# ------------------------------------------------------------------ which tests run in one process, and when
+# --------------------------------------------------------- which tests run in one process, and when
 
 #: What takes longest comes first, so that no process works at it when the others have done all.
 LONGEST = [
@@ -128,8 +132,8 @@ LONGEST = [
 ]
 
 
-#: Files whose tests run in one process, so that there is one Java machine, one Ray, one S3 server, one MongoDB with users and one
-#: Harness.
+#: Files whose tests run in one process, so that there is one Java machine, one Ray, one S3 server,
+#: one MongoDB with users and one Harness.
 TOGETHER: list[tuple[str, ...]] = [("plugins/spark/tests/",), ("plugins/ray/tests/",)]
 if not FULL:
     _files = [
@@ -166,7 +170,8 @@ def pytest_runtestloop(session: pytest.Session) -> bool | None:
 
 
 def _group(nodeid: str) -> str:
-    """What runs in one process: the tests of a file, and those of files that share what takes long to start.
+    """What runs in one process: the tests of a file, and those of files that share what takes long
+    to start.
 
     In full, a test of ``tests/faults`` takes minutes, so each runs where there is room.
     """
@@ -258,8 +263,11 @@ def mongodb_server() -> Iterator[MongoDBServer]:
 
 @pytest.fixture(scope="session")
 def mongodb_with_auth() -> Iterator[MongoDBServer]:
-    """A MongoDB that is a replica set of one node and asks for user and password. Not to be killed or frozen."""
-    # Dropping a database waits for the journal: 100 ms each time by default. A shorter interval keeps a processor busy.
+    """A MongoDB that is a replica set of one node and asks for user and password. Not to be killed
+    or frozen.
+    """
+    # Dropping a database waits for the journal: 100 ms each time by default. A shorter interval
+    # keeps a processor busy.
     arguments = ["--journalCommitInterval", "20"]
     with MongoDBServer(
         replica_set=True, auth=True, folder=folder_in_memory(), arguments=arguments
@@ -291,7 +299,7 @@ def sftp_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SFTPServer
         yield server
 
 
-# ------------------------------------------------------------------ an empty database in each, for one test
+# ---------------------------------------------------------- an empty database in each, for one test
 
 
 @pytest.fixture
@@ -302,7 +310,9 @@ def mongodb_uri(mongodb_server: MongoDBServer) -> Iterator[str]:
 
 @pytest.fixture
 def mongodb_auth_uri(mongodb_with_auth: MongoDBServer) -> Iterator[str]:
-    """The URI, password included, of an empty database in ``mongodb_with_auth``; it is dropped after the test."""
+    """The URI, password included, of an empty database in ``mongodb_with_auth``; it is dropped
+    after the test.
+    """
     yield from _fresh_database(mongodb_with_auth)
 
 

@@ -1,4 +1,6 @@
-"""Packaging of data_stack: version ranges, extras and entry points (exact versions: constraints.txt)."""
+"""Packaging of data_stack: version ranges, extras and entry points (exact versions:
+constraints.txt).
+"""
 
 from pathlib import Path
 
@@ -6,14 +8,16 @@ from setuptools import find_packages, setup
 
 HERE = Path(__file__).parent
 
-# Of data_stack and its plugins; `make version V=…` writes it here and into plugins/*/pyproject.toml.
+# Of data_stack and its plugins; `make version V=…` writes it here and into
+# plugins/*/pyproject.toml.
 VERSION = "0.2.0"
 
 # Lower bounds are at most two years old (SPEC 0), or say why not. `make test-lowest` tests them.
 EXTRAS = {
     "mongodb": ["pymongo>=4.9"],
     "torch": ["torch>=2.5"],
-    # scikit-learn 1.5 calls transformers without a state unfitted; skops 0.10 refuses sparse matrices.
+    # scikit-learn 1.5 calls transformers without a state unfitted; skops 0.10 refuses sparse
+    # matrices.
     "sklearn": ["scikit-learn>=1.6", "skops>=0.11"],
     "images": ["Pillow>=11.0", "opencv-python-headless>=4.10", "simplejpeg>=1.7.6"],
     "pandas": ["pandas>=2.2", "pyarrow>=18.0"],
@@ -77,7 +81,8 @@ EXTRAS["test"] = [
     "hypothesis>=6.100",
     "ipykernel>=6.0",
     "lightning==2.6.6",
-    "moto[s3]>=5.1",  # an S3 server; its extra "server" would add twenty packages for other services
+    # an S3 server; its extra "server" would add twenty packages for other services
+    "moto[s3]>=5.1",
     "dask[dataframe]>=2025.1",  # dask and duckdb open our Parquet folders
     "duckdb>=1.2",
     "flask>=2.2",

@@ -1,11 +1,12 @@
-"""How soon the first page of ``data-stack browse`` is there, and what memory its server takes: 60,000 PNGs, and 10 million rows.
+"""How soon the first page of ``data-stack browse`` is there, and what memory its server takes:
+60,000 PNGs, and 10 million rows.
 
     python benchmarks/browse.py
 
-*start* is from the command to its URL, *page* from there until overview, the first 60 samples and 24 thumbnails have come over
-HTTP, *filter* until the first 60 samples of a class have; *memory* is that of the server process, after the page and
-at its peak after all histograms and a search through all rows. Targets: a page within 1 s for the pictures and 2 s for the
-rows, 200 MB.
+*start* is from the command to its URL, *page* from there until overview, the first 60 samples and
+24 thumbnails have come over HTTP, *filter* until the first 60 samples of a class have; *memory* is
+that of the server process, after the page and at its peak after all histograms and a search through
+all rows. Targets: a page within 1 s for the pictures and 2 s for the rows, 200 MB.
 """
 
 from __future__ import annotations

@@ -4,9 +4,9 @@ Run: python benchmarks/cache.py. The remote is a folder, so that asking it for a
 file connector's opening costs; behind a network, ``fresh_seconds`` saves the asking. All ways read
 in turn, in one process, from one disk; the files are in the page cache.
 
-The cache promises to notice a flipped bit on every read, which FileStorageConnector does not. So its
-limit is the least that keeps the promise, ``file, verified``: the file
-connector and the digests.
+The cache promises to notice a flipped bit on every read, which FileStorageConnector does not. So
+its limit is the least that keeps the promise, ``file, verified``: the file connector and the
+digests.
 Targets: at least 0.8 × this limit from the second epoch on; peak memory of 1 GiB read or stored
 under 64 MiB above the start.
 """

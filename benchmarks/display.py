@@ -1,9 +1,11 @@
-"""What a notebook shows of digits, MNIST and a Parquet of 60,000 PNGs: milliseconds and kilobytes of HTML.
+"""What a notebook shows of digits, MNIST and a Parquet of 60,000 PNGs: milliseconds and kilobytes
+of HTML.
 
     python benchmarks/display.py
 
-*first* is in a fresh process after the dataset is loaded; *again* is the median of further calls there. MNIST has made-up
-pictures in the published files' layout. Targets: at most 150 ms and 200 kB.
+*first* is in a fresh process after the dataset is loaded; *again* is the median of further calls
+there. MNIST has made-up pictures in the published files' layout. Targets: at most 150 ms and 200
+kB.
 """
 
 from __future__ import annotations

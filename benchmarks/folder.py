@@ -1,8 +1,10 @@
-"""Storing and reading a file through FileStorageConnector, against the plain loop that does the same work.
+"""Storing and reading a file through FileStorageConnector, against the plain loop that does the
+same work.
 
-Run: python benchmarks/folder.py. Both write a file that was not there before: overwriting one in place reuses its pages of the
-page cache, which neither a new file nor an atomic write can. Targets: storing at most 1.15 × the plain loop's time, reading at
-least 0.9 × the plain file's speed, peak memory under 20 MiB above the start.
+Run: python benchmarks/folder.py. Both write a file that was not there before: overwriting one in
+place reuses its pages of the page cache, which neither a new file nor an atomic write can. Targets:
+storing at most 1.15 × the plain loop's time, reading at least 0.9 × the plain file's speed, peak
+memory under 20 MiB above the start.
 """
 
 from __future__ import annotations
@@ -69,7 +71,8 @@ def main() -> None:
                 connector.set_resource("bench/ours.bin", reading)
 
         def clear() -> None:
-            # Only one copy at a time: fresh pages of the page cache cost more than the whole comparison.
+            # Only one copy at a time: fresh pages of the page cache cost more than the whole
+            # comparison.
             for made in (plain, stored):
                 made.unlink(missing_ok=True)
 

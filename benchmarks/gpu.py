@@ -1,13 +1,16 @@
-"""A ResNet-18 on a GPU: which share of the time it waits for batches in page-locked memory, ours and torch's.
+"""A ResNet-18 on a GPU: which share of the time it waits for batches in page-locked memory, ours
+and torch's.
 
-Run, on a machine with CUDA and torchvision: python benchmarks/gpu.py [--workers N] [--rounds N] [--small] [--folder DIR]
+Run, on a machine with CUDA and torchvision: python benchmarks/gpu.py [--workers N] [--rounds N]
+[--small] [--folder DIR]
 
 Cases:
   jpegs    photographs of 500 × 375: decoded, random resized crop to 224, flip on the processor; the model computes in float32
   jpegs, tf32    the same with the GPU's faster products: then decoding may be the limit
   pixels, tf32   arrays of uint8[256, 256, 3], of which a random 224 × 224 is cut
 
-Batches of 128, SGD. The limit takes as many steps with one batch that lies on the GPU; the share is what an epoch takes longer.
+Batches of 128, SGD. The limit takes as many steps with one batch that lies on the GPU; the share is
+what an epoch takes longer.
 """
 
 from __future__ import annotations

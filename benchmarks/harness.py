@@ -1,7 +1,8 @@
 """What the benchmarks share: turns, processes of their own, figures with ratios and targets, JSON.
 
-Every figure is smaller where it is better: seconds a piece, bytes, shares. Ways of one case take turns on one machine, the order
-rotated from round to round; figures are medians over the rounds, ratios those of medians of this one run.
+Every figure is smaller where it is better: seconds a piece, bytes, shares. Ways of one case take
+turns on one machine, the order rotated from round to round; figures are medians over the rounds,
+ratios those of medians of this one run.
 """
 
 from __future__ import annotations
@@ -92,7 +93,9 @@ class Results:
         return f"{value:,.{0 if abs(value) >= 1000 else 3}f} {unit}".strip()
 
     def print(self, case: str, *against: str | None) -> None:
-        """A line for each way, the best first, with its ratios to some others; none named: to the best of ours."""
+        """A line for each way, the best first, with its ratios to some others; none named: to the
+        best of ours.
+        """
         ways = self.ways(case)
         if not ways:
             return

@@ -1,4 +1,5 @@
-"""What `import data_stack` costs, against `import numpy` and against an interpreter that imports nothing.
+"""What `import data_stack` costs, against `import numpy` and against an interpreter that imports
+nothing.
 
 Run: python benchmarks/imports.py. Each import runs in a fresh interpreter. Target: less than numpy.
 """

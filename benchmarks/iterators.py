@@ -1,4 +1,5 @@
-"""What a stack of iterators costs: ours, the limit by hand in numpy, and the peer, in turn in one process.
+"""What a stack of iterators costs: ours, the limit by hand in numpy, and the peer, in turn in one
+process.
 
 Run: python benchmarks/iterators.py [--only CASE ...]. Memory is counted, not timed.
 """

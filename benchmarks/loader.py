@@ -1,6 +1,8 @@
-"""Our loader against the bare loop and against every peer's loader that is installed: shuffled batches of 256, two workers.
+"""Our loader against the bare loop and against every peer's loader that is installed: shuffled
+batches of 256, two workers.
 
-Run: python benchmarks/loader.py [--only CASE …] [--systems NAME …] [--rounds N] [--small] [--json FILE]
+Run: python benchmarks/loader.py [--only CASE …] [--systems NAME …] [--rounds N] [--small] [--json
+    FILE]
 
 Cases:
   W1, W4, W2  samples/s                             state     a state in the middle of 10⁹ samples
@@ -8,10 +10,11 @@ Cases:
   python      50 µs of Python for each sample       training  a small CNN: share of the time that it waits
   first       the first batch of a cold loader      memory    over 20 epochs
 
-Each loader of the first five runs in processes of its own, is checked against the truth in its first epoch, and then stands
-still (SIGSTOP) but for its turns; a turn begins behind the batches that were made ahead. The other cases run each measurement
-in a fresh process. Workloads and files are those of ``records.py``; the modules in ``loader_peers`` say how each peer is used.
-What is not installed is left out, and said so.
+Each loader of the first five runs in processes of its own, is checked against the truth in its
+first epoch, and then stands still (SIGSTOP) but for its turns; a turn begins behind the batches
+that were made ahead. The other cases run each measurement in a fresh process. Workloads and files
+are those of ``records.py``; the modules in ``loader_peers`` say how each peer is used. What is not
+installed is left out, and said so.
 """
 
 from __future__ import annotations

@@ -1,13 +1,15 @@
-"""256 readers of one dataset that start at once: a folder, MongoDB and S3, each as it is and behind a cache of the node.
+"""256 readers of one dataset that start at once: a folder, MongoDB and S3, each as it is and behind
+a cache of the node.
 
     python benchmarks/many_readers.py [--processes 32] [--threads 8]
 
-The readers are 8 threads in each of 32 processes, forked from one interpreter with the packages imported: 256 processes would
-take 20 GB. Each has a rank: it opens 4 MB of records in 2 shards by URL, and reads its share, shuffled, in batches of 8. A cache
-has cacheFresh=60.
-MongoDB is a mongod of its own; S3 is slow_server.py, 5 ms away. Figures: the time until all readers had a batch; the requests
-that the server counted, in all and by reader, how many of them described resources, and in the busiest tenth of a second; bytes
-moved by those of the dataset; requests and batches per second. --small has 4 processes.
+The readers are 8 threads in each of 32 processes, forked from one interpreter with the packages
+imported: 256 processes would take 20 GB. Each has a rank: it opens 4 MB of records in 2 shards by
+URL, and reads its share, shuffled, in batches of 8. A cache has cacheFresh=60. MongoDB is a mongod
+of its own; S3 is slow_server.py, 5 ms away. Figures: the time until all readers had a batch; the
+requests that the server counted, in all and by reader, how many of them described resources, and in
+the busiest tenth of a second; bytes moved by those of the dataset; requests and batches per second.
+--small has 4 processes.
 """
 
 from __future__ import annotations
@@ -67,7 +69,9 @@ class Many(DatasetFactory):
 def read(
     url: str, rank: int, world: int, n_batches: int, seen: list[tuple[float, float, int]]
 ) -> None:
-    """Open, and read batches; adds when the first and the last one came, and how many there were."""
+    """Open, and read batches; adds when the first and the last one came, and how many there
+    were.
+    """
     loader = Loader(
         data_stack.load(url), BATCH, shuffle=True, seed=1, shard=(rank, world), workers=0
     )

@@ -1,10 +1,11 @@
-"""Preparing 60,000 MNIST-like images: seconds and peak memory, ours beside the original's in the same run.
+"""Preparing 60,000 MNIST-like images: seconds and peak memory, ours beside the original's in the
+same run.
 
     python benchmarks/mnist.py [--original FOLDER]
 
-FOLDER holds an unpacked ``datastack-0.0.13`` wheel. It needs torchvision for one download helper and one division; a
-stand-in for these two is written, so that no GPU build of torchvision is needed. Targets: at most 0.7 × its time, and a
-peak of at most 250 MiB above the imports.
+FOLDER holds an unpacked ``datastack-0.0.13`` wheel. It needs torchvision for one download helper
+and one division; a stand-in for these two is written, so that no GPU build of torchvision is
+needed. Targets: at most 0.7 × its time, and a peak of at most 250 MiB above the imports.
 """
 
 from __future__ import annotations
@@ -71,7 +72,9 @@ def write_images(folder: Path, n_images: int) -> None:
 
 
 def measure(package_folder: Path, store: Path, *also_importable: Path) -> tuple[float, float]:
-    """Seconds, and bytes of peak memory above that after the imports, of one preparation in a process of its own."""
+    """Seconds, and bytes of peak memory above that after the imports, of one preparation in a
+    process of its own.
+    """
     environment = {
         **os.environ,
         "PYTHONPATH": os.pathsep.join(map(str, (package_folder, *also_importable))),

@@ -1,11 +1,13 @@
-"""MongoDBStorageConnector against the bare client and the naive way (GridFSBucket, GridOut), on a mongod of its own.
+"""MongoDBStorageConnector against the bare client and the naive way (GridFSBucket, GridOut), on a
+mongod of its own.
 
 Run: python benchmarks/mongodb.py [--only CASE …]
 
-Bare queries and GridOut read the very documents that the connector wrote, over clients of default options.
-Random reads never read a block twice, so that no cache of a client helps; mongod has all in its own cache or in the page cache
-of the system, as it would on a warm server. Bytes are those that mongod says it sent (``network.bytesOut``), memory is
-the peak of a fresh process above what it had after its imports.
+Bare queries and GridOut read the very documents that the connector wrote, over clients of default
+options. Random reads never read a block twice, so that no cache of a client helps; mongod has all
+in its own cache or in the page cache of the system, as it would on a warm server. Bytes are those
+that mongod says it sent (``network.bytesOut``), memory is the peak of a fresh process above what it
+had after its imports.
 """
 
 from __future__ import annotations
@@ -252,14 +254,16 @@ def writing_case(database: Any, uri: str, source: Path, n_mib: int) -> Case:
             gridfs.GridFSBucket(where, "naive").upload_from_stream(f"bench/{round_}.bin", file)
 
     def clear() -> None:
-        # Only one copy at a time, and what mongod wrote of the last one is on the disk before the next one begins.
+        # Only one copy at a time, and what mongod wrote of the last one is on the disk before the
+        # next one begins.
         for name in ("written", "naive"):
             for collection in ("resources", "chunks", "files", "uploads"):
                 database[f"{name}.{collection}"].delete_many({})
         for name in ("written.chunks", "naive.chunks"):
             database.drop_collection(name)
         database.client.admin.command("fsync")
-        # Indexes are made again here: a connector makes them once, and GridFSBucket wherever it finds no file.
+        # Indexes are made again here: a connector makes them once, and GridFSBucket wherever it
+        # finds no file.
         for name in ("written", "naive"):
             database[f"{name}.chunks"].create_index([("files_id", 1), ("n", 1)], unique=True)
 
@@ -349,7 +353,7 @@ def drain(file: Any) -> None:
         pass
 
 
-# ---------------------------------------------------------------------- memory, in processes of their own
+# ---------------------------------------------------------------- memory, in processes of their own
 
 SETUP = """
 import random

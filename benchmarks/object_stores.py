@@ -1,11 +1,12 @@
 """Reading and writing an object store through FsspecStorageConnector, against fsspec itself.
 
-Run: python benchmarks/object_stores.py [--memory]. The server is moto's, on loopback, in a process of its own. Random reads are
-measured on loopback and, from two processes with the same objects, through a proxy that answers 20 ms later, as a server
-elsewhere does: on loopback, requests at once only share moto's one core, and what counts there is that a part of 4 MiB is cheaper
-to serve from than an object of 256 MiB. Targets:
-sequential at least as fast as fsspec's default reader; 64 random reads of 4 KiB at least 5 × as fast as one request after the
-other; memory of reading or writing 1 GiB less than 64 MiB above the start (``--memory``).
+Run: python benchmarks/object_stores.py [--memory]. The server is moto's, on loopback, in a process
+of its own. Random reads are measured on loopback and, from two processes with the same objects,
+through a proxy that answers 20 ms later, as a server elsewhere does: on loopback, requests at once
+only share moto's one core, and what counts there is that a part of 4 MiB is cheaper to serve from
+than an object of 256 MiB. Targets: sequential at least as fast as fsspec's default reader; 64
+random reads of 4 KiB at least 5 × as fast as one request after the other; memory of reading or
+writing 1 GiB less than 64 MiB above the start (``--memory``).
 """
 
 from __future__ import annotations

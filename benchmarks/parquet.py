@@ -1,6 +1,8 @@
-"""Parquet: ours against Petastorm 0.13.1, and against the limits, on the same files in the same run.
+"""Parquet: ours against Petastorm 0.13.1, and against the limits, on the same files in the same
+run.
 
-Run: python benchmarks/parquet.py [--petastorm PYTHON] [--only CASE …] [--rounds N] [--large GIB] [--json FILE]
+Run: python benchmarks/parquet.py [--petastorm PYTHON] [--only CASE …] [--rounds N] [--large GIB]
+    [--json FILE]
 
 Cases:
   plain      columns of numbers and lists to batches of numpy and torch, shuffled; limit: pyarrow reading the same columns
@@ -14,12 +16,14 @@ Cases:
   quality    how many neighbours of a shuffle are of one row group
   memory     over epochs of a dataset of ``--large`` GiB
 
-Petastorm runs with the interpreter of an environment of its own (``--petastorm``; it needs Java, and old versions of pyarrow,
-pandas and pyspark), which also writes the files that both read, unless they lie in ``--folder`` already. Without it ours writes
-them, and is held against the limits alone. Every figure comes from a fresh process, in turn. Figures of ours and of the limits
-are medians over the rounds, of the middle one of up to three epochs; those of Petastorm are its best: of the rounds, of up to
-three epochs, and of 2 and 10 workers. A dataset is opened anew for each epoch, before its clock starts (for predicates, and for
-the time to the first row, after); the system has the files in memory.
+Petastorm runs with the interpreter of an environment of its own (``--petastorm``; it needs Java,
+and old versions of pyarrow, pandas and pyspark), which also writes the files that both read, unless
+they lie in ``--folder`` already. Without it ours writes them, and is held against the limits alone.
+Every figure comes from a fresh process, in turn. Figures of ours and of the limits are medians over
+the rounds, of the middle one of up to three epochs; those of Petastorm are its best: of the rounds,
+of up to three epochs, and of 2 and 10 workers. A dataset is opened anew for each epoch, before its
+clock starts (for predicates, and for the time to the first row, after); the system has the files in
+memory.
 """
 
 from __future__ import annotations
@@ -168,7 +172,9 @@ def measure(case: str, folder: Path, given: Any, results: Results) -> None:
 
 
 def keep_memory(way: str, answer: dict[str, Any], results: Results) -> None:
-    """At most three row groups for each worker, and 100 MiB; and no growth over the epochs but by a row group a worker."""
+    """At most three row groups for each worker, and 100 MiB; and no growth over the epochs but by a
+    row group a worker.
+    """
     peaks, a_group_a_worker = answer["peaks"], answer["row_group_bytes"] * answer["workers"]
     results.keep("memory", way, [max(peaks) - answer["before"]], "MiB")
     results.keep("memory, first to last epoch", way, [max(1.0, peaks[-1] - peaks[0])], "MiB")

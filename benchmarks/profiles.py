@@ -1,4 +1,5 @@
-"""Where the time goes in the work that falls short of its target: the functions that take most, by their own time.
+"""Where the time goes in the work that falls short of its target: the functions that take most, by
+their own time.
 
 Run: python benchmarks/profiles.py [--only CASE …]
 
@@ -12,9 +13,9 @@ Cases:
   mongodb   256 MiB out of MongoDB in order
   s3        64 ranges of 4 KiB out of an object store on loopback, at once
 
-Only the calling thread is profiled: what others do is in its waiting for them (``acquire``, ``poll``), and in the processor time
-of the process. A profiler makes calls of
-Python's functions look two to five times as dear as they are.
+Only the calling thread is profiled: what others do is in its waiting for them (``acquire``,
+``poll``), and in the processor time of the process. A profiler makes calls of Python's functions
+look two to five times as dear as they are.
 """
 
 from __future__ import annotations

@@ -2,8 +2,9 @@
 
     python benchmarks/publish.py
 
-The dataset is an array of rows of 4 KiB, published to a folder and served by range on loopback; each round reads one sample of
-another place in a fresh process. Target: at most 2 MiB, of which the description has most.
+The dataset is an array of rows of 4 KiB, published to a folder and served by range on loopback;
+each round reads one sample of another place in a fresh process. Target: at most 2 MiB, of which the
+description has most.
 """
 
 from __future__ import annotations

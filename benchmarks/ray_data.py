@@ -1,6 +1,8 @@
-"""Ray: 1,000 shards prepared by its tasks and by our processes; Ray Data over our records and over Parquet.
+"""Ray: 1,000 shards prepared by its tasks and by our processes; Ray Data over our records and over
+Parquet.
 
-Run: python benchmarks/ray_data.py [--only CASE …] [--rounds N] [--small] [--folder DIR] [--json FILE]
+Run: python benchmarks/ray_data.py [--only CASE …] [--rounds N] [--small] [--folder DIR] [--json
+    FILE]
 
 Cases:
   preparation  a shard is an array that is sorted and written durably, in about 5 ms or in 25; both engines have a process for

@@ -2,10 +2,11 @@
 
 Run: python benchmarks/records.py [--only CASE …] [--systems SYSTEM …] [--small] [--json FILE]
 
-Cases are the workloads W1 to W4 and ``open`` (10 M records) and ``mongodb`` (batches of W1 out of MongoDB). All systems of a
-workload are written, checked against the truth, kept open together, and take turns in each round. Files are in the page cache.
-What is not installed is left out, and said so. Peers are read the fastest way their documentation shows; the modules in
-``record_peers`` say which. JPEGs decoded on two cores: ``loader.py --only W3``.
+Cases are the workloads W1 to W4 and ``open`` (10 M records) and ``mongodb`` (batches of W1 out of
+MongoDB). All systems of a workload are written, checked against the truth, kept open together, and
+take turns in each round. Files are in the page cache. What is not installed is left out, and said
+so. Peers are read the fastest way their documentation shows; the modules in ``record_peers`` say
+which. JPEGs decoded on two cores: ``loader.py --only W3``.
 """
 
 from __future__ import annotations
@@ -59,8 +60,8 @@ def one_by_one(reader: Reader) -> Callable[[], None]:
 def batches_at_random(reader: Reader) -> Callable[[], None]:
     """Reads a batch; the last one is in hand while the next one is read, as in any loop.
 
-    (Where nothing is in hand, the C library returns the memory of each batch to the system and asks for it again, page by page,
-    which takes longer than to fill it.)
+    (Where nothing is in hand, the C library returns the memory of each batch to the system and asks
+    for it again, page by page, which takes longer than to fill it.)
     """
     rng, batch = np.random.default_rng(6), reader.batch
     wheel = itertools.cycle([rng.integers(0, len(reader), BATCH) for _ in range(512)])
@@ -83,7 +84,9 @@ def in_order(pieces: Callable[[], Iterator[Any]], n_pieces: int) -> Callable[[],
 
 
 def warm(reader: Reader) -> int:
-    """Read all once, or for some seconds: files come into the page cache, ours has its blocks checked; how many batches."""
+    """Read all once, or for some seconds: files come into the page cache, ours has its blocks
+    checked; how many batches.
+    """
     start, number = time.perf_counter(), 0
     for number, _kept in enumerate(reader.batches(), 1):  # noqa: B007  # the last one counts
         if time.perf_counter() - start > PASS_SECONDS:
@@ -163,7 +166,9 @@ def measure_rates(
 
 
 def opening(each: System, work: Workload, folder: Path, *, whole: bool) -> Callable[[], float]:
-    """Opens, reads the first sample or all in order, closes; seconds of that, of a pass those of a sample."""
+    """Opens, reads the first sample or all in order, closes; seconds of that, of a pass those of a
+    sample.
+    """
 
     def once() -> None:
         reader = each.open(work.schema, folder)

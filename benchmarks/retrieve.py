@@ -1,6 +1,8 @@
-"""What a download costs against the plain loop that verifies nothing else: requests, sha256, write, fsync.
+"""What a download costs against the plain loop that verifies nothing else: requests, sha256, write,
+fsync.
 
-Run: python benchmarks/retrieve.py. The server is a process of its own on loopback; `pooch` takes part if installed.
+Run: python benchmarks/retrieve.py. The server is a process of its own on loopback; `pooch` takes
+    part if installed.
 """
 
 from __future__ import annotations

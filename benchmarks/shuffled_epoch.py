@@ -1,10 +1,12 @@
-"""What a shuffled epoch over a published dataset moves over HTTP, in how many requests: of all samples, and block by block.
+"""What a shuffled epoch over a published dataset moves over HTTP, in how many requests: of all
+samples, and block by block.
 
     apt-get install nginx-light
     python benchmarks/shuffled_epoch.py
 
-20,000 rows of 3 KiB (61.4 MB), as an array and as Parquet, are published to a folder that nginx serves on loopback; its log
-tells requests and bytes. Each round reads one epoch in batches of 256 in a fresh process, by the workers that "auto" chooses.
+20,000 rows of 3 KiB (61.4 MB), as an array and as Parquet, are published to a folder that nginx
+serves on loopback; its log tells requests and bytes. Each round reads one epoch in batches of 256
+in a fresh process, by the workers that "auto" chooses.
 Target: block by block at most 1.2 times the bytes of the files.
 """
 

@@ -1,14 +1,17 @@
-"""Epochs through a line of 20 ms a request and 1 Gbit/s, from object stores and https, and again from the cache on this disk.
+"""Epochs through a line of 20 ms a request and 1 Gbit/s, from object stores and https, and again
+from the cache on this disk.
 
     python benchmarks/slow_line.py [--peers PYTHON]
 
-1 GiB of 10,240 records, 51 to 154 KB of bytes and a label, in shards of 16 MiB, is served by slow_server.py; ours is read by
-http as published, and from an S3 store, both by ``Loader(…, 64, shuffle=BlockShuffled())``; litdata and MosaicML Streaming read
-their own shards of 16 MB from S3, shuffled, by their loaders with 2 workers, in the Python of ``--peers``. A round is a process
-of its own with an empty cache: the first epoch, and a second one from the cache. Figures: the first epoch against the line
-alone (16 requests of 4 MiB at once); the time until the first batch, in round trips of 20 ms; how many requests followed one
-another until then, in a run of its own with half a second a request, so that only waiting counts; the second epoch against ours
-on the same files of this disk; the most memory of all processes; and the bytes.
+1 GiB of 10,240 records, 51 to 154 KB of bytes and a label, in shards of 16 MiB, is served by
+slow_server.py; ours is read by http as published, and from an S3 store, both by ``Loader(…, 64,
+shuffle=BlockShuffled())``; litdata and MosaicML Streaming read their own shards of 16 MB from S3,
+shuffled, by their loaders with 2 workers, in the Python of ``--peers``. A round is a process of its
+own with an empty cache: the first epoch, and a second one from the cache. Figures: the first epoch
+against the line alone (16 requests of 4 MiB at once); the time until the first batch, in round
+trips of 20 ms; how many requests followed one another until then, in a run of its own with half a
+second a request, so that only waiting counts; the second epoch against ours on the same files of
+this disk; the most memory of all processes; and the bytes.
 """
 
 from __future__ import annotations
@@ -50,7 +53,7 @@ def sample_at(index: int) -> dict[str, Any]:
     return {"image": rng.bytes(int(rng.integers(51_200, 153_600))), "label": index}
 
 
-# ---------------------------------------------------------------------- programs, which run in processes of their own
+# ---------------------------------------------------- programs, which run in processes of their own
 
 
 def write_ours(folder: Path) -> None:
@@ -152,7 +155,8 @@ def mosaicml_epochs(place: str, cache: str) -> Callable[[], Iterator[int]]:
 
     dataset = StreamingDataset(remote=place, local=cache, batch_size=_BATCH, shuffle=True)
     for stream in dataset.streams:
-        # Its forked workers would share the connection that fetched the index, and get the answers of each other.
+        # Its forked workers would share the connection that fetched the index, and get the answers
+        # of each other.
         stream._downloader.clean_up()
     loader: Any = DataLoader(
         dataset, _BATCH, num_workers=2, collate_fn=list, persistent_workers=True
@@ -254,7 +258,9 @@ def line_alone(port: str, folder: Path) -> float:
 def run(
     way: str, python: str, port: str, folder: Path, until: str
 ) -> tuple[dict[str, float], list[list[Any]], int]:
-    """The figures of a way in a process of its own with an empty cache, its requests, and the most memory."""
+    """The figures of a way in a process of its own with an empty cache, its requests, and the most
+    memory.
+    """
     from loader_peers.memory import proportional_bytes
 
     cache = folder / "cache"

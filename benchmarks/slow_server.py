@@ -1,9 +1,12 @@
-"""A web and S3 server behind a slow line: each request waits 20 ms, and all answers together pass at 1 Gbit/s.
+"""A web and S3 server behind a slow line: each request waits 20 ms, and all answers together pass
+at 1 Gbit/s.
 
-Run: python slow_server.py FOLDER [MILLISECONDS MEBIBYTES_PER_SECOND]. It prints its port. GET and HEAD of files with ranges, and
-listings as S3 answers them (https://docs.aws.amazon.com/AmazonS3/latest/API/API_ListObjectsV2.html), without signatures; the
-first part of a path is the bucket. ``/-/log`` answers at once with a line for each request since the last such question: when it
-came, when its answer ended, in seconds since 1970, the bytes of the answer, and the request.
+Run: python slow_server.py FOLDER [MILLISECONDS MEBIBYTES_PER_SECOND]. It prints its port. GET and
+HEAD of files with ranges, and listings as S3 answers them
+(https://docs.aws.amazon.com/AmazonS3/latest/API/API_ListObjectsV2.html), without signatures; the
+first part of a path is the bucket. ``/-/log`` answers at once with a line for each request since
+the last such question: when it came, when its answer ended, in seconds since 1970, the bytes of the
+answer, and the request.
 """
 
 from __future__ import annotations

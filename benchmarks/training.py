@@ -1,16 +1,20 @@
-"""Whole training programs, ours and those of every peer that is installed: files on disk to torch tensors, two workers.
+"""Whole training programs, ours and those of every peer that is installed: files on disk to torch
+tensors, two workers.
 
-Run: python benchmarks/training.py [--only CASE …] [--programs NAME …] [--rounds N] [--small] [--folder DIR] [--json FILE]
+Run: python benchmarks/training.py [--only CASE …] [--programs NAME …] [--rounds N] [--small]
+    [--folder DIR] [--json FILE]
 
 Cases:
   images   4,000 JPEGs of 500 × 375: decoded, random resized crop to 224, flip (OpenCV), batches of 128
   tokens   128 M tokens of uint16: windows of 1,024 in random order, batches of 16
   tables   4 M rows × 14 columns of Parquet, shuffled by row groups, batches of 4,096; "tables of 3" and "tables of 200" have as
-           many values in 3 and 200 columns; in "tables with nulls" a tenth of the values are null, which become NaN
+           many values in 3 and 200 columns; in "tables with nulls" a tenth of the values are null,
+           which become NaN
 
-Each program runs in a process of its own, in turns. Three figures: samples/s of the second epoch; seconds from the start of the
-process to its first batch, with data_stack compiled before, as pip does with all packages; and the most memory of the process
-and its workers, pages that they share counted once. Modules in ``training_peers`` say how each peer is used.
+Each program runs in a process of its own, in turns. Three figures: samples/s of the second epoch;
+seconds from the start of the process to its first batch, with data_stack compiled before, as pip
+does with all packages; and the most memory of the process and its workers, pages that they share
+counted once. Modules in ``training_peers`` say how each peer is used.
 """
 
 from __future__ import annotations

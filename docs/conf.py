@@ -27,9 +27,11 @@ html_sidebars = {
     ]
 }
 html_show_sphinx = html_show_sourcelink = html_copy_source = False
-pygments_style, pygments_dark_style = "xcode", "github-dark-high-contrast"  # enough contrast for WCAG
+# enough contrast for WCAG
+pygments_style, pygments_dark_style = "xcode", "github-dark-high-contrast"
 
-# The pages are read on GitHub, too: its anchors of headings, and no notebook runs here (`make notebooks` does that).
+# The pages are read on GitHub, too: its anchors of headings, and no notebook runs here (`make
+# notebooks` does that).
 myst_heading_anchors = 6
 nb_execution_mode = "off"
 
@@ -37,7 +39,10 @@ nb_execution_mode = "off"
 autodoc_typehints = "signature"
 python_maximum_signature_line_length = 90
 autodoc_type_aliases = {
-    name: f"{home}.{name}" for homes in find_homes().values() for name, home in homes.items() if not is_ours(find(home, name))
+    name: f"{home}.{name}"
+    for homes in find_homes().values()
+    for name, home in homes.items()
+    if not is_ours(find(home, name))
 }
 autodoc_member_order = "bysource"
 autodoc_preserve_defaults = True
@@ -46,13 +51,23 @@ napoleon_google_docstring, napoleon_numpy_docstring = True, False
 
 
 def link_names(app: Any, doctree: nodes.document) -> None:
-    """Link public names of pages, such as ``Loader`` and ``data_stack.load("digits")``, to where they are described."""
-    names = {name: f"{home}.{name}" for homes in find_homes().values() for name, home in homes.items()}
+    """Link public names of pages, such as ``Loader`` and ``data_stack.load("digits")``, to where
+    they are described.
+    """
+    names = {
+        name: f"{home}.{name}" for homes in find_homes().values() for name, home in homes.items()
+    }
     for literal in list(doctree.findall(nodes.literal)):
         name = literal.astext().partition("(")[0]
-        target = names.get(name.removeprefix("data_stack.")) if name.startswith("data_stack.") or name[:1].isupper() else None
+        target = (
+            names.get(name.removeprefix("data_stack."))
+            if name.startswith("data_stack.") or name[:1].isupper()
+            else None
+        )
         if target and isinstance(literal.parent, nodes.paragraph | nodes.entry):
-            link = addnodes.pending_xref("", reftype="obj", refdomain="py", reftarget=target, refdoc=app.env.docname)
+            link = addnodes.pending_xref(
+                "", reftype="obj", refdomain="py", reftarget=target, refdoc=app.env.docname
+            )
             literal.replace_self(link)
             link += literal
 

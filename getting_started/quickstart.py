@@ -1,6 +1,8 @@
-"""Loads a dataset by name into an empty store, prints a report, and draws samples; called by ``make quickstart``.
+"""Loads a dataset by name into an empty store, prints a report, and draws samples; called by ``make
+quickstart``.
 
-Writes to the current folder: the store to ``.quickstart``, which it empties first, and the contact sheet to ``quickstart.png``.
+Writes to the current folder: the store to ``.quickstart``, which it empties first, and the contact
+sheet to ``quickstart.png``.
 """
 
 from __future__ import annotations

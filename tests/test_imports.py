@@ -18,7 +18,8 @@ import data_stack
 
 ROOT = Path(data_stack.__file__).parent
 
-#: Lowest first; a module imports from its own layer and from those before it. The package's own ``__init__`` is above all.
+#: Lowest first; a module imports from its own layer and from those before it. The package's own
+#: ``__init__`` is above all.
 LAYERS = [
     "exception",
     "util",
@@ -45,8 +46,9 @@ LAYERS = [
     "cli",
 ]
 
-#: Modules whose imports may point upward: the methods of iterators import the layers that they make, inside of the method, and
-#: paths that programs of the original import are names of modules elsewhere.
+#: Modules whose imports may point upward: the methods of iterators import the layers that they
+#: make, inside of the method, and paths that programs of the original import are names of modules
+#: elsewhere.
 UPWARD = {
     "data_stack.dataset.iterator.converted",
     "data_stack.dataset.iterator.described",
@@ -57,7 +59,8 @@ UPWARD = {
     "data_stack.dataset.reporting",
 }
 
-#: Heavy packages, and the modules, or packages of ours, that exist for them (or call for them inside of a function).
+#: Heavy packages, and the modules, or packages of ours, that exist for them (or call for them
+#: inside of a function).
 HEAVY = {
     "av": {"data_stack.codecs.videos"},
     "bson": {"data_stack.io.storage_connectors.mongodb"},
@@ -152,9 +155,11 @@ def imports_in(root: Path) -> dict[str, list[Import]]:
 
 
 def imports_of(path: Path, modules: dict[str, Path]) -> list[Import]:
-    """All imports of a file, also in functions and for type checking, and the modules that its strings name.
+    """All imports of a file, also in functions and for type checking, and the modules that its
+    strings name.
 
-    ``from package import module`` is an import of the module, and so are ``"package.module"`` and ``"package.module:name"``.
+    ``from package import module`` is an import of the module, and so are ``"package.module"`` and
+    ``"package.module:name"``.
     """
     nodes = list(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
     for_types = {
@@ -215,7 +220,9 @@ def _layer(module: str) -> int:
 
 
 def exists_for(module: str, package: str) -> bool:
-    """Whether a module, or a package of ours that it is in, is there for the sake of ``package``."""
+    """Whether a module, or a package of ours that it is in, is there for the sake of
+    ``package``.
+    """
     return package not in HEAVY or any(
         f"{module}.".startswith(f"{each}.") for each in HEAVY[package]
     )
@@ -236,7 +243,9 @@ def test_imports_point_downward() -> None:
 
 
 def test_imports_form_no_circle() -> None:
-    """Lazy ones, those for type checking and strings included, but not those upward that :data:`UPWARD` allows."""
+    """Lazy ones, those for type checking and strings included, but not those upward that
+    :data:`UPWARD` allows.
+    """
     modules = imports_in(ROOT)
 
     def is_downward(module: str, each: Import) -> bool:

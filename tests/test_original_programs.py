@@ -1,4 +1,6 @@
-"""Habits of programs written for the original DataStack that no interface states, and that go on working."""
+"""Habits of programs written for the original DataStack that no interface states, and that go on
+working.
+"""
 
 from __future__ import annotations
 

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-#: data_stack/testing is tests: it asserts, and sends things through pickle to see that they survive.
+#: data_stack/testing is tests: it asserts, and sends things through pickle to see that they
+#: survive.
 MODULES = sorted(
     path
     for path in [*ROOT.glob("data_stack/**/*.py"), *ROOT.glob("plugins/*/data_stack_*/**/*.py")]

@@ -1,4 +1,6 @@
-"""A program of a user, which `make types` checks and nobody runs: what it asserts of types, and what mypy must find in it."""
+"""A program of a user, which `make types` checks and nobody runs: what it asserts of types, and
+what mypy must find in it.
+"""
 
 from __future__ import annotations
 

@@ -1,10 +1,12 @@
-"""Build the site: the Markdown pages and notebooks of the repository, the API reference, and plots of the benchmarks.
+"""Build the site: the Markdown pages and notebooks of the repository, the API reference, and plots
+of the benchmarks.
 
     python tools/build_docs.py [--version VERSION] [FOLDER]
 
-``make docs`` runs this and leaves the site in ``docs/_build/html/VERSION``; versions that are already there stay, and each page
-lists them. ``FOLDER`` is another place than ``docs/_build``. The pages keep their places, so that links between them work there
-as they do on GitHub; only ``README.md`` becomes ``index.md``.
+``make docs`` runs this and leaves the site in ``docs/_build/html/VERSION``; versions that are
+already there stay, and each page lists them. ``FOLDER`` is another place than ``docs/_build``. The
+pages keep their places, so that links between them work there as they do on GitHub; only
+``README.md`` becomes ``index.md``.
 """
 
 from __future__ import annotations
@@ -46,7 +48,9 @@ PLUGINS = ("data_stack_petastorm", "data_stack_ray", "data_stack_spark")
 
 
 def list_packages() -> list[str]:
-    """The modules of the API reference: packages that have public names, the errors, and the plugins with names of their own."""
+    """The modules of the API reference: packages that have public names, the errors, and the
+    plugins with names of their own.
+    """
     found = [
         module.name
         for module in pkgutil.walk_packages(data_stack.__path__, "data_stack.")
@@ -57,7 +61,9 @@ def list_packages() -> list[str]:
 
 
 def list_names(package: str) -> list[str]:
-    """The public names of a module, sorted, without those of modules; names that need an optional package are among them."""
+    """The public names of a module, sorted, without those of modules; names that need an optional
+    package are among them.
+    """
     module = importlib.import_module(package)
     stub = Path(str(module.__file__)).with_suffix(".pyi")
     names = {*getattr(module, "__all__", [])}
@@ -77,7 +83,9 @@ def list_names(package: str) -> list[str]:
 
 @cache
 def find_homes() -> dict[str, dict[str, str]]:
-    """The public names by module, each with the module on whose page it is described: the one of the shortest name it has."""
+    """The public names by module, each with the module on whose page it is described: the one of
+    the shortest name it has.
+    """
     names = {package: list_names(package) for package in list_packages()}
     first: dict[tuple[str, int], str] = {}
     for package in sorted(names, key=lambda package: (package.count("."), package)):
@@ -95,7 +103,9 @@ def find(package: str, name: str) -> Any:
 
 
 def write_api_page(package: str) -> str:
-    """The page of a module: its docstring, a list of its names, and the objects that are described here."""
+    """The page of a module: its docstring, a list of its names, and the objects that are described
+    here.
+    """
     homes = find_homes()[package]
     ours = [name for name in homes if is_ours(find(package, name))]
     lines = [package, "=" * len(package), "", f".. automodule:: {package}", "   :no-members:", ""]
@@ -114,7 +124,9 @@ def write_api_page(package: str) -> str:
 
 
 def is_ours(value: Any) -> bool:
-    """Whether an object is a class or a function with a docstring of its own, not a value or a name for something else."""
+    """Whether an object is a class or a function with a docstring of its own, not a value or a name
+    for something else.
+    """
     return inspect.isclass(value) or (
         callable(value) and str(getattr(value, "__module__", "")).startswith("data_stack")
     )
@@ -131,7 +143,8 @@ def _describe(name: str, value: Any) -> list[str]:
         return [
             f".. autoclass:: {name}",
             "   :members:",
-            f"   :inherited-members: {', '.join(base.__name__ for base in others)}",  # bases without a page are shown here
+            # bases without a page are shown here
+            f"   :inherited-members: {', '.join(base.__name__ for base in others)}",
             "   :show-inheritance:",
         ]
     if is_ours(value):
@@ -195,7 +208,9 @@ def _add_plots(page: Path) -> None:
 
 
 def _contents(page: Path) -> str:
-    """The tables of contents that make the sidebar: one for each heading of ``docs/README.md``, each page once."""
+    """The tables of contents that make the sidebar: one for each heading of ``docs/README.md``,
+    each page once.
+    """
     trees, listed = [_tree("Start", ["docs/README"])], {"docs/README", "README"}
     for heading, text in re.findall(
         r"^## (.*?)\n(.*?)(?=^## |\Z)", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL
@@ -217,9 +232,11 @@ def _tree(caption: str, pages: list[str]) -> str:
 
 
 def list_versions(site: Path) -> list[str]:
-    """Write which versions lie in ``site``, newest first, for the list on each page; ``index.html`` leads to the stable one.
+    """Write which versions lie in ``site``, newest first, for the list on each page; ``index.html``
+    leads to the stable one.
 
-    The stable version is the newest that is no pre-release, or the newest where there are only pre-releases.
+    The stable version is the newest that is no pre-release, or the newest where there are only
+    pre-releases.
     """
     names = sorted(
         (page.parent.name for page in site.glob("*/index.html")), key=_order, reverse=True
@@ -263,7 +280,9 @@ class _Links(HTMLParser):
 
 
 def find_broken_links(folder: Path) -> Iterator[str]:
-    """The links of the pages below ``folder`` to files and anchors that are not there; other sites are not asked."""
+    """The links of the pages below ``folder`` to files and anchors that are not there; other sites
+    are not asked.
+    """
     pages = {page.resolve(): _Links(page) for page in sorted(folder.rglob("*.html"))}
     for page, links in pages.items():
         for link in sorted(links.targets):
@@ -282,7 +301,9 @@ def find_broken_links(folder: Path) -> Iterator[str]:
 
 
 def _mend(page: Path) -> None:
-    """Give a page what Sphinx leaves out for screen readers: levels of the sidebar's headings, and lists that are lists."""
+    """Give a page what Sphinx leaves out for screen readers: levels of the sidebar's headings, and
+    lists that are lists.
+    """
     text = page.read_text(encoding="utf-8").replace(
         'role="heading">', 'role="heading" aria-level="2">'
     )
@@ -296,7 +317,9 @@ def _mend(page: Path) -> None:
 
 
 def main(build: Path, version: str) -> int:
-    """Build the site of ``version`` in ``build``; return 1 where Sphinx warns of anything or a link leads nowhere."""
+    """Build the site of ``version`` in ``build``; return 1 where Sphinx warns of anything or a link
+    leads nowhere.
+    """
     from sphinx.cmd.build import build_main
 
     site, source = build / "html", build / "source"

@@ -2,7 +2,8 @@
 
 python tools/build_packages.py [--only-build]
 
-The environment of this program needs build, setuptools, twine and check-wheel-contents. Nothing is uploaded.
+The environment of this program needs build, setuptools, twine and check-wheel-contents. Nothing is
+uploaded.
 """
 
 from __future__ import annotations
@@ -33,7 +34,8 @@ PROJECTS = {"data_stack": ROOT} | {
     if package.is_dir()
 }
 
-#: Where the files of the project can be read, such as ``"https://…/blob/main"``; without it, links to them become text.
+#: Where the files of the project can be read, such as ``"https://…/blob/main"``; without it, links
+#: to them become text.
 FILES_URL = ""
 RELATIVE_LINK = re.compile(r"(!?)\[([^][]*)\]\((?!\w+:|#)([^)\s]+)\)")
 
@@ -42,7 +44,9 @@ FORBIDDEN = {"benchmarks", "docs", "fixtures", "getting_started", "test", "tests
 
 
 def copy_projects(folder: Path) -> list[Path]:
-    """Copy what belongs into the packages, with the license: not the tests, and nothing that a former build left."""
+    """Copy what belongs into the packages, with the license: not the tests, and nothing that a
+    former build left.
+    """
     copies = []
     for package, project in PROJECTS.items():
         copy = folder / project.relative_to(ROOT)
@@ -65,7 +69,9 @@ def copy_projects(folder: Path) -> list[Path]:
 
 
 def replace_links(text: str, folder: Path) -> str:
-    """A README of ``folder`` for a package index, where relative links lead nowhere: they lead to FILES_URL, or become text."""
+    """A README of ``folder`` for a package index, where relative links lead nowhere: they lead to
+    FILES_URL, or become text.
+    """
 
     def replace(link: re.Match[str]) -> str:
         image, words, target = link.groups()
@@ -188,7 +194,9 @@ def install(python: Path, *requirements: str) -> None:
 
 
 def try_out(folder: Path) -> None:
-    """Install by README's line into a fresh environment, run the quickstart there, then a check of each extra and plugin."""
+    """Install by README's line into a fresh environment, run the quickstart there, then a check of
+    each extra and plugin.
+    """
     line = re.search(
         r'pip install --find-links dist "([^"]+\[([^"]+)\])"',
         (ROOT / "README.md").read_text(encoding="utf-8"),

@@ -1,11 +1,12 @@
 """Compare the speed of this checkout with that of another commit.
 
-``python tools/compare_speed.py BASE`` writes the files of the commit BASE to a temporary folder and measures both checkouts in
-turns, each in a process of its own, for about two minutes. A ratio above 1 means that this checkout is faster. Cases below 0.95
-are measured again, with more rounds; a case that stays below 0.95 is an error to explain: the exit status is 1.
+``python tools/compare_speed.py BASE`` writes the files of the commit BASE to a temporary folder and
+measures both checkouts in turns, each in a process of its own, for about two minutes. A ratio above
+1 means that this checkout is faster. Cases below 0.95 are measured again, with more rounds; a case
+that stays below 0.95 is an error to explain: the exit status is 1.
 
-Each checkout uses its own package, plugins, ``benchmarks/`` and ``tests/support``; the installed libraries are the same. Files
-lie in memory if ``/dev/shm`` has room.
+Each checkout uses its own package, plugins, ``benchmarks/`` and ``tests/support``; the installed
+libraries are the same. Files lie in memory if ``/dev/shm`` has room.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ BATCH = 256
 Work = Callable[[], object]
 
 
-# ---------------------------------------------------------------------- cases, which run in a checkout
+# ------------------------------------------------------------------- cases, which run in a checkout
 
 
 class Cases:
@@ -356,7 +357,9 @@ CASES: dict[str, Callable[[Cases], Any]] = {
 
 
 def serve(folder: Path) -> None:
-    """Measure the cases that the lines of stdin name, ``{"case", "calls"}``; answer each by the seconds of a call, as JSON."""
+    """Measure the cases that the lines of stdin name, ``{"case", "calls"}``; answer each by the
+    seconds of a call, as JSON.
+    """
     # What libraries print must not be taken for an answer.
     answers = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)
@@ -385,7 +388,7 @@ def _measure(work: Work, n_calls: int) -> float:
     return (time.perf_counter() - start) / n_calls
 
 
-# ---------------------------------------------------------------------- turns, which the parent runs
+# --------------------------------------------------------------------- turns, which the parent runs
 
 
 class Checkout:

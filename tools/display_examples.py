@@ -2,7 +2,8 @@
 
     python tools/display_examples.py FOLDER
 
-The values are made up, the same each time. ``examples()`` gives the iterators by the names of the pages.
+The values are made up, the same each time. ``examples()`` gives the iterators by the names of the
+pages.
 """
 
 from __future__ import annotations

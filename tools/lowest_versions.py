@@ -1,6 +1,8 @@
-"""Writes constraints-lowest.txt: the lowest versions that setup.py and the plugins admit, with the current tools of the tests.
+"""Writes constraints-lowest.txt: the lowest versions that setup.py and the plugins admit, with the
+current tools of the tests.
 
-Needs uv and setuptools. torch is the one of constraints.txt: its earlier versions bring gigabytes of CUDA.
+Needs uv and setuptools. torch is the one of constraints.txt: its earlier versions bring gigabytes
+of CUDA.
 """
 
 from __future__ import annotations
@@ -29,7 +31,9 @@ def name_of(requirement: str) -> str:
 
 
 def requirements() -> list[str]:
-    """What data_stack and its plugins require, and what their tests require at the versions of constraints.txt."""
+    """What data_stack and its plugins require, and what their tests require at the versions of
+    constraints.txt.
+    """
     project: Any = run_setup(str(ROOT / "setup.py"), stop_after="init")
     pinned = {
         name_of(line): line.strip()

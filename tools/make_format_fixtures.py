@@ -1,7 +1,9 @@
-"""Writes and reads ``tests/stored``: something small in each format that data_stack stores, named by the number of the format.
+"""Writes and reads ``tests/stored``: something small in each format that data_stack stores, named
+by the number of the format.
 
-``python tools/make_format_fixtures.py`` adds what is missing and never changes what is there: every later version must read it.
-Give a new format a new number and a line in ``WRITERS``; leave the old reader and its fixture. ``docs/stability.md`` says more.
+``python tools/make_format_fixtures.py`` adds what is missing and never changes what is there: every
+later version must read it. Give a new format a new number and a line in ``WRITERS``; leave the old
+reader and its fixture. ``docs/stability.md`` says more.
 """
 
 from __future__ import annotations
@@ -256,7 +258,8 @@ READERS: dict[str, Callable[[Path], Any]] = {
     ).decode(),
 }
 
-#: The file of a folder that states the format, and the key of the number where it is not ``format``.
+#: The file of a folder that states the format, and the key of the number where it is not
+#: ``format``.
 FILES = {
     "published-1": "data_stack.json",
     "records-2": "manifest.json",

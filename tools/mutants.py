@@ -1,15 +1,19 @@
-"""Mutation testing: changes the code that protects data, one small change at a time, and lists the changes that no test notices.
+"""Mutation testing: changes the code that protects data, one small change at a time, and lists the
+changes that no test notices.
 
 make mutants                            each module below; the tool stops after MINUTES (60) and goes on when it is called again
 make mutants ONLY=integrity SAMPLE=0    one module whole; SAMPLE is how many mutants of each module are drawn (40)
 
-Each module has a pytest process. It runs the module's test files once and records which test reaches which line. Then it forks
-for each mutant: the fork swaps the code of the changed function and runs the tests that reach the line, up to the first that
-fails or ten times their usual time. Outcomes are kept in .mutants.json: a mutant runs again if its function, a test file, a
-conftest.py or a helper of tests changes, first with the test that failed before. Programs that a test starts run the code as it
-is, so lines that only they reach are "not reached". Strings, messages, logging and code outside functions are not changed.
+Each module has a pytest process. It runs the module's test files once and records which test
+reaches which line. Then it forks for each mutant: the fork swaps the code of the changed function
+and runs the tests that reach the line, up to the first that fails or ten times their usual time.
+Outcomes are kept in .mutants.json: a mutant runs again if its function, a test file, a conftest.py
+or a helper of tests changes, first with the test that failed before. Programs that a test starts
+run the code as it is, so lines that only they reach are "not reached". Strings, messages, logging
+and code outside functions are not changed.
 
-Mutants of code that deletes files may delete others than the tests expect: run it where nothing is lost, in a container.
+Mutants of code that deletes files may delete others than the tests expect: run it where nothing is
+lost, in a container.
 """
 
 from __future__ import annotations
@@ -81,7 +85,8 @@ _OF_SESSION += [
     f"{_LOADER}_distributed.py::test_the_innermost_launcher_gives_the_shard_or_an_error"
 ]
 _OTHER_OF_REMOVAL = "tests/plugins/test_plugin_datasets.py::test_names_reach_descriptions_inventories_copies_and_removals"
-#: Servers would take longer to start than the mutants of a module to run, and tasks of processes run the code as it is.
+#: Servers would take longer to start than the mutants of a module to run, and tasks of processes
+#: run the code as it is.
 _PYTEST = ["-q", "-s", "-p", "no:cacheprovider", "--timeout=30", "--hypothesis-seed=0"]
 _SKIPPED = re.compile(
     r"(?i:mongodb|sftp|into_a_bucket|TestProcessEngine|refused_at_any_call)|S3|(?<![a-z])s3"
@@ -144,7 +149,9 @@ _OTHERS = {name: _PAIRS[i ^ 1] for i, name in enumerate(_PAIRS)} | {"Div": "Mult
 
 @dataclass(frozen=True)
 class Mutant:
-    """A changed function: its name and first line as Python counts it, the lines that a test must reach, the code, the change."""
+    """A changed function: its name and first line as Python counts it, the lines that a test must
+    reach, the code, the change.
+    """
 
     function: tuple[str, int]
     lines: range
@@ -214,7 +221,9 @@ def _lines(statement: Any) -> range:
 
 
 def _code_nodes(node: ast.AST, lines: range = range(0)) -> Iterator[tuple[ast.AST, range]]:
-    """What is run of a function, in a fixed order, with the lines of its statement; no annotations, messages and logging."""
+    """What is run of a function, in a fixed order, with the lines of its statement; no annotations,
+    messages and logging.
+    """
     lines = _lines(node) if isinstance(node, (ast.stmt, ast.ExceptHandler)) else lines
     yield node, lines
     if isinstance(node, (ast.Raise, ast.JoinedStr)) or _is_log(node):
@@ -276,7 +285,9 @@ def _swap(mutant: Mutant, path: Path, functions: Sequence[types.FunctionType]) -
 
 
 class Runner:
-    """A pytest plugin that runs a module's tests once, then, for each mutant, those that reach it."""
+    """A pytest plugin that runs a module's tests once, then, for each mutant, those that reach
+    it.
+    """
 
     def __init__(
         self, module: str, mutants: Sequence[Mutant], tests: str, deadline: float, folder: Path
@@ -301,7 +312,8 @@ class Runner:
             item.config.hook.pytest_runtest_protocol(item=item, nextitem=self.end)
         measured.stop()
         self.contexts = measured.get_data().contexts_by_lineno(str(self.path))
-        # A fork that changes nothing tells the time of each test, and which tests do not pass in a fork.
+        # A fork that changes nothing tells the time of each test, and which tests do not pass in a
+        # fork.
         pid = self._fork(session.items, stop=False)
         while not _wait({pid: time.time() + 300}):
             pass
@@ -397,7 +409,9 @@ def _path(module: str) -> Path:
 
 
 def _kept() -> dict[str, Any]:
-    """By mutant, its outcome and the digest of the tests that it is of; the tests of a module that killed nothing."""
+    """By mutant, its outcome and the digest of the tests that it is of; the tests of a module that
+    killed nothing.
+    """
     kept: dict[str, Any] = json.loads(_text(KEPT) or "{}")
     return kept
 
@@ -413,7 +427,9 @@ def _keep(outcomes: dict[str, Any]) -> None:
 
 
 def _wait(limits: dict[int, float]) -> list[tuple[int, int]]:
-    """The forks that ended, with their exit status; those above their time are killed, and what each left running."""
+    """The forks that ended, with their exit status; those above their time are killed, and what
+    each left running.
+    """
     time.sleep(0.005)
     ended = []
     for pid, limit in limits.items():
@@ -431,7 +447,9 @@ def _wait(limits: dict[int, float]) -> list[tuple[int, int]]:
 
 
 def _test_files(module: str) -> list[Path]:
-    """The test files of a module, the conftest.py files that apply to them, and the helpers that they import."""
+    """The test files of a module, the conftest.py files that apply to them, and the helpers that
+    they import.
+    """
     helpers = {path.stem: path for folder in _HELPERS for path in (ROOT / folder).rglob("*.py")}
     targets = [ROOT / name.partition("::")[0] for name in TARGETS[module]]
     paths = [each for path in targets for each in [path, *path.rglob("*.py")]]
@@ -467,7 +485,9 @@ def _select(module: str, sample: int) -> tuple[list[Mutant], int, str]:
 def _run_in_fork(
     module: str, mutants: Sequence[Mutant], tests: str, deadline: float
 ) -> dict[str, str]:
-    """The outcomes that are known afterwards: each module has a process of its own, as its tests change the state of theirs."""
+    """The outcomes that are known afterwards: each module has a process of its own, as its tests
+    change the state of theirs.
+    """
     known = {key: each[0] for key, each in _kept().items() if each[1:] == [tests]}
     todo = [mutant for mutant in mutants if mutant.key not in known]
     if todo and time.time() < deadline:

@@ -11,7 +11,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
 
-#: Of each kind of file, what stands before a version: of the project, and of its packages that it needs.
+#: Of each kind of file, what stands before a version: of the project, and of its packages that it
+#: needs.
 PLACES = {
     "setup.py": r'^VERSION = "',
     "plugins/*/pyproject.toml": r'^version = "|lazy-data-stack[^">]*>=',

@@ -1,7 +1,8 @@
-"""Draw the tables of ``benchmarks/README.md`` as bars, in colours that can be read on light and on dark pages.
+"""Draw the tables of ``benchmarks/README.md`` as bars, in colours that can be read on light and on
+dark pages.
 
-``python tools/plot_benchmarks.py`` writes the pictures of ``docs/fast_reading.md`` to ``docs/images``; ``tools/build_docs.py``
-puts a plot of its targets below each table of the site.
+``python tools/plot_benchmarks.py`` writes the pictures of ``docs/fast_reading.md`` to
+``docs/images``; ``tools/build_docs.py`` puts a plot of its targets below each table of the site.
 """
 
 from __future__ import annotations
@@ -60,7 +61,9 @@ class Bar:
 
 @dataclass(frozen=True)
 class Chart:
-    """Bars on one axis, from ``start``, or from the line at ``start`` to both sides on a logarithmic one; ``hand`` is a limit."""
+    """Bars on one axis, from ``start``, or from the line at ``start`` to both sides on a
+    logarithmic one; ``hand`` is a limit.
+    """
 
     title: str
     bars: list[Bar] = field(default_factory=list)
@@ -70,7 +73,9 @@ class Chart:
 
 
 def read_tables(text: str) -> list[Table]:
-    """The tables of a Markdown page; a first cell that begins with … repeats what stands above it before a comma."""
+    """The tables of a Markdown page; a first cell that begins with … repeats what stands above it
+    before a comma.
+    """
     tables: list[Table] = []
     lines = text.splitlines()
     for i, line in enumerate(lines):
@@ -87,7 +92,9 @@ def read_tables(text: str) -> list[Table]:
 
 
 def chart_targets(table: Table) -> Chart:
-    """How many times better than wanted each figure with a target is; a cell has several, between semicolons."""
+    """How many times better than wanted each figure with a target is; a cell has several, between
+    semicolons.
+    """
     chart = Chart("times better than wanted", logarithmic=True, start=1.0)
     what, ours, ratio, target = (
         table.header.index(name) for name in ("what", "ours", "ratio", "target")
@@ -266,7 +273,9 @@ def _shorten(text: str, length: int) -> str:
 
 
 def plot_targets(folder: Path) -> list[tuple[int, str]]:
-    """Plot the targets of every table that has some; return the line behind each table, and the name of its plot."""
+    """Plot the targets of every table that has some; return the line behind each table, and the
+    name of its plot.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     plots = []
     for i, table in enumerate(read_tables(README.read_text(encoding="utf-8"))):

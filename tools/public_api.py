@@ -1,15 +1,18 @@
 """Writes ``tests/public_api.txt``: what users and plugins may rely on, one name a line, sorted.
 
-``make api`` runs this; a test compares the file with the code. ``docs/stability.md`` says what a change of a line means.
+``make api`` runs this; a test compares the file with the code. ``docs/stability.md`` says what a
+change of a line means.
 
 Public are
 
-- of Python: the names in ``__all__``, or in the stub, of each module of data_stack that has one, and of each first-party plugin;
-  the names that the table of ``docs/plugins.md`` lists for authors of plugins; the modules of the original DataStack (below),
-  with what they define; of a class its methods, properties and the parameters of its constructor. Names and modules that begin
-  with an underscore are not public;
+- of Python: the names in ``__all__``, or in the stub, of each module of data_stack that has one,
+  and of each first-party plugin; the names that the table of ``docs/plugins.md`` lists for authors
+  of plugins; the modules of the original DataStack (below),
+  with what they define; of a class its methods, properties and the parameters of its constructor.
+  Names and modules that begin with an underscore are not public;
 - each command of ``data-stack`` with its arguments and options;
-- the groups and names of entry points, the hooks of plugins, the extras, and the variables of the environment.
+- the groups and names of entry points, the hooks of plugins, the extras, and the variables of the
+  environment.
 """
 
 from __future__ import annotations
@@ -89,7 +92,9 @@ NOT_FOR_USERS = {"bench", "dev", "docs", "test"}
 
 
 def list_modules() -> dict[str, set[str] | None]:
-    """The public modules, each with the names that are public in it; None for all that it lists or defines."""
+    """The public modules, each with the names that are public in it; None for all that it lists or
+    defines.
+    """
     modules = {**DOCUMENTED, **{f"data_stack.{name}": None for name in ORIGINAL}}
     roots = [ROOT / "data_stack", *ROOT.glob("plugins/*/data_stack_*")]
     for root in roots:
@@ -133,7 +138,9 @@ def list_names(module: str, listed: set[str] | None) -> list[str]:
 
 
 def find_homes() -> dict[str, tuple[Any, str]]:
-    """Each public name with what it names and the shortest of the names of that, which is where its members are listed."""
+    """Each public name with what it names and the shortest of the names of that, which is where its
+    members are listed.
+    """
     names = {
         f"{module}.{name}": getattr(importlib.import_module(module), name)
         for module, listed in list_modules().items()
@@ -196,7 +203,9 @@ def _is_ours(value: Any) -> bool:
 
 
 def _signature(function: Any) -> str:
-    """Parameters and defaults; no annotations that are objects, whose text differs between versions of Python."""
+    """Parameters and defaults; no annotations that are objects, whose text differs between versions
+    of Python.
+    """
     try:
         signature = inspect.signature(function)
     except (TypeError, ValueError):

@@ -1,8 +1,9 @@
-"""Run the notebooks of ``getting_started`` and keep their output in them: ``make notebooks``, or with names of notebooks.
+"""Run the notebooks of ``getting_started`` and keep their output in them: ``make notebooks``, or
+with names of notebooks.
 
-What differs from run to run is left out, so that a second run changes nothing: counts, names of temporary files, ports, and
-what is written to stderr. A cell with the tag ``varies`` keeps the output that it has; clear it to renew it. One with the tag
-``network`` is left out.
+What differs from run to run is left out, so that a second run changes nothing: counts, names of
+temporary files, ports, and what is written to stderr. A cell with the tag ``varies`` keeps the
+output that it has; clear it to renew it. One with the tag ``network`` is left out.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""Loads a tiny dataset through each extra and plugin of the installed data_stack; `make dist-check` runs it, far from the clone.
+"""Loads a tiny dataset through each extra and plugin of the installed data_stack; `make dist-check`
+runs it, far from the clone.
 
 python smoke.py [EXTRA …]
 """

@@ -1,15 +1,19 @@
-"""Uses file, MongoDB and S3 stores from many processes under random faults, and compares what they hold with a ledger.
+"""Uses file, MongoDB and S3 stores from many processes under random faults, and compares what they
+hold with a ledger.
 
     make soak MINUTES=60        python tools/soak.py --minutes 60 --seed 7
 
-Processes prepare, load, copy and remove datasets, write and read resources, and collect garbage. Meanwhile some are killed
-(SIGKILL), the disk of the file store is filled (as root), mongod is frozen, or killed and started again, and the S3 server is
-frozen or cut off. The ledger is kept outside of these processes: what was acknowledged must be readable and right, what was
-not is whole or absent. Each minute the faults pause: all is read, unfinished preparations are repeated or removed, garbage is
-collected, and nothing may be left over. The processes that are never killed must not grow.
+Processes prepare, load, copy and remove datasets, write and read resources, and collect garbage.
+Meanwhile some are killed (SIGKILL), the disk of the file store is filled (as root), mongod is
+frozen, or killed and started again, and the S3 server is frozen or cut off. The ledger is kept
+outside of these processes: what was acknowledged must be readable and right, what was not is whole
+or absent. Each minute the faults pause: all is read, unfinished preparations are repeated or
+removed, garbage is collected, and nothing may be left over. The processes that are never killed
+must not grow.
 
-The seed decides the operations and their order; which process takes one, and when a fault hits, depends on the machine. The
-ledger is a file of JSON lines, which stays if something was found. Exit status 1 if anything was found.
+The seed decides the operations and their order; which process takes one, and when a fault hits,
+depends on the machine. The ledger is a file of JSON lines, which stays if something was found. Exit
+status 1 if anything was found.
 """
 
 from __future__ import annotations
@@ -78,16 +82,19 @@ FAULTS = {
 }
 DISK_BYTES = 64 << 20
 HANG_SECONDS = 150.0  # longer than any lease or timeout
-SETTLE_SECONDS = 12.0  # a request of a killed process may wait in a frozen server; a lease that was not returned ends
+# a request of a killed process may wait in a frozen server; a lease that was not returned ends
+SETTLE_SECONDS = 12.0
 GRACE_SECONDS = 60.0  # while others read
-#: How much more there may be at the last look than at half time: memory in bytes; each lasting process may have started its fork
-#: server, which is one child and its descriptors.
+#: How much more there may be at the last look than at half time: memory in bytes; each lasting
+#: process may have started its fork server, which is one child and its descriptors.
 MAX_GROWTH = {"memory": 24 << 20, "descriptors": 4, "threads": 3, "children": 1, "processes": 5}
 
 
 @dataclass(frozen=True)
 class Operation:
-    """What a process is to do: ``version`` of a dataset, or the number of a resource's contents; ``target`` of a copy."""
+    """What a process is to do: ``version`` of a dataset, or the number of a resource's contents;
+    ``target`` of a copy.
+    """
 
     number: int
     kind: str
@@ -121,7 +128,9 @@ def plan(seed: int) -> Iterator[Operation]:
 
 
 def look(connector: StorageConnector, factories: Mapping[int, DatasetFactory]) -> int | None:
-    """The version that is ready; None if none is. All of it is read and compared, and nothing is written."""
+    """The version that is ready; None if none is. All of it is read and compared, and nothing is
+    written.
+    """
     for version, factory in factories.items():
         if (manifest := factory.manifest()) is not None:
             prepared = Resources(connector, manifest.name, manifest.prepared)
@@ -186,7 +195,8 @@ def execute(
 
 def work(connection: Connection, stores: Mapping[str, Mapping[str, Any]], sources: str) -> None:
     """Do what is asked until nobody asks."""
-    logging.disable()  # a preparation says what it does again, and a client what the server did to it
+    # a preparation says what it does again, and a client what the server did to it
+    logging.disable()
     with contextlib.suppress(EOFError, OSError):
         while True:
             operation = connection.recv()
@@ -224,7 +234,8 @@ class Worker:
     def sizes(self) -> dict[str, int]:
         pid = self.process.pid or 0
         threads, descriptors = (len(os.listdir(f"/proc/{pid}/{each}")) for each in ("task", "fd"))
-        # What it shares with the process it comes from counts in full: it is no growth when it copies that page by page.
+        # What it shares with the process it comes from counts in full: it is no growth when it
+        # copies that page by page.
         status = Path(f"/proc/{pid}/status").read_text(encoding="utf-8").splitlines()
         kib = sum(
             int(line.split()[1]) for line in status if line.startswith(("RssAnon:", "RssShmem:"))
@@ -241,7 +252,9 @@ class Worker:
 
 
 class Faults:
-    """Servers and a disk that fail at random in a thread of their own, except while :attr:`calm` is held."""
+    """Servers and a disk that fail at random in a thread of their own, except while :attr:`calm` is
+    held.
+    """
 
     def __init__(
         self,
@@ -268,7 +281,9 @@ class Faults:
         self._thread.start()
 
     def hit(self, operation: Operation, since: float) -> bool:
-        """Whether a fault hit a store of this operation since then; a full disk excuses no reader."""
+        """Whether a fault hit a store of this operation since then; a full disk excuses no
+        reader.
+        """
         hits = [self._hits.get(store, ("", 0.0)) for store in (operation.store, operation.target)]
         return any(
             until + 1 >= since and (name != "full disk" or not operation.only_reads)
@@ -317,7 +332,9 @@ class Faults:
 
 @dataclass
 class Running:
-    """An operation at a name: what it may find, and whether another one writes there or did not end well just before."""
+    """An operation at a name: what it may find, and whether another one writes there or did not end
+    well just before.
+    """
 
     began: float
     possible: set[int | None]
@@ -335,7 +352,9 @@ class Entry:
 
 
 class Ledger:
-    """Knows what must be readable; ``file`` receives each operation's begin and end, as JSON lines."""
+    """Knows what must be readable; ``file`` receives each operation's begin and end, as JSON
+    lines.
+    """
 
     def __init__(self, file: Path, faults: Faults) -> None:
         self._file, self._faults = file.open("w", buffering=1, encoding="utf-8"), faults
@@ -403,7 +422,8 @@ class Ledger:
                 (entry, set()),
                 (self.entries[operation.target, operation.name], entry.allowed | {None}),
             ]
-        # The manifest is removed before anything of a dataset is replaced; a resource is replaced at once.
+        # The manifest is removed before anything of a dataset is replaced; a resource is replaced
+        # at once.
         outcomes: dict[str, set[int | None]] = {
             "look": set(),
             "read": set(),
@@ -553,7 +573,9 @@ class Soak:
 
 
 def _not_of_the_living(left: list[str], pids: list[int | None]) -> list[str]:
-    """What is left but for what these processes could not clean up when a server was gone: it goes when they end."""
+    """What is left but for what these processes could not clean up when a server was gone: it goes
+    when they end.
+    """
     theirs = [each for each in left if any(f"-{pid}-" in each for pid in pids)]
     marks = {*theirs, *re.findall(r"ObjectId\('(\w+)'\)", " ".join(theirs))}
     return [each for each in left if not any(mark in each for mark in marks)]

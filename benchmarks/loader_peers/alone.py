@@ -1,4 +1,5 @@
-"""What is measured of a loader in a process of its own; benchmarks/loader.py starts it, and prints what it answers.
+"""What is measured of a loader in a process of its own; benchmarks/loader.py starts it, and prints
+what it answers.
 
 Run, in benchmarks/: python -m loader_peers.alone {first,state,order,training,memory} '{"way": …}'
 """
@@ -55,7 +56,8 @@ def w4_schema(folder: str) -> Schema:
 
 
 def first(way: str, folder: str) -> float:
-    """Seconds from making a loader to its first batch; everything that this process imports is imported before.
+    """Seconds from making a loader to its first batch; everything that this process imports is
+    imported before.
 
     "again" is another loader in the same process, "kept" another epoch with the same workers.
     """
@@ -109,7 +111,9 @@ class Computed(DatasetIterator):
 
 
 def state(way: str, n_samples: int, step: int) -> dict[str, float]:
-    """Seconds that ``load_state_dict`` takes in the middle of an epoch, and the first batch behind it."""
+    """Seconds that ``load_state_dict`` takes in the middle of an epoch, and the first batch behind
+    it.
+    """
     saved = Loader(
         Computed(n_samples), BATCH, shuffle=True, seed=5, worker_kind="inline"
     ).state_dict()
@@ -161,11 +165,15 @@ def order(way: str, n_samples: int) -> dict[str, Any]:
 
 
 def quality(window: int | None, n_blocks: int = 1000, block_length: int = 200) -> dict[str, Any]:
-    """How a block-wise order (None: a full shuffle) differs from a full one, of 1,000 blocks of 200 samples.
+    """How a block-wise order (None: a full shuffle) differs from a full one, of 1,000 blocks of 200
+    samples.
 
-    - ``same block``: share of neighbours in the order that are of the same block (a full shuffle: 0.1 %).
-    - ``batch labels``: the chi-square of ten sorted labels in batches of 256, by what chance gives (a full shuffle: 1).
-    - ``blocks read``: how often a reader that keeps ``window + 1`` blocks opens one, by the number of blocks.
+    - ``same block``: share of neighbours in the order that are of the same block (a full shuffle:
+      0.1 %).
+    - ``batch labels``: the chi-square of ten sorted labels in batches of 256, by what chance gives
+      (a full shuffle: 1).
+    - ``blocks read``: how often a reader that keeps ``window + 1`` blocks opens one, by the number
+      of blocks.
     """
     n = n_blocks * block_length
     order: Order = (
@@ -248,7 +256,9 @@ def training(way: str, folder: str, seconds: float) -> float:
 
 
 def memory(way: str, folder: str, n_epochs: int) -> tuple[int, int]:
-    """Memory of this process and all workers, in the last batch but one of epochs 2 and ``n_epochs``."""
+    """Memory of this process and all workers, in the last batch but one of epochs 2 and
+    ``n_epochs``.
+    """
     _, kind, kept = way.split(", ")
     loader = our_loader(w4_iterator(folder), kind)
     found = []

@@ -1,4 +1,6 @@
-"""Compares what a loader gives with the truth, and looks for samples that come twice in an epoch."""
+"""Compares what a loader gives with the truth, and looks for samples that come twice in an
+epoch.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,8 @@ DECODED = "decoded.npy"
 def check_epoch(
     loading: Loading, schema: Schema, truth_folder: Path, seconds: float
 ) -> tuple[int, Iterator[Any]]:
-    """Check the batches of an epoch, for so many seconds of it; returns how many samples were, and the rest of the epoch.
+    """Check the batches of an epoch, for so many seconds of it; returns how many samples were, and
+    the rest of the epoch.
 
     Raises:
         ValueError: a value, dtype or shape differs, a sample came twice, or one did not come.

@@ -28,9 +28,11 @@ def batch_of(records: list[bytes], schema: Schema) -> Batch:
 
 
 class GrainLoading(Loading):
-    """Shuffled, batched, repeated; without the last incomplete batch, as worker processes give batches of one size.
+    """Shuffled, batched, repeated; without the last incomplete batch, as worker processes give
+    batches of one size.
 
-    By default 16 threads of each worker read 500 *batches* ahead, which is slower; here it is a few of both.
+    By default 16 threads of each worker read 500 *batches* ahead, which is slower; here it is a few
+    of both.
     """
 
     ahead = N_WORKERS * (2 * N_THREADS + 3)

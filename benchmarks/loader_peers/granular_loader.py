@@ -37,7 +37,8 @@ class GranularLoading(Loading):
 
     def __init__(self, schema: Schema, folder: Path) -> None:
         self._n, self._fields = schema.n, schema.fields
-        # Only those that are needed, and none of its lambdas: they do not pickle to its own workers.
+        # Only those that are needed, and none of its lambdas: they do not pickle to its own
+        # workers.
         decoders = {
             TYPES[field.kind]: granular.decoders[TYPES[field.kind]] for field in schema.fields
         }

@@ -1,4 +1,6 @@
-"""The limits: ``numpy.take`` over a permutation in a bare loop, and a bare decoder in two threads."""
+"""The limits: ``numpy.take`` over a permutation in a bare loop, and a bare decoder in two
+threads.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,9 @@ from loader_peers.mapped import MappedBlobs, mapped_columns
 
 
 class Taken(Loading):
-    """A permutation of an epoch, and a ``take`` of each column for each part of it; blobs are slices of the map."""
+    """A permutation of an epoch, and a ``take`` of each column for each part of it; blobs are
+    slices of the map.
+    """
 
     ahead = 0
 
@@ -38,7 +42,9 @@ class Taken(Loading):
 
 
 class Decoded(Loading):
-    """The fastest decoder there is on JPEGs in memory, half of each batch in each of two threads."""
+    """The fastest decoder there is on JPEGs in memory, half of each batch in each of two
+    threads.
+    """
 
     ahead = 0
 

@@ -1,4 +1,6 @@
-"""What a compared loader does: shuffled batches of 256 of a workload, epoch after epoch, from two workers."""
+"""What a compared loader does: shuffled batches of 256 of a workload, epoch after epoch, from two
+workers.
+"""
 
 from __future__ import annotations
 
@@ -66,7 +68,9 @@ class LoaderSystem:
 
 
 def as_columns(batch: Any) -> Batch:
-    """Tensors as arrays, blobs as lists of bytes; ``lengths`` beside ``bytes`` are blobs end to end."""
+    """Tensors as arrays, blobs as lists of bytes; ``lengths`` beside ``bytes`` are blobs end to
+    end.
+    """
     columns: dict[str, Any] = {
         name: values if isinstance(values, (list, np.ndarray)) else np.asarray(values)
         for name, values in batch.items()

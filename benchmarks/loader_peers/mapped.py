@@ -1,4 +1,6 @@
-"""Opens what the memory map of :mod:`record_peers` wrote: one file a column, or blobs end to end."""
+"""Opens what the memory map of :mod:`record_peers` wrote: one file a column, or blobs end to
+end.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,9 @@ from record_peers.workload import Schema
 
 
 def mapped_columns(schema: Schema, folder: Path) -> dict[str, npt.NDArray[Any]]:
-    """Memory maps by field, as plain arrays: numpy.memmap itself costs a microsecond more each time."""
+    """Memory maps by field, as plain arrays: numpy.memmap itself costs a microsecond more each
+    time.
+    """
     return {
         field.name: np.load(folder / f"{field.name}.npy", mmap_mode="r").view(np.ndarray)
         for field in schema.fields

@@ -1,4 +1,6 @@
-"""A function of pure Python that takes 50 µs a sample, on W4: ours and torch's loader, with and without processes."""
+"""A function of pure Python that takes 50 µs a sample, on W4: ours and torch's loader, with and
+without processes.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""torch's DataLoader over a memory map for each column: as users write it, and the best that it can do."""
+"""torch's DataLoader over a memory map for each column: as users write it, and the best that it can
+do.
+"""
 
 from __future__ import annotations
 

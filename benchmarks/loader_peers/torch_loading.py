@@ -47,7 +47,9 @@ def as_it_is(batch: Any) -> Any:
 
 
 def tensors(batch: dict[str, Any]) -> dict[str, Any]:
-    """Arrays as tensors, which a worker puts into shared memory; blobs end to end with their lengths, for the same reason."""
+    """Arrays as tensors, which a worker puts into shared memory; blobs end to end with their
+    lengths, for the same reason.
+    """
     found = {}
     for name, values in batch.items():
         if isinstance(values, list):

@@ -1,4 +1,6 @@
-"""torch's DataLoader over stores of others, which read whole batches in the worker: the fastest form for each of them."""
+"""torch's DataLoader over stores of others, which read whole batches in the worker: the fastest
+form for each of them.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Loaders side by side, each in processes of its own that stand still while it is not their turn."""
+"""Loaders side by side, each in processes of its own that stand still while it is not their
+turn.
+"""
 
 from __future__ import annotations
 

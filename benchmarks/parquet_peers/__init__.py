@@ -1,1 +1,3 @@
-"""What benchmarks/parquet.py measures, each in a process of its own: ours, the limits, and Petastorm in its own environment."""
+"""What benchmarks/parquet.py measures, each in a process of its own: ours, the limits, and
+Petastorm in its own environment.
+"""

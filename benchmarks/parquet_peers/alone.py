@@ -1,4 +1,5 @@
-"""Ours and the limits, one of them in a process of its own; benchmarks/parquet.py starts it, and prints what it answers.
+"""Ours and the limits, one of them in a process of its own; benchmarks/parquet.py starts it, and
+prints what it answers.
 
 Run, in benchmarks/: python -m parquet_peers.alone CASE WAY --folder FOLDER
 """
@@ -48,7 +49,8 @@ KEYS = {"plain": "id", "mnist": "idx", "frames": "timestamp", "ngram": "timestam
 _EPOCH_SECONDS = 4.0
 _LARGE_SHAPE = (64, 256)
 
-#: What an epoch answers: rows, the sum of their keys, seconds from its beginning to the first of them, and to the last.
+#: What an epoch answers: rows, the sum of their keys, seconds from its beginning to the first of
+#: them, and to the last.
 Epoch = tuple[int, int, float, float]
 
 
@@ -85,7 +87,9 @@ def loader_of(stack: Any, window: int | None, kind: Any, workers: int | None = N
 
 
 def epoch_of(case: str, way: str, folder: Path) -> Epoch:
-    """One epoch of ours, opening not timed; ``way`` is such as "loader, threads, window 4" or "make_reader"."""
+    """One epoch of ours, opening not timed; ``way`` is such as "loader, threads, window 4" or
+    "make_reader".
+    """
     name, *rest = way.split(", ")
     window = next(
         (int(each.removeprefix("window ")) for each in rest if each.startswith("window ")), WINDOW
@@ -126,7 +130,8 @@ def epoch_of(case: str, way: str, folder: Path) -> Epoch:
 
 
 def repeated(case: str, epoch: Callable[[], Epoch]) -> dict[str, Any]:
-    """Up to three epochs, each of a dataset opened anew: the time of the middle one, and how the first one began.
+    """Up to three epochs, each of a dataset opened anew: the time of the middle one, and how the
+    first one began.
 
     Raises:
         ValueError: an epoch lacks rows, or has some twice.
@@ -195,7 +200,9 @@ def limit(case: str, way: str, folder: Path) -> dict[str, Any]:
 
 
 def first_row(way: str, folder: Path) -> dict[str, Any]:
-    """Seconds from opening a dataset to its first row or batch; everything that is imported is imported before."""
+    """Seconds from opening a dataset to its first row or batch; everything that is imported is
+    imported before.
+    """
     case, _, name = way.partition(", ")
     path = folder / case
     columns = PLAIN_COLUMNS if case == "plain" else None
@@ -239,7 +246,9 @@ def files(way: str) -> dict[str, Any]:
 
 
 def predicate(way: str, folder: Path) -> dict[str, Any]:
-    """The rows that a filter leaves of ``frames``: seconds, and how much of the files is read for them."""
+    """The rows that a filter leaves of ``frames``: seconds, and how much of the files is read for
+    them.
+    """
     times = col("timestamp")
     expression = (
         col("sensor") == 7 if way.startswith("scattered") else (times >= 10_000) & (times <= 10_199)
@@ -344,7 +353,9 @@ def converter(folder: Path, way: str) -> dict[str, Any]:
 
 
 def quality(way: str, folder: Path) -> dict[str, Any]:
-    """How many neighbours among the rows that a loader gives are of one row group, by the window; of ``plain``."""
+    """How many neighbours among the rows that a loader gives are of one row group, by the window;
+    of ``plain``.
+    """
     order = (
         True if way == "full shuffle" else BlockShuffled(window=int(way.removeprefix("window ")))
     )
@@ -376,7 +387,9 @@ def quality(way: str, folder: Path) -> dict[str, Any]:
 
 
 def write_files(folder: Path, *, small: bool) -> dict[str, Any]:
-    """The datasets that ``petastorm_peer.py write`` makes, where there is no Petastorm: of the same rows, readable by both."""
+    """The datasets that ``petastorm_peer.py write`` makes, where there is no Petastorm: of the same
+    rows, readable by both.
+    """
     rng, part = np.random.default_rng(0), 10 if small else 1
     (folder / "plain").mkdir(parents=True)
     for number in range(2):
@@ -455,7 +468,9 @@ def write_large(folder: Path, n_bytes: int) -> dict[str, Any]:
 
 
 def memory(way: str, folder: Path, n_epochs: int) -> dict[str, Any]:
-    """Proportional set size of this process and its workers over epochs: at most in each, beyond what it was before opening."""
+    """Proportional set size of this process and its workers over epochs: at most in each, beyond
+    what it was before opening.
+    """
     name, *rest = way.split(", ")
     kind: Any = next(each for each in rest if each in ("inline", "threads", "processes"))
     workers = None if kind == "inline" else 2

@@ -1,7 +1,9 @@
-"""Petastorm 0.13.1 on the cases of benchmarks/parquet.py; runs in an environment of its own, see benchmarks/README.md.
+"""Petastorm 0.13.1 on the cases of benchmarks/parquet.py; runs in an environment of its own, see
+benchmarks/README.md.
 
-``petastorm_peer.py write FOLDER`` writes the datasets with Petastorm and Spark; ``petastorm_peer.py measure CASE FOLDER WORKERS``
-prints JSON: the fastest of up to three epochs, each with a reader of its own, and how the first one began.
+``petastorm_peer.py write FOLDER`` writes the datasets with Petastorm and Spark; ``petastorm_peer.py
+measure CASE FOLDER WORKERS`` prints JSON: the fastest of up to three epochs, each with a reader of
+its own, and how the first one began.
 """
 
 from __future__ import annotations

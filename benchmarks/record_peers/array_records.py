@@ -18,7 +18,9 @@ if not flags.FLAGS.is_parsed():
 
 
 class GrainReader(Reader):
-    """Samples by the data source's ``[i]``, batches by its ``__getitems__``, runs by ``read(start, end)``."""
+    """Samples by the data source's ``[i]``, batches by its ``__getitems__``, runs by ``read(start,
+    end)``.
+    """
 
     def __init__(self, schema: Schema, folder: Path) -> None:
         self._schema = schema

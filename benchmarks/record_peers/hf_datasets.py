@@ -1,4 +1,6 @@
-"""Hugging Face datasets: save_to_disk, load_from_disk, with the Arrow format, which is the fastest."""
+"""Hugging Face datasets: save_to_disk, load_from_disk, with the Arrow format, which is the
+fastest.
+"""
 
 from __future__ import annotations
 

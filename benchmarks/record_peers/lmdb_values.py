@@ -21,7 +21,8 @@ _CODES = {"<i8": "q", "<i4": "i", "<f4": "f", "|u1": "B"}
 
 
 class LMDBReader(Reader):
-    """Fields end to end in each value, taken out by ``struct`` and ``numpy.frombuffer``, or the only blob.
+    """Fields end to end in each value, taken out by ``struct`` and ``numpy.frombuffer``, or the
+    only blob.
 
     Args:
         schema: what the samples are.
@@ -122,7 +123,8 @@ def write(work: Workload, folder: Path) -> None:
 
 SYSTEMS = {
     "lmdb": System(write, partial(LMDBReader, joined=False)),
-    # by hand, values joined into one structured array: nothing of LMDB's does that, so it is no peer but a limit
+    # by hand, values joined into one structured array: nothing of LMDB's does that, so it is no
+    # peer but a limit
     "lmdb, joined": System(
         write, partial(LMDBReader, joined=True), kind="limit", measures=("batch",), packed_only=True
     ),

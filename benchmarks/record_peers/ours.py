@@ -21,7 +21,9 @@ def column_of(field: Field) -> ColumnType | str:
 
 
 class RecordsReader(Reader):
-    """A RecordReader of default options: every block checked at first touch, values the caller's own."""
+    """A RecordReader of default options: every block checked at first touch, values the caller's
+    own.
+    """
 
     def __init__(self, schema: Schema, folder: Path) -> None:
         self.reader = RecordReader(folder)

@@ -26,9 +26,11 @@ BATCH = 256
 
 
 class Reader(ABC):
-    """An open dataset. Every sample is a dict of Python numbers (or numpy's), arrays, bytes; JPEGs are decoded.
+    """An open dataset. Every sample is a dict of Python numbers (or numpy's), arrays, bytes; JPEGs
+    are decoded.
 
-    What a reader does not say is made of what it says: batches in order of :meth:`run`, samples in order of batches.
+    What a reader does not say is made of what it says: batches in order of :meth:`run`, samples in
+    order of batches.
     """
 
     @abstractmethod
@@ -70,7 +72,8 @@ class System:
         write: writes a workload into a folder that does not exist yet, and closes it.
         open: opens what that wrote.
         kind: ``"ours"``, ``"limit"`` or ``"peer"``; the best peer is sought among peers.
-        measures: what it is measured in; empty for everything. A variant is measured where it differs.
+        measures: what it is measured in; empty for everything. A variant is measured where it
+            differs.
         packed_only: whether it is measured with fields of one shape alone.
     """
 

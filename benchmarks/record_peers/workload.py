@@ -201,7 +201,9 @@ WORKLOADS = {"W1": w1, "W2": w2, "W3": w3, "W4": w4}
 
 
 def picture(seed: int, size: int) -> np.ndarray[Any, Any]:
-    """Soft colours with some detail, shape ``(size, size, 3)``, uint8: about 1 bit a pixel as a JPEG of quality 75."""
+    """Soft colours with some detail, shape ``(size, size, 3)``, uint8: about 1 bit a pixel as a
+    JPEG of quality 75.
+    """
     rng = np.random.default_rng([3, seed])
     across = np.linspace(0, 1, size)[:, None]
     y, x = np.broadcast_to(across, (size, size)), np.broadcast_to(across.T, (size, size))

@@ -1,4 +1,5 @@
-"""Runs one training program in this process; benchmarks/training.py starts it, and reads the lines that it prints.
+"""Runs one training program in this process; benchmarks/training.py starts it, and reads the lines
+that it prints.
 
 Run, in benchmarks/: python -m training_peers.alone CASE PROGRAM DATA FOLDER
 """
@@ -26,7 +27,9 @@ def n_samples_of(batch: Any) -> int:
 
 
 def main(case: str, name: str, data: str, folder: str) -> None:
-    """Print a line at the first batch, and one after the second epoch with its seconds and samples."""
+    """Print a line at the first batch, and one after the second epoch with its seconds and
+    samples.
+    """
     program = importlib.import_module(f"training_peers.{case.split()[0]}").PROGRAMS[name]
     begin = program.epochs(Path(data), Path(folder))
     for number, batch in enumerate(begin()):

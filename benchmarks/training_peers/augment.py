@@ -12,7 +12,8 @@ SIZE = 224
 
 
 def augment(image: Any, rng: np.random.Generator) -> Any:
-    """A crop of 8 to 100 % of the area, of a ratio from 3/4 to 4/3, resized to 224 × 224; every second one flipped.
+    """A crop of 8 to 100 % of the area, of a ratio from 3/4 to 4/3, resized to 224 × 224; every
+    second one flipped.
 
     Args:
         image: uint8, shape ``(height, width, 3)``.

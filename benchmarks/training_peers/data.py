@@ -13,7 +13,9 @@ N_COLUMNS = {"tables": 14, "tables of 3": 3, "tables of 200": 200, "tables with 
 
 
 def make_images(folder: Path, small: bool) -> None:
-    """JPEGs of 500 × 375 in ten folders, one for each class; as large as photographs of this size (about 50 KB)."""
+    """JPEGs of 500 × 375 in ten folders, one for each class; as large as photographs of this size
+    (about 50 KB).
+    """
     import cv2
 
     rng = np.random.default_rng(0)
@@ -42,7 +44,8 @@ def make_tokens(folder: Path, small: bool) -> None:
 
 
 def make_table(folder: Path, small: bool) -> None:
-    """Four files of Parquet, in row groups of 50,000 rows (of 200 columns: 5,000): half of the columns float32, half int64.
+    """Four files of Parquet, in row groups of 50,000 rows (of 200 columns: 5,000): half of the
+    columns float32, half int64.
 
     With nulls, a tenth of the values of each column is null.
     """

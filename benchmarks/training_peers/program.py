@@ -19,7 +19,8 @@ class Program:
     Attributes:
         kind: "ours", "peer" or "limit".
         epochs: returns a function that begins an epoch: an iterator of batches of torch tensors.
-        prepare: writes the data in the peer's format into a new folder, from the data of the case; None if it reads these.
+        prepare: writes the data in the peer's format into a new folder, from the data of the case;
+            None if it reads these.
         settings: what the page says of the way it is used.
     """
 

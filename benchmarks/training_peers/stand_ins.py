@@ -1,4 +1,5 @@
-"""Stands in for torchvision and transformers, which MosaicML Streaming imports and these programs do not use.
+"""Stands in for torchvision and transformers, which MosaicML Streaming imports and these programs
+do not use.
 
 torchvision has no build without CUDA for the torch of the benchmarks.
 """

@@ -56,7 +56,9 @@ def by_huggingface(data: Path, folder: Path) -> Epochs:
 
 
 def by_torch(data: Path, _: Path) -> Epochs:
-    """As many write it: an iterable dataset that reads row groups by pyarrow in each worker, and makes the batches itself."""
+    """As many write it: an iterable dataset that reads row groups by pyarrow in each worker, and
+    makes the batches itself.
+    """
     import numpy as np
     import pyarrow.parquet as pq
     import torch

@@ -22,11 +22,11 @@ _NumberOfPlaces = Uint64Array | np.uint64
 #: network of such small halves mixes too slowly.
 _MAX_SORTED = 16
 
-#: Up to 16 positions are sorted, up to 4,096 go through a network of 16 rounds, up to 65,536 through
-#: one of 8 rounds, and more through one of 6 rounds.
+#: Up to 16 positions are sorted, up to 4,096 go through a network of 16 rounds, up to 65,536
+#: through one of 8 rounds, and more through one of 6 rounds.
 #:
-#: In a rectangle of b rows, two rounds divide by b how much neighbours stay together. (This was seen
-#: where all 720 orders of 2 x 3 positions can be followed through the rounds.) So the smallest
+#: In a rectangle of b rows, two rounds divide by b how much neighbours stay together. (This was
+#: seen where all 720 orders of 2 x 3 positions can be followed through the rounds.) So the smallest
 #: network of 16 rounds leaves at most 2e-5 of it, and those of 8 and 6 rounds at most 6e-8.
 _SIZE_LIMITS = [_MAX_SORTED, 4096, 1 << 16]
 _ROUNDS_BY_SIZE = [0, 16, 8, 6]

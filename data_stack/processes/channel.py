@@ -134,8 +134,8 @@ def _anonymous_memory() -> IO[bytes]:
     """Return an empty file in memory, without a name in /dev/shm or any other folder."""
     if not hasattr(os, "memfd_create"):  # macOS
         return tempfile.TemporaryFile()
-    # open(os.memfd_create(…)), but by C code alone. Otherwise Ctrl-C may come between the two calls,
-    # and nobody would close the descriptor.
+    # open(os.memfd_create(…)), but by C code alone. Otherwise Ctrl-C may come between the two
+    # calls, and nobody would close the descriptor.
     descriptors = map(os.memfd_create, ["data_stack batches"])
     return next(map(open, descriptors, ["wb"]))
 

@@ -134,7 +134,9 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]  # it has no types
         return super().reducer_override(value)
 
     def _reduce(self, value: Any) -> Any:
-        """Return how to make a memory map, a code object or a tensor again; None of other values."""
+        """Return how to make a memory map, a code object or a tensor again; None of other
+        values.
+        """
         value_type = type(value)
         if value_type is np.memmap:
             return _reduce_memmap(value)

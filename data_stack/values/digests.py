@@ -145,8 +145,8 @@ def _encode(value: Any) -> bytes:
     """Return bytes that no other value has, and that are not a prefix of another value's.
 
     The first byte says what follows: ``T`` columns of a tuple, ``D`` pairs of a dict, ``S`` text,
-    ``Y`` bytes, ``0`` None, ``N`` numbers, ``E`` a decimal as text, ``C`` complex numbers, ``M`` and
-    ``m`` times and spans, ``Z`` a time with a time zone, ``L`` a list, ``{`` a set.
+    ``Y`` bytes, ``0`` None, ``N`` numbers, ``E`` a decimal as text, ``C`` complex numbers, ``M``
+    and ``m`` times and spans, ``Z`` a time with a time zone, ``L`` a list, ``{`` a set.
 
     The most frequent types are asked for first.
 

@@ -27,7 +27,9 @@ PATHS = (
 
 
 def waits(served: Served, sent: bytes, then: bytes = b"") -> bytes:
-    """What a client receives that sends just this, and ``then`` behind the answer, until the server closes the connection."""
+    """What a client receives that sends just this, and ``then`` behind the answer, until the server
+    closes the connection.
+    """
     host, port = served.url.removeprefix("http://").split(":")
     received = b""
     with (

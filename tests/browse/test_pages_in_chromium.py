@@ -42,7 +42,9 @@ def chromium() -> Iterator[Browser]:
 
 @pytest.fixture(params=[(1280, "light"), (400, "dark")], ids=["1280 light", "400 dark"])
 def page(request: pytest.FixtureRequest, chromium: Browser, serve: Serve) -> Iterator[Page]:
-    """An empty page, closed before ``serve`` ends; it must have raised nothing, and its server refused nothing."""
+    """An empty page, closed before ``serve`` ends; it must have raised nothing, and its server
+    refused nothing.
+    """
     width, scheme = request.param
     context = chromium.new_context(viewport={"width": width, "height": 800}, color_scheme=scheme)
     page = context.new_page()

@@ -1,4 +1,6 @@
-"""Numbers become those of another dtype where nothing is lost, and are refused otherwise; writers test the rest."""
+"""Numbers become those of another dtype where nothing is lost, and are refused otherwise; writers
+test the rest.
+"""
 
 from __future__ import annotations
 

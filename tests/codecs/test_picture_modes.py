@@ -1,4 +1,6 @@
-"""Pictures of every mode become arrays of their own type, as numpy.asarray(PIL.Image.open(file)) does; wherever they are read."""
+"""Pictures of every mode become arrays of their own type, as numpy.asarray(PIL.Image.open(file))
+does; wherever they are read.
+"""
 
 from __future__ import annotations
 
@@ -186,7 +188,9 @@ def test_broken_metadata_turn_nothing() -> None:
 
 
 def tiff_of(pixels: np.ndarray[Any, Any], sample_format: int) -> bytes:
-    """A TIFF file of one strip as its standard describes it, of values that Pillow does not write."""
+    """A TIFF file of one strip as its standard describes it, of values that Pillow does not
+    write.
+    """
     height, width = pixels.shape[:2]
     n_channels = pixels.shape[2] if pixels.ndim == 3 else 1
     n_bits = 8 * pixels.dtype.itemsize

@@ -1,4 +1,6 @@
-"""Values become plain JSON data and come back as they were; what a stranger wrote makes values or a ConfigError."""
+"""Values become plain JSON data and come back as they were; what a stranger wrote makes values or a
+ConfigError.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Encoded iterators: sample by sample, batch by batch and column by column the same, whatever samples look like."""
+"""Encoded iterators: sample by sample, batch by batch and column by column the same, whatever
+samples look like.
+"""
 
 from __future__ import annotations
 

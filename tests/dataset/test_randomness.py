@@ -33,7 +33,7 @@ def indices_below(n: int) -> st.SearchStrategy[list[int]]:
     return st.lists(st.integers(0, n - 1), min_size=1, max_size=20)
 
 
-# --- bijections ----------------------------------------------------------------------------------------------------
+# --- bijections -----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("n", BOUNDARIES)
@@ -56,11 +56,12 @@ def test_one_position_and_many_agree(data: st.DataObject, n: int, key: int) -> N
     assert all(0 <= position < n for position in positions.tolist())
 
 
-# --- the same for ever: never change these numbers --------------------------------------------------------------------
+# --- the same for ever: never change these numbers ------------------------------------------------
 
 
 def test_hashes_are_those_of_splitmix64() -> None:
-    # the generator's published first outputs for the seed 1234567, https://rosettacode.org/wiki/Pseudo-random_numbers/Splitmix64
+    # the generator's published first outputs for the seed 1234567,
+    # https://rosettacode.org/wiki/Pseudo-random_numbers/Splitmix64
     first = [
         6457827717110365317,
         3203168211198807973,
@@ -93,7 +94,7 @@ def test_orders_never_change(n: int) -> None:
     assert list(map(KeyedPermutation(n, 0x0123456789ABCDEF).at, range(len(GOLDEN[n])))) == GOLDEN[n]
 
 
-# --- numbers ---------------------------------------------------------------------------------------------------------
+# --- numbers --------------------------------------------------------------------------------------
 
 
 @given(key=KEYS, indices=st.lists(st.integers(0, 2**64 - 1), max_size=20))
@@ -115,7 +116,7 @@ def test_the_upper_half_of_a_product_is_exact(pairs: list[tuple[int, int]]) -> N
     assert high_product_array(factors, others).tolist() == exact
 
 
-# --- generators ----------------------------------------------------------------------------------------------------
+# --- generators -----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("seed", "index"), [(5, 0), (2**64 - 1, 7), (123_456_789_123, 2**40)])
@@ -138,7 +139,7 @@ def test_children_of_a_derived_generator_depend_on_its_seed_and_index_alone() ->
     assert generator.spawn(1)[0].random() != generator.spawn(1)[0].random()
 
 
-# --- draws of layers ----------------------------------------------------------------------------------
+# --- draws of layers ------------------------------------------------------------------------------
 
 
 def test_a_draw_holds_plain_integers_and_their_key() -> None:

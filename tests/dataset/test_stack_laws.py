@@ -38,7 +38,7 @@ Layer = tuple[Make, Callable[[Samples, Any], Samples]]
 _MAX_SAMPLES = 120
 
 
-# ---------------------------------------------------------------------- sources, and the same as a list
+# ------------------------------------------------------------------ sources, and the same as a list
 
 
 @st.composite
@@ -70,7 +70,7 @@ def _sources(draw: st.DrawFn) -> Stack:
     return SequenceDatasetIterator(columns), list(zip(*columns, strict=True))
 
 
-# ---------------------------------------------------------------------- layers, and the same of a list
+# ------------------------------------------------------------------- layers, and the same of a list
 
 
 def _is_even(sample: Any) -> bool:
@@ -177,7 +177,8 @@ def _check_permutation(positions: list[int], labels: list[int]) -> None:
 
 
 def _check_mix(positions: list[int], labels: list[int]) -> None:
-    # two of three samples are of the whole, whose first pass is a permutation, the others are sample 0
+    # two of three samples are of the whole, whose first pass is a permutation, the others are
+    # sample 0
     assert len(positions) == 20
     counts = np.bincount(positions, minlength=len(labels))
     assert len(counts) == len(labels)
@@ -332,7 +333,9 @@ def _make_runs(length: int, stride: int) -> Callable[[Samples, Any], Samples]:
 
 
 def _make_windows_of_classes(samples: Samples, label: Any) -> Samples:
-    """Pairs of neighbours among the samples of a class; classes in the order of their first sample."""
+    """Pairs of neighbours among the samples of a class; classes in the order of their first
+    sample.
+    """
     samples_of_class: dict[int, Samples] = {}
     for sample in samples:
         samples_of_class.setdefault(int(sample[label]), []).append(sample)

@@ -22,7 +22,8 @@ def _instants(start: datetime.datetime, minutes: int, zone: datetime.tzinfo) -> 
     return [(start + number * step).astimezone(zone) for number in range(6)]
 
 
-#: Half hours through the night in which the clocks are set back: 1:30, 2:00, 2:30, 2:00, 2:30, 3:00.
+#: Half hours through the night in which the clocks are set back: 1:30, 2:00, 2:30, 2:00, 2:30,
+#: 3:00.
 _AUTUMN = _instants(datetime.datetime(2024, 10, 26, 23, 30, tzinfo=_UTC), 30, _BERLIN)
 #: Hours through the night in which the clocks are put forward: 0, 1, 3, 4, 5, 6.
 _SPRING = _instants(datetime.datetime(2024, 3, 30, 23, tzinfo=_UTC), 60, _BERLIN)

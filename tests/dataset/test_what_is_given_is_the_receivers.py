@@ -1,4 +1,6 @@
-"""Whatever is written into what a layer in memory, a cache, batches or a loader gave, the next epoch gives the same again."""
+"""Whatever is written into what a layer in memory, a cache, batches or a loader gave, the next
+epoch gives the same again.
+"""
 
 from __future__ import annotations
 

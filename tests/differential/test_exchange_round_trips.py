@@ -1,4 +1,6 @@
-"""Tables of Arrow, pandas, polars and Hugging Face come back as they were, and samples do from each of these."""
+"""Tables of Arrow, pandas, polars and Hugging Face come back as they were, and samples do from each
+of these.
+"""
 
 from __future__ import annotations
 

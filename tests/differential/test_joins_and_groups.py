@@ -20,7 +20,9 @@ KEYS = [pa.bool_(), *INTEGERS, *FLOATS, *TEXTS, *TIMES, *DECIMALS]
 
 
 def rows_of(table: pa.Table) -> tuple[Any, pd.DataFrame]:
-    """The rows of a table as samples, and as a frame whose columns hold the same values; ``row`` is their number."""
+    """The rows of a table as samples, and as a frame whose columns hold the same values; ``row`` is
+    their number.
+    """
     table = table.append_column("row", pa.array(range(len(table)), pa.int64()))
     for number, field in enumerate(table.schema):
         if pa.types.is_floating(field.type):  # a null is NaN for pandas, and None for us

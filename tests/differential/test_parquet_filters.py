@@ -41,7 +41,9 @@ KEPT = [
 
 
 class Condition(NamedTuple):
-    """A condition for pyarrow; and in SQL, with its values as the columns ``v0``, ``v1`` … of a table ``given``."""
+    """A condition for pyarrow; and in SQL, with its values as the columns ``v0``, ``v1`` … of a
+    table ``given``.
+    """
 
     expression: Any
     sql: str
@@ -49,7 +51,9 @@ class Condition(NamedTuple):
 
 @st.composite
 def conditions(draw: st.DrawFn, table: pa.Table, values: list[Any], depth: int = 3) -> Condition:
-    """Comparisons with values of which some are in the table, joined by and, or, not; the values are added to ``values``."""
+    """Comparisons with values of which some are in the table, joined by and, or, not; the values
+    are added to ``values``.
+    """
     kind = draw(st.sampled_from(["one", "and", "or", "not"])) if depth else "one"
     if kind == "one":
         return draw(comparisons(table, values))
@@ -124,8 +128,8 @@ def comparisons(draw: st.DrawFn, table: pa.Table, values: list[Any]) -> Conditio
 
 
 class Case(NamedTuple):
-    """A table, a condition, the values of the condition, and how the table is stored: arguments of pyarrow's writer, lengths of
-    the row groups of two files, and where the second file begins.
+    """A table, a condition, the values of the condition, and how the table is stored: arguments of
+    pyarrow's writer, lengths of the row groups of two files, and where the second file begins.
     """
 
     table: pa.Table
@@ -205,7 +209,8 @@ def test_rows_are_those_that_duckdb_selects(case: Case) -> None:
     with tempfile.TemporaryDirectory() as folder:
         case.store(folder)
         query = f'select "row" from read_parquet(\'{folder}/*.parquet\') t, given where {case.condition.sql} order by "row"'
-        # when DuckDB 2.0.0 pushes filters down, "is null" also takes the values of a group in which all others are equal
+        # when DuckDB 2.0.0 pushes filters down, "is null" also takes the values of a group in which
+        # all others are equal
         with duckdb.connect(config={"disabled_optimizers": "filter_pushdown"}) as connection:
             connection.register("given", pa.table({"none": [0], **values}))
             expected = [row for (row,) in connection.execute(query).fetchall()]

@@ -1,4 +1,6 @@
-"""Parts and folds are those of scikit-learn where both promise the same, and keep its invariants."""
+"""Parts and folds are those of scikit-learn where both promise the same, and keep its
+invariants.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Shards prepared by processes, killed anywhere, give what they give one after the other, once, and leave nothing behind."""
+"""Shards prepared by processes, killed anywhere, give what they give one after the other, once, and
+leave nothing behind.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Arrays, torch datasets, folders of images, CSV and JSON lines as samples; samples for TensorFlow."""
+"""Arrays, torch datasets, folders of images, CSV and JSON lines as samples; samples for
+TensorFlow.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""A value of a table is the same whether it is read by itself, with others, or below a selection."""
+"""A value of a table is the same whether it is read by itself, with others, or below a
+selection.
+"""
 
 from __future__ import annotations
 

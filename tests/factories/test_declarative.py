@@ -262,7 +262,7 @@ def test_a_resource_whose_writing_failed_can_be_created_again(
     assert factory.verify() == []
 
 
-# ---------------------------------------------------------------------- a wrong declaration is an error when it is used
+# -------------------------------------------------- a wrong declaration is an error when it is used
 
 
 @pytest.mark.parametrize(

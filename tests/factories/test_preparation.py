@@ -1,4 +1,6 @@
-"""A preparation that fails goes on where it failed; what is complete is adopted; what is in use stays whole."""
+"""A preparation that fails goes on where it failed; what is complete is adopted; what is in use
+stays whole.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,8 @@ from data_stack.io.storage_connectors import FileStorageConnector, StorageConnec
 from data_stack.io.storage_connectors.owners import this_machine
 
 SPLITS = ("train", "valid", "test")
-#: What happens in each step, and when a split is opened; not on the class, for what is set there belongs to the code.
+#: What happens in each step, and when a split is opened; not on the class, for what is set there
+#: belongs to the code.
 HOOKS: dict[str, Callable[..., Any]] = {}
 ALL = [f"preprocessed/{split}.json" for split in SPLITS]
 SOURCES = {f"{split}.txt" for split in SPLITS}
@@ -44,7 +47,9 @@ class Interrupted(Exception):
 
 
 class NumbersFactory(DatasetFactory):
-    """Three splits, a step each; hooks are called with its name before and after its resource is complete, and may raise."""
+    """Three splits, a step each; hooks are called with its name before and after its resource is
+    complete, and may raise.
+    """
 
     card = DatasetCard(name="numbers", version="1.0.0")
     splits = SPLITS
@@ -268,7 +273,7 @@ def test_what_is_ready_is_prepared_anew_when_asked_for_and_stays_in_use_until_th
     assert samples(dataset, "train") == expected("train", 3)
 
 
-# ---------------------------------------------------------------------- what cannot be opened is not ready
+# --------------------------------------------------------------- what cannot be opened is not ready
 
 
 @pytest.mark.parametrize("unread", [0, 2])
@@ -352,7 +357,7 @@ def test_sizes_and_digests_are_those_of_the_sources_and_it_is_not_ready_while_th
     assert not Raw(store).is_ready()
 
 
-# ---------------------------------------------------------------------- what the original left is adopted
+# ---------------------------------------------------------------- what the original left is adopted
 
 
 @pytest.fixture

@@ -18,7 +18,9 @@ HERE = Path(__file__).parent
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """No test of these may hang, whatever it does to a process or server: it fails with the stacks of all threads."""
+    """No test of these may hang, whatever it does to a process or server: it fails with the stacks
+    of all threads.
+    """
     for item in items:
         if HERE in item.path.parents:
             item.add_marker(pytest.mark.timeout(1_200 if FULL else 150))

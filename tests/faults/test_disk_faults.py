@@ -1,4 +1,6 @@
-"""A disk that is full, cannot be written or read, or flips bits: an error of ours that says so, and nothing lost."""
+"""A disk that is full, cannot be written or read, or flips bits: an error of ours that says so, and
+nothing lost.
+"""
 
 from __future__ import annotations
 
@@ -233,7 +235,7 @@ def test_a_full_disk_is_a_storage_full_error_and_the_next_try_succeeds(
     assert n_full > 0
 
 
-# ---------------------------------------------------------------------- flipped bits: an error, never wrong data
+# --------------------------------------------------------- flipped bits: an error, never wrong data
 
 
 CONTENT = random.Random(2).randbytes(2_700_000)  # three blocks of a file, 42 chunks of MongoDB
@@ -242,7 +244,9 @@ CONTENT = random.Random(2).randbytes(2_700_000)  # three blocks of a file, 42 ch
 def flips(
     stores: StoreKind, figures: Counter[str], n: int = 10
 ) -> Iterator[tuple[Mapping[str, Any], int]]:
-    """A store with ``a/large``, of which one bit after the other is wrong: the first, the last, and random others."""
+    """A store with ``a/large``, of which one bit after the other is wrong: the first, the last, and
+    random others.
+    """
     store, chance, size = stores.new(), random.Random(SEED), len(CONTENT)
     with opened(store) as connector:
         connector.set_resource("a/large", CONTENT)

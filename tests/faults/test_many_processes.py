@@ -1,4 +1,6 @@
-"""Many processes prepare and read one dataset at once, some are killed, clocks differ; all read the right samples."""
+"""Many processes prepare and read one dataset at once, some are killed, clocks differ; all read the
+right samples.
+"""
 
 from __future__ import annotations
 
@@ -77,7 +79,8 @@ def test_clocks_that_differ_by_two_minutes_do_no_harm(
             *start(processes, n_each, store, sources),
             *start(processes, n_each, store, sources, FAST_CLOCK),
         ]
-        # Whoever is two minutes ahead sweeps while the others write: nothing of theirs is as old as it seems.
+        # Whoever is two minutes ahead sweeps while the others write: nothing of theirs is as old as
+        # it seems.
         sweeper = processes.start("fault_dataset:sweep", store, 60.0, fault=FAST_CLOCK)
 
         assert sweeper.wait().error is None

@@ -1,4 +1,6 @@
-"""A network that cuts, stalls, delays, corrupts: an error of ours or the right bytes, never wrong ones, in the time stated."""
+"""A network that cuts, stalls, delays, corrupts: an error of ours or the right bytes, never wrong
+ones, in the time stated.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,8 @@ from data_stack.exception import DataStackError, StorageUnavailableError
 from data_stack.testing.storage_connector import content
 
 TIMEOUT_SECONDS = 2.0 if FULL else 1.0
-#: What may be added to a timeout: the driver's bookkeeping, on a machine that stands still for seconds now and then.
+#: What may be added to a timeout: the driver's bookkeeping, on a machine that stands still for
+#: seconds now and then.
 GRACE_SECONDS = 30.0
 OLD, NEW = version_of(1), version_of(2)
 
@@ -72,8 +75,8 @@ def in_time(
 
 
 def once_well(connector: Any, identifier: str) -> bytes:
-    """The content once the network is well, at the latest in the fifth attempt: a machine may stand still for longer than the
-    timeout, too.
+    """The content once the network is well, at the latest in the fifth attempt: a machine may stand
+    still for longer than the timeout, too.
     """
     for _ in range(4):
         with contextlib.suppress(StorageUnavailableError):
@@ -82,7 +85,9 @@ def once_well(connector: Any, identifier: str) -> bytes:
 
 
 def faults(n: int) -> list[dict[str, float]]:
-    """``n`` faults of each kind that counts bytes, at any place of what passes; and those that do not."""
+    """``n`` faults of each kind that counts bytes, at any place of what passes; and those that do
+    not.
+    """
     chance = random.Random(SEED)
     found: list[dict[str, float]] = []
     for kind in ("cut_up", "cut_down", "flip_up", "flip_down", "swallow_up", "swallow_down"):
@@ -128,7 +133,8 @@ def test_writing_through_a_faulty_network_publishes_all_or_nothing(
             behind.make_well()
             is_flip = any(name.startswith("flip") for name in fault)
             found, damage = in_time(content, direct, "x")
-            # A bit that was turned round on its way into the store may be found only when it is read: found it must be.
+            # A bit that was turned round on its way into the store may be found only when it is
+            # read: found it must be.
             assert found in (OLD, NEW) or (is_flip and damage is not None), fault
             if error is None and not is_flip:
                 assert found == NEW, fault

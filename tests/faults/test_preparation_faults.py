@@ -1,4 +1,6 @@
-"""Killed, torn, failed or cut from its power anywhere, a preparation leaves a dataset that is ready or is prepared further."""
+"""Killed, torn, failed or cut from its power anywhere, a preparation leaves a dataset that is ready
+or is prepared further.
+"""
 
 from __future__ import annotations
 
@@ -59,7 +61,9 @@ class Trial:
     def at(
         self, point: int, action: str, *, earlier: bool = False, number: int = 0, **what: Any
     ) -> Outcome:
-        """One fault in one new store: nothing half ready after it, all healed by the next run, nothing left."""
+        """One fault in one new store: nothing half ready after it, all healed by the next run,
+        nothing left.
+        """
         store = self._new_store(earlier)
         fault = self.stores.fault(store, at=point, action=action, error=number, **what)
         survives = action == "error" and not self.stores.keeps_open
@@ -160,8 +164,9 @@ def test_an_error_at_any_point_is_ours_or_overcome_and_the_next_run_heals(trial:
     trials = []
 
     for i, name in enumerate(trial.stores.errors[: sized(1, 99)]):
-        # A call that is interrupted for ever does not exist; Python repeats it for ever. In the small form a server is gone
-        # for good with the first error only, which takes its time, and an object store not at all.
+        # A call that is interrupted for ever does not exist; Python repeats it for ever. In the
+        # small form a server is gone for good with the first error only, which takes its time, and
+        # an object store not at all.
         n_for_good = (
             4 // slowness
             if FULL

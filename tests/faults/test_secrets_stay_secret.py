@@ -1,4 +1,6 @@
-"""A password in a URI appears in no repr, log, error, traceback, manifest, journal, recipe, lease, nor output of the command."""
+"""A password in a URI appears in no repr, log, error, traceback, manifest, journal, recipe, lease,
+nor output of the command.
+"""
 
 from __future__ import annotations
 
@@ -92,7 +94,9 @@ class Ears:
 
 @pytest.fixture
 def ears(caplog: pytest.LogCaptureFixture, figures: collections.Counter[str]) -> Iterator[Ears]:
-    """Everything is logged in full, that of the drivers as well, as when somebody looks for a fault."""
+    """Everything is logged in full, that of the drivers as well, as when somebody looks for a
+    fault.
+    """
     caplog.set_level(logging.DEBUG)
     ears = Ears(figures)
     yield ears

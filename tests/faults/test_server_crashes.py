@@ -1,4 +1,6 @@
-"""mongod killed -9 and restarted during writes and reads: what was acknowledged is there, what failed is absent whole."""
+"""mongod killed -9 and restarted during writes and reads: what was acknowledged is there, what
+failed is absent whole.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,8 @@ class Client(threading.Thread):
     """Works on a resource until it is stopped.
 
     Attributes:
-        done: how often it succeeded; for a writer the number of the last version that was acknowledged.
+        done: how often it succeeded; for a writer the number of the last version that was
+            acknowledged.
         tried: how often it tried; for a writer the number of the last version that it sent.
         wrong: errors of others, and other bytes than expected.
     """

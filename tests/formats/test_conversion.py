@@ -1,4 +1,6 @@
-"""Conversion between formats: what was there comes back, from folders and stores, or an error says why not."""
+"""Conversion between formats: what was there comes back, from folders and stores, or an error says
+why not.
+"""
 
 from __future__ import annotations
 

@@ -53,7 +53,9 @@ def test_the_datasets_of_a_file_are_listed_without_following_loops_or_links(
 
 @pytest.fixture
 def hostile(store: StorageConnector, tmp_path: Path) -> Any:
-    """A file with all ways that could lead to a secret in another file, circles, and what is no column."""
+    """A file with all ways that could lead to a secret in another file, circles, and what is no
+    column.
+    """
     secret = str(tmp_path / "secret.h5")
     with h5py.File(secret, "w") as h5:
         h5["g/secret"] = [42]

@@ -27,7 +27,9 @@ PICTURE_BYTES = 1 << 20
 
 
 class Counting(Codec):
-    """Pictures of 1 MiB and one value, each stored as one byte; counts those that :meth:`use` has not taken."""
+    """Pictures of 1 MiB and one value, each stored as one byte; counts those that :meth:`use` has
+    not taken.
+    """
 
     name, extensions = "counting", ("png",)
     releases_gil = is_compressed = True
@@ -101,7 +103,9 @@ MAPS: list[Callable[[Any, Counting], DatasetIteratorIF]] = [
 
 @pytest.fixture(params=[1, 1024])
 def share(request: pytest.FixtureRequest) -> Iterator[int]:
-    """How many threads share the processors with this one: with many, it decodes alone, as a loader's workers do."""
+    """How many threads share the processors with this one: with many, it decodes alone, as a
+    loader's workers do.
+    """
     set_thread_share(request.param)
     yield request.param
     set_thread_share(1)

@@ -1,4 +1,6 @@
-"""One limit for what a request may decode, in every format; it is looked at before the memory is taken."""
+"""One limit for what a request may decode, in every format; it is looked at before the memory is
+taken.
+"""
 
 from __future__ import annotations
 

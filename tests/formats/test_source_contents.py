@@ -1,4 +1,6 @@
-"""What is kept of a source serves no other one: stored caches, saved splits and loader states of replaced files."""
+"""What is kept of a source serves no other one: stored caches, saved splits and loader states of
+replaced files.
+"""
 
 from __future__ import annotations
 
@@ -83,7 +85,7 @@ def test_the_fingerprint_of_a_source_is_that_of_its_content(tmp_path: Path, kind
     assert one.fingerprint() == same.fingerprint() != other.fingerprint()
 
 
-# ---------------------------------------------------------------------- what decides the samples besides the files
+# ------------------------------------------------------- what decides the samples besides the files
 
 
 def test_arguments_of_a_source_belong_to_its_fingerprint(tmp_path: Path) -> None:

@@ -72,7 +72,7 @@ def test_integers_of_any_size_come_back(storage: StorageConnector) -> None:
     assert list(cached(Samples(samples), storage)) == samples
 
 
-# --- writing -------------------------------------------------------------------------------------------------------
+# --- writing --------------------------------------------------------------------------------------
 
 
 class Colour(enum.IntEnum):
@@ -126,7 +126,7 @@ def test_an_error_of_the_source_leaves_the_store_as_it_was_and_the_next_access_t
     assert list(cache) == [(i,) for i in range(5)]
 
 
-# --- damage --------------------------------------------------------------------------------------------------------
+# --- damage ---------------------------------------------------------------------------------------
 
 SAMPLES = [
     (i, np.arange(3) + i, "é" * i, np.ones(i % 2), torch.full((i % 2,), 0.5), {"a": [i]})
@@ -180,7 +180,7 @@ def test_a_record_that_a_stranger_made_is_an_error_or_gives_a_sample(data: st.Da
         codec.decode(bytes(record))
 
 
-# --- processes and threads -----------------------------------------------------------------------------------------
+# --- processes and threads ------------------------------------------------------------------------
 
 
 def test_while_one_stores_the_others_wait_for_it(tmp_path: Path) -> None:
@@ -212,7 +212,7 @@ def test_while_one_stores_the_others_wait_for_it(tmp_path: Path) -> None:
         assert storing.result() == second.identifier
 
 
-# --- as a layer ----------------------------------------------------------------------------------------------------
+# --- as a layer -----------------------------------------------------------------------------------
 
 
 def test_what_is_stored_is_not_prefetched_below(tmp_path: Path) -> None:

@@ -1,4 +1,6 @@
-"""CSV, JSON lines and ``.npy`` as targets of conversions: read again, the values are the same, or an error says why not."""
+"""CSV, JSON lines and ``.npy`` as targets of conversions: read again, the values are the same, or
+an error says why not.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Each writer with values of each type: they come back exactly equal, or an error of ours says which cannot be stored."""
+"""Each writer with values of each type: they come back exactly equal, or an error of ours says
+which cannot be stored.
+"""
 
 from __future__ import annotations
 

@@ -115,7 +115,9 @@ def slices(rows: _Array, starts: Any, length: int = LENGTH) -> _Array:
 def check(
     iterator: DatasetIteratorIF, rows: _Array, starts: list[int], length: int = LENGTH
 ) -> None:
-    """All ways to read samples that are runs of ``rows`` from ``starts`` on; and what is read belongs to the reader."""
+    """All ways to read samples that are runs of ``rows`` from ``starts`` on; and what is read
+    belongs to the reader.
+    """
     expected, n = slices(rows, starts, length), len(starts)
     assert len(iterator) == n
 
@@ -333,7 +335,7 @@ def test_windows_keep_the_form_of_the_samples(tmp_path: Path) -> None:
         dicts.read_column("rows")
 
 
-# ---------------------------------------------------------------------- loaders, processes, remote stores
+# ---------------------------------------------------------------- loaders, processes, remote stores
 
 
 @pytest.mark.parametrize("source_kind", ["npy", "raw", "hdf5"])

@@ -1,4 +1,5 @@
-"""Damaged records, shards, folders of images and Parquet: the truth, or an error of ours; what the fuzzer found, as plain tests.
+"""Damaged records, shards, folders of images and Parquet: the truth, or an error of ours; what the
+fuzzer found, as plain tests.
 
 ``make test-full`` runs 140,000 mutants, ``make test`` a few.
 """
@@ -26,7 +27,9 @@ from data_stack.util.untrusted_text import seal_json
 
 
 def write(folder: Path, **values: Any) -> Path:
-    """A dataset of two samples with a column for each argument, whose values are (type or ColumnType, value)."""
+    """A dataset of two samples with a column for each argument, whose values are (type or
+    ColumnType, value).
+    """
     with RecordWriter(folder, {name: kind for name, (kind, _) in values.items()}) as writer:
         for _ in range(2):
             writer.append({name: value for name, (_, value) in values.items()})

@@ -1,4 +1,6 @@
-"""What newcomers run first: the quickstart, the notebook, and the code of the README and the pages in docs."""
+"""What newcomers run first: the quickstart, the notebook, and the code of the README and the pages
+in docs.
+"""
 
 from __future__ import annotations
 
@@ -227,7 +229,9 @@ HOW_TO = sorted({f"how_to/{path.stem}" for path in ROOT.glob("docs/how_to/*.md")
 
 
 def run_pages(home: Path, names: Sequence[str], places: Mapping[str, str] | None = None) -> None:
-    """Run the code of pages in one process, with other stores than theirs; of how-to pages also their ``data-stack`` commands."""
+    """Run the code of pages in one process, with other stores than theirs; of how-to pages also
+    their ``data-stack`` commands.
+    """
     files = [f"the_{name.replace('/', '_')}.py" for name in names]
     for name, file in zip(names, files, strict=True):
         program = (

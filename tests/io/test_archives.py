@@ -1,4 +1,6 @@
-"""Archives and compressed files as streams: no damaged or hostile one does harm, raises a foreign error, or is silently short."""
+"""Archives and compressed files as streams: no damaged or hostile one does harm, raises a foreign
+error, or is silently short.
+"""
 
 from __future__ import annotations
 
@@ -359,7 +361,8 @@ def test_a_zip_bomb_is_refused_even_if_its_directory_lies() -> None:
 
 def test_a_window_of_gigabytes_is_refused_without_allocating_it() -> None:
     block = bytearray(lzma.compress(b"x" * 100, check=lzma.CHECK_NONE))
-    # The dictionary size of the LZMA2 filter in the block header (xz format 1.1.0, section 5.3.1), and the header's CRC.
+    # The dictionary size of the LZMA2 filter in the block header (xz format 1.1.0, section 5.3.1),
+    # and the header's CRC.
     header_at = 12
     header_size = (block[header_at] + 1) * 4
     at = block.index(b"\x21\x01", header_at) + 2

@@ -1,4 +1,6 @@
-"""Copies arrive whole and verified or not at all, send nothing twice, and go on where they were interrupted."""
+"""Copies arrive whole and verified or not at all, send nothing twice, and go on where they were
+interrupted.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,9 @@ MiB = 1 << 20
 
 
 class Watched(InMemoryStorageConnector):
-    """Notes what is read from it and stored in it, in order; ``before`` is called with each beforehand."""
+    """Notes what is read from it and stored in it, in order; ``before`` is called with each
+    beforehand.
+    """
 
     def __init__(
         self, before: Callable[[str, str], None] = lambda action, identifier: None

@@ -33,7 +33,8 @@ from data_stack.io.storage_connectors.object_store import FsspecStorageConnector
 
 PIECE = bytes(range(256)) * 4096  # 1 MiB
 DATA = hashlib.shake_128(b"blocks").digest(5 * BLOCK_BYTES + 77)
-#: Of the specification of XXH3 (64 bits, no seed), as it is published with the reference implementation's test vectors.
+#: Of the specification of XXH3 (64 bits, no seed), as it is published with the reference
+#: implementation's test vectors.
 KNOWN = {b"": "2d06800538d394c2", b"a": "e6c632b61e964e1f", b"abc": "78af5f94892f3950"}
 
 

@@ -1,4 +1,6 @@
-"""What a resource promises: lazy, positional, safe across threads, out of blocks in few requests and little memory."""
+"""What a resource promises: lazy, positional, safe across threads, out of blocks in few requests
+and little memory.
+"""
 
 from __future__ import annotations
 
@@ -311,7 +313,7 @@ def test_more_than_there_is_room_for_is_prefetched_in_part() -> None:
         assert resource.prefetch([]) == 0
 
 
-# ---------------------------------------------------------------------- threads, forks, errors, memory
+# ------------------------------------------------------------------- threads, forks, errors, memory
 
 
 def test_an_error_of_a_store_does_not_stop_later_reads() -> None:

@@ -1,4 +1,6 @@
-"""Pointers of Git LFS, pages and error answers in place of data are errors, in every format and entry."""
+"""Pointers of Git LFS, pages and error answers in place of data are errors, in every format and
+entry.
+"""
 
 from __future__ import annotations
 

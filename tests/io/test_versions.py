@@ -1,4 +1,6 @@
-"""A file is known by size, times and number: replaced files are seen, other numbers of an old file are no proof."""
+"""A file is known by size, times and number: replaced files are seen, other numbers of an old file
+are no proof.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The automatic choice of workers: which one measured figures lead to, and that it changes no batch."""
+"""The automatic choice of workers: which one measured figures lead to, and that it changes no
+batch.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,9 @@ from data_stack.util.executor import n_processors
 
 @pytest.fixture(autouse=True, scope="module")
 def _nothing_is_left() -> Iterator[None]:
-    """All of them together leave no process, thread, descriptor or piece of shared memory behind; looking takes 0.2 s."""
+    """All of them together leave no process, thread, descriptor or piece of shared memory behind;
+    looking takes 0.2 s.
+    """
     gc.collect()
     before = census()
     yield
@@ -42,7 +46,7 @@ def loader(samples: Any, batch_size: int = 16, **options: Any) -> Loader:
     return Loader(samples, batch_size, **chosen)
 
 
-# -------------------------------------------------------------------------------------------------------- what loaders choose
+# ------------------------------------------------------------------------------ what loaders choose
 
 
 def test_a_loader_of_arrays_stays_inline() -> None:
@@ -78,7 +82,7 @@ def test_waiting_leads_to_threads_and_computing_to_processes(source: Any, kind: 
     assert any(tries() for _ in range(5))  # on a busy machine figures are rough
 
 
-# --------------------------------------------------------------------------------------------------------- for any choice
+# ----------------------------------------------------------------------------------- for any choice
 
 
 def choosing(monkeypatch: pytest.MonkeyPatch, *kinds: str) -> None:

@@ -1,4 +1,6 @@
-"""Padded and ragged batches: the right values, in a form that does not depend on which samples are in them."""
+"""Padded and ragged batches: the right values, in a form that does not depend on which samples are
+in them.
+"""
 
 from __future__ import annotations
 

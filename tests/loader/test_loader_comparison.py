@@ -304,7 +304,7 @@ def test_a_column_beside_a_drawn_one_is_compared() -> None:
         list(in_workers(numbers(), transform=both))
 
 
-# ------------------------------------------------------------------------------------- known settings
+# ----------------------------------------------------------------------------------- known settings
 
 
 def third(value: float) -> str:
@@ -356,7 +356,7 @@ def test_torchs_default_dtype_and_gradient_mode_count_in_workers(kind: Any) -> N
     assert set(again) == {(True, True)}
 
 
-# --------------------------------------------------------------------------------------------- drawing
+# ------------------------------------------------------------------------------------------ drawing
 
 
 def draw_from_each(batch: Any) -> Any:

@@ -1,4 +1,6 @@
-"""Loaders of processes that train together by gloo: as many steps on all ranks, and every sample once."""
+"""Loaders of processes that train together by gloo: as many steps on all ranks, and every sample
+once.
+"""
 
 from __future__ import annotations
 
@@ -73,7 +75,9 @@ def run_rank(rank: int, folder: Path) -> None:
 
 
 def run_disagreeing_rank(rank: int, folder: Path) -> None:
-    """What one of two processes notices of the other one, which differs in one thing after the other."""
+    """What one of two processes notices of the other one, which differs in one thing after the
+    other.
+    """
     advanced = loader_of(shard=(0, WORLD), epochs=None, worker_kind="inline")
     list(zip(range(rank), advanced, strict=False))
     early = Loader(SequenceDatasetIterator([np.arange(N_SAMPLES)]), 6, shuffle=True, seed=rank)

@@ -1,4 +1,6 @@
-"""Batches made in the consumer's thread: errors hit the right one, and their memory is not shared."""
+"""Batches made in the consumer's thread: errors hit the right one, and their memory is not
+shared.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +45,7 @@ class Answer(Samples):
         return self.answer(indices)
 
 
-# ----------------------------------------------------------------------------------------------------------------------- memory
+# ------------------------------------------------------------------------------------------- memory
 
 
 def stored_sources(folder: Path) -> Iterator[DatasetIteratorIF]:
@@ -88,7 +90,8 @@ def arrays_in(batch: Any) -> Iterator[Any]:
 
 def test_writing_into_batches_changes_neither_the_dataset_nor_other_batches(tmp_path: Path) -> None:
     for iterator in stored_sources(tmp_path):
-        # in order as well, for a source may give a part of its own array for samples that follow each other
+        # in order as well, for a source may give a part of its own array for samples that follow
+        # each other
         for shuffle in (False, True):
             expected = copy.deepcopy(list(loader(iterator, 6, shuffle=shuffle)))
             kept = list(loader(iterator, 6, shuffle=shuffle))

@@ -29,7 +29,7 @@ def loader_of(iterator: Any, batch_size: Any = 4, **options: Any) -> Loader:
     return Loader(iterator, batch_size, **{"worker_kind": "inline", **options})
 
 
-# -------------------------------------------------------------------------------------------------------------------- batches
+# ------------------------------------------------------------------------------------------ batches
 
 
 def test_a_transform_gets_the_collated_batch_and_returns_any_value() -> None:
@@ -52,7 +52,7 @@ def test_a_transform_draws_by_seed_epoch_and_position_alone() -> None:
     assert [number for rank in ranks for number in rank] == epochs[0]
 
 
-# --------------------------------------------------------------------------------------------------------------------- epochs
+# ------------------------------------------------------------------------------------------- epochs
 
 
 def test_the_length_is_always_that_of_a_whole_iteration() -> None:
@@ -90,7 +90,7 @@ def test_an_endless_loader_has_no_length_and_does_not_end() -> None:
         len(loader)
 
 
-# --------------------------------------------------------------------------------------------------------------- small datasets
+# ----------------------------------------------------------------------------------- small datasets
 
 
 @pytest.mark.parametrize(("n", "drop_last"), [(0, False), (3, True)])
@@ -101,7 +101,7 @@ def test_an_endless_loader_without_batches_is_an_error(n: int, drop_last: bool) 
         next(iter(loader))
 
 
-# --------------------------------------------------------------------------------------------------- the ends of an iteration
+# ------------------------------------------------------------------------- the ends of an iteration
 
 
 def test_a_second_iteration_ends_the_first_which_says_so() -> None:
@@ -195,7 +195,7 @@ def test_a_function_that_fails_is_named_with_its_samples(option: str) -> None:
         next(iter(loader))
 
 
-# ------------------------------------------------------------------------------------------------------------ the loader itself
+# -------------------------------------------------------------------------------- the loader itself
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,6 @@
-"""Batches of a loader as JAX arrays. Without JAX the tests are skipped: `make test-all` brings it."""
+"""Batches of a loader as JAX arrays. Without JAX the tests are skipped: `make test-all` brings
+it.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Trainings that real launchers start: a rank is killed inside an epoch, and another number of ranks goes on."""
+"""Trainings that real launchers start: a rank is killed inside an epoch, and another number of
+ranks goes on.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,9 @@ PROGRAM = Path(__file__).parents[1] / "support" / "training_program.py"
 
 
 def launch(kind: str, folder: Path, world: int, step_of_death: int = 0) -> tuple[int, str]:
-    """Train until the end, or until rank 1 kills itself; how the launcher ended, and what it wrote."""
+    """Train until the end, or until rank 1 kills itself; how the launcher ended, and what it
+    wrote.
+    """
     started = (
         [] if kind == "lightning" else ["-m", "torch.distributed.run", f"--nproc-per-node={world}"]
     )
@@ -38,7 +42,9 @@ def launch(kind: str, folder: Path, world: int, step_of_death: int = 0) -> tuple
 
 
 def take_ledgers(folder: Path) -> list[tuple[int, int]]:
-    """Each sample that was trained, with the place of all ranks behind it; the ledgers begin again."""
+    """Each sample that was trained, with the place of all ranks behind it; the ledgers begin
+    again.
+    """
     lines = [line for ledger in folder.glob("ledger-*") for line in ledger.read_text().splitlines()]
     for ledger in folder.glob("ledger-*"):
         ledger.unlink()

@@ -1,4 +1,6 @@
-"""The law of the loader: for any stack, ranks and interruption each epoch is exact, and resuming changes nothing."""
+"""The law of the loader: for any stack, ranks and interruption each epoch is exact, and resuming
+changes nothing.
+"""
 
 from __future__ import annotations
 
@@ -207,7 +209,8 @@ def test_an_interrupted_run_continues_elsewhere_with_the_same_batches(
             resumed.load_state_dict(state)
             rest = [*resumed]
 
-            # a rank that keeps one step less than others is in the middle of the epoch behind its last batch of it, too
+            # a rank that keeps one step less than others is in the middle of the epoch behind its
+            # last batch of it, too
             is_within = len(received) < len(first) or state["position"] > 0
             assert exact(received + rest) == exact(first if is_within else first + second)
 

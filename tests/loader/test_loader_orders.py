@@ -1,4 +1,6 @@
-"""The orders of an epoch: bijections, the same everywhere, block by block or by length if asked for."""
+"""The orders of an epoch: bijections, the same everywhere, block by block or by length if asked
+for.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,7 @@ def whole(order: Order, n_samples: int, seed: int = 0, epoch: int = 0) -> npt.ND
     return np.asarray(order.indices(np.arange(n_samples), n_samples, seed, epoch), dtype=np.int64)
 
 
-# --------------------------------------------------------------------------------------------------------------- any order
+# ---------------------------------------------------------------------------------------- any order
 
 
 @given(
@@ -200,7 +202,7 @@ def test_wrong_arguments_are_refused(
         kind(**given)
 
 
-# ------------------------------------------------------------------------------------------------------------ block by block
+# ----------------------------------------------------------------------------------- block by block
 
 some_blocks = st.one_of(
     st.integers(1, 12).map(lambda length: (length, None)),
@@ -390,7 +392,7 @@ def test_lanes_take_turns_and_leave_no_sample_out() -> None:
             assert found[batch * size : (batch + 1) * size] == list(range(start, start + size))
 
 
-# --------------------------------------------------------------------------------------------------------------- by length
+# ---------------------------------------------------------------------------------------- by length
 
 
 @given(st.integers(1, 300), st.integers(1, 20), st.integers(1, 6), st.integers(0, 99))

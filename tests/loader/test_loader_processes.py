@@ -1,4 +1,6 @@
-"""Worker processes: the same batches, no leaks, and an error for every worker that dies or hangs."""
+"""Worker processes: the same batches, no leaks, and an error for every worker that dies or
+hangs.
+"""
 
 from __future__ import annotations
 
@@ -65,7 +67,7 @@ def loader(samples: Any, batch_size: int = 16, **options: Any) -> Loader:
     return Loader(samples, batch_size, **{"worker_kind": "processes", "workers": 2, **options})
 
 
-# ------------------------------------------------------------------------------------------------------------- the same batches
+# --------------------------------------------------------------------------------- the same batches
 
 
 def test_every_kind_of_column_is_as_it_is_inline() -> None:
@@ -119,7 +121,7 @@ def test_batches_that_are_kept_stay_as_they_are() -> None:
     assert (kept[0] == 7).all()
 
 
-# --------------------------------------------------------------------------------------------------- scripts and notebooks
+# ---------------------------------------------------------------------------- scripts and notebooks
 
 SCRIPT = """
 import collections
@@ -167,7 +169,7 @@ def test_functions_and_classes_of_a_script_need_no_main_guard(tmp_path: Path) ->
     ]
 
 
-# --------------------------------------------------------------------------------------------------------------- failures
+# ----------------------------------------------------------------------------------------- failures
 
 
 @pytest.mark.parametrize("kind", ["processes", "threads"])
@@ -330,7 +332,7 @@ def test_a_worker_that_takes_too_long_is_ended() -> None:
         list(loader(Numbers(64), transform=Told("sleep_long", 32), timeout_seconds=2))
 
 
-# ------------------------------------------------------------------------------------------------------- nothing is left behind
+# --------------------------------------------------------------------------- nothing is left behind
 
 
 SCRIPT_WITH_CTRL_C = """
@@ -413,7 +415,7 @@ def test_a_fork_has_workers_of_its_own() -> None:
     assert all(again)
 
 
-# ------------------------------------------------------------------------------------------------------------------- memory
+# ------------------------------------------------------------------------------------------- memory
 
 
 def test_an_array_in_memory_is_there_once_for_all_workers() -> None:

@@ -1,4 +1,6 @@
-"""Loaders of samples in a remote store: what an epoch moves, block by block, and the warning of a random order."""
+"""Loaders of samples in a remote store: what an epoch moves, block by block, and the warning of a
+random order.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Where a loader is: saved at any moment, and gone on from on any number of ranks and workers, or refused."""
+"""Where a loader is: saved at any moment, and gone on from on any number of ranks and workers, or
+refused.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,7 @@ def loader_of(iterator: Any, batch_size: int = 8, **options: Any) -> Loader:
     )
 
 
-# -------------------------------------------------------------------------------------------------------------------- resume
+# ------------------------------------------------------------------------------------------- resume
 
 
 def test_setting_the_epoch_of_a_loaded_state_changes_nothing() -> None:
@@ -55,7 +57,7 @@ def test_continuing_in_a_billion_samples_needs_no_list_of_them() -> None:
     assert batch == [expected[256 * 10**6 + place][0] for place in range(256)]
 
 
-# -------------------------------------------------------------------------------------------------------------------- content
+# ------------------------------------------------------------------------------------------ content
 
 
 @pytest.mark.parametrize(("n_received", "epoch", "position"), [(2, 0, 32), (4, 1, 0), (5, 1, 16)])
@@ -79,7 +81,7 @@ def test_a_state_is_plain_json_data_even_of_numpys_arguments(
     assert tuple(state[name] for name in names) == (3, epoch, position, 0, 64)
 
 
-# -------------------------------------------------------------------------------------------------------------------- refusals
+# ----------------------------------------------------------------------------------------- refusals
 
 
 def moved(state: dict[str, Any], **changes: Any) -> dict[str, Any]:

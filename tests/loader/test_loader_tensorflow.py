@@ -1,4 +1,6 @@
-"""Batches of a loader as tensors of TensorFlow, and as tf.data. Without it the tests are skipped: `make test-all` has it."""
+"""Batches of a loader as tensors of TensorFlow, and as tf.data. Without it the tests are skipped:
+`make test-all` has it.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Worker threads: the same batches in the same order, errors in their turn, and nothing left that holds on to a loader."""
+"""Worker threads: the same batches in the same order, errors in their turn, and nothing left that
+holds on to a loader.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,7 @@ def loader(samples: Any, batch_size: int = 4, **options: Any) -> Loader:
     return Loader(samples, batch_size, **{"worker_kind": "threads", "workers": 3, **options})
 
 
-# ----------------------------------------------------------------------------------------------------------------- batches, order
+# ----------------------------------------------------------------------------------- batches, order
 
 
 def test_batches_are_made_by_several_threads_at_once() -> None:
@@ -77,7 +79,7 @@ def test_jobs_of_a_stopped_iteration_are_dropped_by_kept_threads() -> None:
         np.testing.assert_array_equal(np.concatenate(list(subject)), np.arange(40))
 
 
-# ------------------------------------------------------------------------------------------------------------- how far ahead
+# ------------------------------------------------------------------------------------ how far ahead
 
 
 @pytest.mark.parametrize(
@@ -140,7 +142,7 @@ def test_small_batches_share_a_request_and_errors_keep_their_turn() -> None:
     assert max(source.requests) > 5
 
 
-# ---------------------------------------------------------------------------------------------------------------- slow and stuck
+# ----------------------------------------------------------------------------------- slow and stuck
 
 
 @pytest.fixture
@@ -165,7 +167,7 @@ def test_a_batch_beyond_the_timeout_is_an_error_naming_it(
     np.testing.assert_array_equal(np.concatenate(list(subject)), np.arange(40))
 
 
-# ------------------------------------------------------------------------------------------------------------------------ the end
+# ------------------------------------------------------------------------------------------ the end
 
 
 IMPORTS = """

@@ -1,4 +1,6 @@
-"""Batches of a loader as torch tensors: the same ones, on the same memory, and a state that look-ahead does not disturb."""
+"""Batches of a loader as torch tensors: the same ones, on the same memory, and a state that
+look-ahead does not disturb.
+"""
 
 from __future__ import annotations
 
@@ -291,7 +293,9 @@ def test_a_function_that_fails_ends_no_loop_of_torchs(error: type[Exception]) ->
 
 
 def described(value: Any) -> Any:
-    """What must be equal of two collated batches: structure, values, shapes and dtypes; tuples for lists."""
+    """What must be equal of two collated batches: structure, values, shapes and dtypes; tuples for
+    lists.
+    """
     if isinstance(value, torch.Tensor):
         return (
             value.dtype,

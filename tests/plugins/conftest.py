@@ -44,7 +44,9 @@ class Site:
     def install_dataset(
         self, name: str, module: str = DATASET_MODULE, distribution: str | None = None
     ) -> None:
-        """Write a distribution ``NAME-plugin`` with one dataset, the class ``Factory`` of ``module``."""
+        """Write a distribution ``NAME-plugin`` with one dataset, the class ``Factory`` of
+        ``module``.
+        """
         distribution = distribution or f"{name}-plugin"
         module_name = f"{distribution}_{name}".replace("-", "_")
         self.install(

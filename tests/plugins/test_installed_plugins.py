@@ -1,4 +1,6 @@
-"""Which plugins are installed, what they bring: those of others, our own, those of the documentation."""
+"""Which plugins are installed, what they bring: those of others, our own, those of the
+documentation.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Each wheel has all files of its package: an editable install reads the source tree, and hides files that a wheel lacks."""
+"""Each wheel has all files of its package: an editable install reads the source tree, and hides
+files that a wheel lacks.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,9 @@ for project in sys.argv[2:]:
 
 @pytest.fixture(scope="module")
 def wheels(clone: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """The wheels by package. Forks of one interpreter build them: pip would start three for each."""
+    """The wheels by package. Forks of one interpreter build them: pip would start three for
+    each.
+    """
     folder = tmp_path_factory.mktemp("wheels")
     projects = [clone / project.relative_to(ROOT) for project in PROJECTS.values()]
     run_python("-c", BUILD, folder, *projects, timeout_seconds=280, PYTHONPATH="")
@@ -93,7 +97,9 @@ train[0]["colour"]
 def test_mypy_finds_an_editable_install_and_the_types_of_samples(
     clone: Path, tmp_path: Path
 ) -> None:
-    """The finder of an editable install that is not a path is a program, which mypy does not run."""
+    """The finder of an editable install that is not a path is a program, which mypy does not
+    run.
+    """
     package = write_package("street-signs", "images", ["train"], tmp_path)
     run_python("-m", "venv", "--without-pip", tmp_path / "typed")
     python, site = (

@@ -1,4 +1,6 @@
-"""Processes are forks of a server that holds imports: they are as this process is now, and end with it."""
+"""Processes are forks of a server that holds imports: they are as this process is now, and end with
+it.
+"""
 
 from __future__ import annotations
 

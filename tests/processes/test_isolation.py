@@ -1,4 +1,6 @@
-"""What no digest vouches for is parsed in another process first: a crash, a hang or a flood of memory there is an error here."""
+"""What no digest vouches for is parsed in another process first: a crash, a hang or a flood of
+memory there is an error here.
+"""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ from data_stack.io.location import location_of
 from data_stack.io.storage_connectors import InMemoryStorageConnector
 from data_stack.repository.places import Place
 
-# ---------------------------------------------------------------------- a file or folder in each format
+# ------------------------------------------------------------------ a file or folder in each format
 
 
 def write_tar(path: Path, values: list[int]) -> None:

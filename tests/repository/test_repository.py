@@ -1,4 +1,6 @@
-"""Datasets by name; advice about names that nothing has; licenses, versions and digests of datasets."""
+"""Datasets by name; advice about names that nothing has; licenses, versions and digests of
+datasets.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Splits as TFDS and Hugging Face write them: slices in samples and percent, sums, all of them, lists."""
+"""Splits as TFDS and Hugging Face write them: slices in samples and percent, sums, all of them,
+lists.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,9 @@ LENGTHS = {"train": 37, "test": 12, "dev-clean.100": 5, "a+b": 3, "train[:5]": 2
 
 
 class Numbers(DatasetFactory):
-    """Numbers that begin at another hundred in each split; some splits have the names of expressions."""
+    """Numbers that begin at another hundred in each split; some splits have the names of
+    expressions.
+    """
 
     card = DatasetCard(name="numbers", version="1")
     splits = tuple(LENGTHS)

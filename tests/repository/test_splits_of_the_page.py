@@ -1,4 +1,6 @@
-"""``docs/what_is_read.md`` is right about splits and classes: the places in its tables are made and loaded."""
+"""``docs/what_is_read.md`` is right about splits and classes: the places in its tables are made and
+loaded.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""``docs/what_is_read.md`` is right: each name in its tables is read, named in a warning, or left out as it says."""
+"""``docs/what_is_read.md`` is right: each name in its tables is read, named in a warning, or left
+out as it says.
+"""
 
 from __future__ import annotations
 

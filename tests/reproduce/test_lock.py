@@ -37,7 +37,9 @@ class Counted(Samples):
 def numbers_class(
     source: Path, *, version: str = "1.0.0", offset: int = 0, note: bytes = b"", add: int = 0
 ) -> type[DatasetFactory]:
-    """Numbers of a file; ``offset`` changes the samples, ``note`` only the prepared bytes, ``add`` only what is opened."""
+    """Numbers of a file; ``offset`` changes the samples, ``note`` only the prepared bytes, ``add``
+    only what is opened.
+    """
 
     class Numbers(DatasetFactory):
         card = DatasetCard("numbers", version, license="CC0-1.0")

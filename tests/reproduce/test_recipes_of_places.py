@@ -1,4 +1,6 @@
-"""Files and folders of one's own in recipes and lock files: by their path and the digests of their files."""
+"""Files and folders of one's own in recipes and lock files: by their path and the digests of their
+files.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Contact sheets: which samples are drawn, how pictures of any layout and range look, and lines of text for the rest."""
+"""Contact sheets: which samples are drawn, how pictures of any layout and range look, and lines of
+text for the rest.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""A stack explains itself as a tree: what it is made of, what that costs, and under which licenses it stands."""
+"""A stack explains itself as a tree: what it is made of, what that costs, and under which licenses
+it stands.
+"""
 
 from __future__ import annotations
 

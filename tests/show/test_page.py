@@ -1,4 +1,6 @@
-"""What notebooks show of iterators, splits, loaders, recipes and descriptions: complete, small, and safe from hostile values."""
+"""What notebooks show of iterators, splits, loaders, recipes and descriptions: complete, small, and
+safe from hostile values.
+"""
 
 from __future__ import annotations
 

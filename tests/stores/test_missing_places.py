@@ -1,4 +1,6 @@
-"""A place that does not exist is no empty store: a folder, bucket, database or server's folder whose name is misspelt."""
+"""A place that does not exist is no empty store: a folder, bucket, database or server's folder
+whose name is misspelt.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,8 @@ from data_stack.stores.disk_usage import disk_usage
 from data_stack.stores.garbage import collect_garbage
 from data_stack.stores.verification import verify_storage
 
-#: By kind of a store: makes one at a place that does not exist, by the fixture of its server, and a folder.
+#: By kind of a store: makes one at a place that does not exist, by the fixture of its server, and a
+#: folder.
 MISSING: dict[str, tuple[str, Callable[..., StorageConnector]]] = {
     "folder": ("tmp_path", lambda folder: FileStorageConnector(str(folder / "missing"))),
     "file system of fsspec": (

@@ -1,4 +1,6 @@
-"""A published dataset is read by range, each block verified, from a web server, a store or a folder."""
+"""A published dataset is read by range, each block verified, from a web server, a store or a
+folder.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""What lies in a store is told; a removal frees what it says, leaves nothing that looks ready, and touches nothing else."""
+"""What lies in a store is told; a removal frees what it says, leaves nothing that looks ready, and
+touches nothing else.
+"""
 
 from __future__ import annotations
 

@@ -50,7 +50,9 @@ class Served:
     url: str
 
     def ask(self, path: str, headers: Mapping[str, str], method: str = "GET") -> Answer:
-        """Ask with just these headers, ``Host`` if it is not among them, and this path, byte for byte."""
+        """Ask with just these headers, ``Host`` if it is not among them, and this path, byte for
+        byte.
+        """
         host = self.url.removeprefix("http://")
         connection = http.client.HTTPConnection(host, timeout=30)
         connection.putrequest(method, path, skip_host=True, skip_accept_encoding=True)

@@ -14,7 +14,9 @@ def write_distribution(
     modules: Mapping[str, str] | None = None,
     version: str = "1.0",
 ) -> None:
-    """Write the metadata of a distribution into a folder of ``sys.path``, and its modules by their names."""
+    """Write the metadata of a distribution into a folder of ``sys.path``, and its modules by their
+    names.
+    """
     info = site / f"{name.replace('-', '_')}-{version}.dist-info"
     info.mkdir(parents=True)
     (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")

@@ -1,4 +1,6 @@
-"""Values of all types that samples have, and their exact meaning: the same for equal values of any type."""
+"""Values of all types that samples have, and their exact meaning: the same for equal values of any
+type.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,9 @@ _RECORD = np.dtype([("a", "<i8"), ("b", "<f8")])
 
 
 def meaning(value: Any) -> Any:
-    """A value as exact numbers, attoseconds, or lists of these, without the types of numbers and arrays."""
+    """A value as exact numbers, attoseconds, or lists of these, without the types of numbers and
+    arrays.
+    """
     if isinstance(value, np.ma.MaskedArray):
         if value.ndim == 0 and value.dtype.names is None:
             return "masked" if np.ma.getmaskarray(value).all() else meaning(value.data[()])

@@ -58,7 +58,8 @@ class CountedBlocks(Blocks):
 
 
 class FarStorageConnector(FileStorageConnector):
-    """A file store that hands its resources out as a remote one does: by block, without a descriptor.
+    """A file store that hands its resources out as a remote one does: by block, without a
+    descriptor.
 
     Attributes:
         requests: the numbers of the blocks that were fetched, one list a request.

@@ -1,7 +1,8 @@
-"""A file system that does not tell upper from lower case, as those of macOS and Windows, for the calls of this process.
+"""A file system that does not tell upper from lower case, as those of macOS and Windows, for the
+calls of this process.
 
-The calls of the operating system are answered by a real folder; a name that is missing stands for the one that differs in
-upper and lower case only. No test may mount such a file system.
+The calls of the operating system are answered by a real folder; a name that is missing stands for
+the one that differs in upper and lower case only. No test may mount such a file system.
 """
 
 from __future__ import annotations
@@ -12,7 +13,8 @@ from typing import Any
 
 import pytest
 
-#: The calls that name one file, and those that name two, with the arguments that hold the folders' handles.
+#: The calls that name one file, and those that name two, with the arguments that hold the folders'
+#: handles.
 _ONE = ("open", "stat", "lstat", "unlink", "rmdir", "mkdir", "scandir", "listdir", "access")
 _TWO = ("replace", "rename", "link")
 

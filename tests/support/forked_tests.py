@@ -1,6 +1,7 @@
 """Runs tests in processes that are forked when all is imported and collected.
 
-pytest-xdist has each process import and collect for itself: a sixth of the processor time of ``make test``.
+pytest-xdist has each process import and collect for itself: a sixth of the processor time of ``make
+test``.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ import pytest
 def run_in_forks(
     session: pytest.Session, groups: Sequence[Sequence[int]], n_processes: int
 ) -> None:
-    """Run the tests of a session; a process that dies is a failure of its test. Each fork returns from here too.
+    """Run the tests of a session; a process that dies is a failure of its test. Each fork returns
+    from here too.
 
     Args:
         groups: numbers of tests that one process runs, one behind the other.
@@ -74,7 +76,9 @@ def run_in_forks(
 
 
 class _Fork:
-    """A fork of this process, and the numbers of the test that it is at and of the one that follows there."""
+    """A fork of this process, and the numbers of the test that it is at and of the one that follows
+    there.
+    """
 
     def __init__(self) -> None:
         self.at: tuple[int, int | None] | None = None

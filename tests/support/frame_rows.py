@@ -1,4 +1,6 @@
-"""A schema with fields of all kinds of codecs, and its rows: what writers of Parquet are tested with, ours and Spark."""
+"""A schema with fields of all kinds of codecs, and its rows: what writers of Parquet are tested
+with, ours and Spark.
+"""
 
 from __future__ import annotations
 

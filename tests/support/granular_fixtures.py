@@ -12,7 +12,9 @@ FIXTURES = Path(__file__).parent.parent / "formats" / "records" / "fixtures" / "
 
 
 def fixture_folder(name: str) -> Path:
-    """Where a dataset lies: ``small_new``, ``resumed`` and ``sharded`` by 0.24.2, ``small_old`` by 0.21.2."""
+    """Where a dataset lies: ``small_new``, ``resumed`` and ``sharded`` by 0.24.2, ``small_old`` by
+    0.21.2.
+    """
     return FIXTURES / name
 
 

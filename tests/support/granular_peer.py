@@ -1,4 +1,6 @@
-"""Granular 0.21.2, the last version with sequences, in a process of its own: 0.24.2 is the one that is installed."""
+"""Granular 0.21.2, the last version with sequences, in a process of its own: 0.24.2 is the one that
+is installed.
+"""
 
 from __future__ import annotations
 

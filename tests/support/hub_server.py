@@ -1,4 +1,6 @@
-"""A server that answers as the Hugging Face Hub documents its API: https://huggingface.co/docs/hub/api."""
+"""A server that answers as the Hugging Face Hub documents its API:
+https://huggingface.co/docs/hub/api.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +47,8 @@ class Repo:
 
 
 class HubServer(WebServer):
-    """The Hub on loopback; files of a thousand bytes and more are in its large file storage, at another path.
+    """The Hub on loopback; files of a thousand bytes and more are in its large file storage, at
+    another path.
 
     Attributes:
         repos: by owner and name.

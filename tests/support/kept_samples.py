@@ -1,4 +1,6 @@
-"""Samples that a cache keeps, in memory or in a store: values of all kinds, and the law that they come back exactly."""
+"""Samples that a cache keeps, in memory or in a store: values of all kinds, and the law that they
+come back exactly.
+"""
 
 from __future__ import annotations
 

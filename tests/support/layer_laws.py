@@ -1,4 +1,6 @@
-"""What the tests of several layers share: random iterators, and the law that all ways to their samples agree."""
+"""What the tests of several layers share: random iterators, and the law that all ways to their
+samples agree.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,9 @@ from data_stack.values.stacking import empty_like, stack_samples
 
 
 class Samples(DatasetIterator):
-    """As a client writes a source: no more than it must define, and plain positions in range only; notes which it reads."""
+    """As a client writes a source: no more than it must define, and plain positions in range only;
+    notes which it reads.
+    """
 
     def __init__(self, samples: Sequence[Any]) -> None:
         self.samples = samples
@@ -85,7 +89,9 @@ def as_plain(value: Any) -> Any:
 
 
 def exact(value: Any) -> Any:
-    """What compares equal only for values of the same types all through; also tensors have a dtype."""
+    """What compares equal only for values of the same types all through; also tensors have a
+    dtype.
+    """
     if isinstance(value, dict):
         return type(value), [(exact(key), exact(item)) for key, item in value.items()]
     if isinstance(value, (tuple, list)):
@@ -103,7 +109,9 @@ def exact(value: Any) -> Any:
 
 
 def form(batch: Any) -> Any:
-    """Structure, dtypes and shapes of a batch; of an empty one, whose ragged values have the shape of any, dimensions."""
+    """Structure, dtypes and shapes of a batch; of an empty one, whose ragged values have the shape
+    of any, dimensions.
+    """
     if isinstance(batch, dict):
         return {key: form(column) for key, column in batch.items()}
     if isinstance(batch, tuple):

@@ -89,7 +89,9 @@ class InBlocks(AccessedDatasetIterator):
 
 
 class Computing(DatasetIterator):
-    """Rows that Python computes under the GIL, ``n_steps`` for each; a row holds the process number."""
+    """Rows that Python computes under the GIL, ``n_steps`` for each; a row holds the process
+    number.
+    """
 
     def __init__(self, n: int, n_steps: int = 1500) -> None:
         self.n = n

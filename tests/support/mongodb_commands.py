@@ -1,6 +1,7 @@
 """What clients of this process send to MongoDB, also those inside of connectors.
 
-Only clients made after this module was imported are heard; those of connectors are made at their first use.
+Only clients made after this module was imported are heard; those of connectors are made at their
+first use.
 """
 
 from __future__ import annotations
@@ -25,7 +26,9 @@ WRITING: Final = frozenset(
 
 
 class _Listener(monitoring.CommandListener):
-    """Passes each command on ``"before"`` it is sent, and when it is ``"answered"``, with its database."""
+    """Passes each command on ``"before"`` it is sent, and when it is ``"answered"``, with its
+    database.
+    """
 
     def __init__(self) -> None:
         self.hearers: tuple[Callable[[str, str, Mapping[str, Any]], None], ...] = ()
@@ -58,7 +61,8 @@ class SentCommands:
         database: name of the database that is listened to; None for all.
 
     Attributes:
-        all: commands in the order in which they were sent, as documents; ``$db`` names the database.
+        all: commands in the order in which they were sent, as documents; ``$db`` names the
+            database.
     """
 
     def __init__(self, database: str | None = None) -> None:
@@ -73,7 +77,9 @@ class SentCommands:
         _LISTENER.hearers = tuple(each for each in _LISTENER.hearers if each != self._hear)
 
     def of(self, name: str, collection_suffix: str = "") -> list[Mapping[str, Any]]:
-        """Those of this name, e.g. ``"find"``, to collections whose name ends so, e.g. ``".chunks"``."""
+        """Those of this name, e.g. ``"find"``, to collections whose name ends so, e.g.
+        ``".chunks"``.
+        """
         return [
             command
             for command in self.all
@@ -82,12 +88,16 @@ class SentCommands:
 
     @property
     def names(self) -> list[str]:
-        """Their names in order, without logging in and the ends of sessions (of other clients, when they are collected)."""
+        """Their names in order, without logging in and the ends of sessions (of other clients, when
+        they are collected).
+        """
         return [_name(command) for command in self.all if _name(command) not in ("", "endSessions")]
 
     @property
     def writing(self) -> list[str]:
-        """Names of those that change what is stored; an aggregation with ``$out`` or ``$merge`` is one."""
+        """Names of those that change what is stored; an aggregation with ``$out`` or ``$merge`` is
+        one.
+        """
         return [
             _name(command)
             for command in self.all
@@ -117,7 +127,8 @@ def hearing(hear: Callable[[str, str, Mapping[str, Any]], None]) -> Iterator[Non
 
 @contextlib.contextmanager
 def meanwhile(moment: str, command: str, work: Callable[[], object]) -> Iterator[None]:
-    """Inside of the block, do ``work`` ``"before"`` the first such command is sent, or when it is ``"answered"``, once.
+    """Inside of the block, do ``work`` ``"before"`` the first such command is sent, or when it is
+    ``"answered"``, once.
 
     ``command`` is its name and what the name of its collection ends with: ``"find .resources"``.
     """

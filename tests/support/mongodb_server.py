@@ -1,4 +1,6 @@
-"""A real mongod for tests and benchmarks: started on a free port of the loopback, killed, frozen and restarted at will."""
+"""A real mongod for tests and benchmarks: started on a free port of the loopback, killed, frozen
+and restarted at will.
+"""
 
 from __future__ import annotations
 
@@ -26,8 +28,9 @@ START_SECONDS = 60.0
 #: Containers often have 64 MiB of it, and one journal takes more.
 _ROOM_IN_MEMORY_BYTES = 4 << 30
 
-# Told a process id a line; when the line is cut because whoever wrote it is dead (also by kill -9), it kills that process and
-# removes the folder. PR_SET_PDEATHSIG would end mongod with the thread that started it, and leave the folder.
+# Told a process id a line; when the line is cut because whoever wrote it is dead (also by kill -9),
+# it kills that process and removes the folder. PR_SET_PDEATHSIG would end mongod with the thread
+# that started it, and leave the folder.
 _WATCHDOG = (
     'while read -r line; do pid=$line; done; [ "$pid" = none ] || kill -9 "$pid"; rm -rf -- "$0"'
 )
@@ -47,9 +50,11 @@ def mongod_binary() -> str:
 
 
 def folder_in_memory() -> str | None:
-    """Where tests and servers need not wait for a disk; None where there is no room for that, or no program may lie there.
+    """Where tests and servers need not wait for a disk; None where there is no room for that, or no
+    program may lie there.
 
-    Such a server can still be killed and restarted. Only tests that cut the power, or measure, want a disk.
+    Such a server can still be killed and restarted. Only tests that cut the power, or measure, want
+    a disk.
     """
     folder = "/dev/shm"
     if not os.access(folder, os.W_OK):
@@ -204,7 +209,8 @@ class MongoDBServer:
                 f"{self._folder}/server.pem",
             ]
             command += ["--tlsCAFile", self.ca_file, "--tlsAllowConnectionsWithoutCertificates"]
-        # A session of its own: an interrupt from the keyboard is for pytest, which then stops mongod.
+        # A session of its own: an interrupt from the keyboard is for pytest, which then stops
+        # mongod.
         self._process = subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,
@@ -242,8 +248,8 @@ class MongoDBServer:
     def fail(self, commands: Sequence[str], *, times: int = 1, **data: Any) -> None:
         """Let the next ``times`` of these commands fail; 0 ends that.
 
-        ``data`` as of MongoDB's fail point ``failCommand``: ``closeConnection=True``, ``errorCode=11600``,
-        ``blockConnection=True, blockTimeMS=500``, ``writeConcernError={…}``.
+        ``data`` as of MongoDB's fail point ``failCommand``: ``closeConnection=True``,
+        ``errorCode=11600``, ``blockConnection=True, blockTimeMS=500``, ``writeConcernError={…}``.
         """
         with self.client() as client:
             mode = {"times": times} if times else "off"

@@ -1,4 +1,6 @@
-"""Parquet datasets of 12 rows in each layout that our writer knows, for tests of the tools that read them."""
+"""Parquet datasets of 12 rows in each layout that our writer knows, for tests of the tools that
+read them.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Connectors as third parties write them: the three methods, and resources around any file object."""
+"""Connectors as third parties write them: the three methods, and resources around any file
+object.
+"""
 
 from __future__ import annotations
 

@@ -14,7 +14,9 @@ from data_stack.processes import fork_server
 
 
 def children(pid: int | None = None) -> list[int]:
-    """Processes of which ``pid`` is the parent, zombies too; None: this process, and its fork servers, which do not count."""
+    """Processes of which ``pid`` is the parent, zombies too; None: this process, and its fork
+    servers, which do not count.
+    """
     servers = set() if pid is not None else {str(server.pid) for server in fork_server._servers}
     parents = {str(os.getpid() if pid is None else pid), *servers}
     found = []
@@ -39,12 +41,15 @@ def descriptors() -> list[str]:
     return sorted(path.partition("[")[0] for path in open_handles().values())
 
 
-#: Threads that are not leaks: those of the executors, which end by themselves, and the one of progress bars.
+#: Threads that are not leaks: those of the executors, which end by themselves, and the one of
+#: progress bars.
 _STAYING = ("data_stack-", "tqdm_monitor")
 
 
 class Census(NamedTuple):
-    """What a process has: children, names of threads, descriptors, and maps of named shared memory."""
+    """What a process has: children, names of threads, descriptors, and maps of named shared
+    memory.
+    """
 
     children: list[Any]  # of any: so that all four are counted alike
     threads: list[Any]

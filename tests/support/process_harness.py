@@ -1,6 +1,8 @@
-"""Starts processes for tests, to be killed, frozen or failed at the n-th change of a file; damages bytes.
+"""Starts processes for tests, to be killed, frozen or failed at the n-th change of a file; damages
+bytes.
 
-A function of a :class:`Harness` runs in a fork of a warm interpreter into which crashpoint.c is preloaded.
+A function of a :class:`Harness` runs in a fork of a warm interpreter into which crashpoint.c is
+preloaded.
 """
 
 from __future__ import annotations
@@ -36,7 +38,7 @@ from data_stack.processes.fork_server import ForkedProcess
 PATIENCE_SECONDS = 180.0 if FULL else 60.0
 
 
-# ---------------------------------------------------------------------- functions in processes, with a fault
+# ------------------------------------------------------------- functions in processes, with a fault
 
 
 @dataclass(frozen=True)
@@ -46,8 +48,8 @@ class Fault:
     Attributes:
         folder: calls that touch files below it count; empty: no file does.
         at: number of the call that is hit, from 1 on; 0 only counts.
-        action: ``"kill"``, ``"killafter"``, ``"torn"``, ``"error"``, ``"power"``, ``"powerafter"``, ``"powerlog"`` or
-            ``"powerlogafter"``.
+        action: ``"kill"``, ``"killafter"``, ``"torn"``, ``"error"``, ``"power"``, ``"powerafter"``,
+            ``"powerlog"`` or ``"powerlogafter"``.
         error: number of the error for ``"error"``.
         sticky: all later calls fail too.
         looking: calls that only look are counted too.
@@ -79,7 +81,8 @@ class Outcome:
     """How a process ended.
 
     Attributes:
-        status: exit status; the negative number of the signal that ended it; None if it was killed because it hung.
+        status: exit status; the negative number of the signal that ended it; None if it was killed
+            because it hung.
         value: what its function returned.
         error: the class of what its function raised; None if it returned.
         own: whether that was a DataStackError.
@@ -114,7 +117,9 @@ class Process:
         return self._forked.poll() is None
 
     def wait(self, timeout_seconds: float = PATIENCE_SECONDS) -> Outcome:
-        """Wait for its end; if that takes too long kill it, and have the stacks of its threads in ``output``."""
+        """Wait for its end; if that takes too long kill it, and have the stacks of its threads in
+        ``output``.
+        """
         status = self._forked.poll(timeout_seconds)
         if status is None:
             with contextlib.suppress(ProcessLookupError):
@@ -164,7 +169,8 @@ class Harness(contextlib.AbstractContextManager["Harness"]):
         ):
             fork_server.hold(["process_harness", *modules])
             server = cast("Any", fork_server._server)
-        # Its processes keep these, and what libraries read at import; other threads may read our variables from now on.
+        # Its processes keep these, and what libraries read at import; other threads may read our
+        # variables from now on.
         kept, changes = (
             re.compile("|".join([fork_server._READ_AT_IMPORT.pattern, *environment])),
             server.changes,
@@ -193,7 +199,8 @@ class Harness(contextlib.AbstractContextManager["Harness"]):
             arguments: plain data for it.
             fault: what goes wrong on the way.
             user: number of the user (and group) to be; None to stay who we are.
-            look_for_left: wait for the threads that it leaves behind to end, half a second for those of pymongo.
+            look_for_left: wait for the threads that it leaves behind to end, half a second for
+                those of pymongo.
             environment: environment variables.
         """
         answer, output = (
@@ -271,7 +278,9 @@ def _left_behind(handles: dict[str, str]) -> list[str]:
 
 
 def forked(work: Callable[[], object]) -> int:
-    """Start a fork of this process that does ``work``; the number of its process, whose end :func:`exit_status` tells."""
+    """Start a fork of this process that does ``work``; the number of its process, whose end
+    :func:`exit_status` tells.
+    """
     pid = os.fork()
     if pid == 0:
         status = 1
@@ -286,7 +295,9 @@ def forked(work: Callable[[], object]) -> int:
 
 
 def exit_status(pid: int) -> int:
-    """Wait for a fork: the number that its work returned, 0 for None or True, 1 for False or an error; -9 if it was killed."""
+    """Wait for a fork: the number that its work returned, 0 for None or True, 1 for False or an
+    error; -9 if it was killed.
+    """
     return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
 
 
@@ -327,7 +338,8 @@ class ServerProcess:
     """A server in a process of its own, which ends with this one at the latest; a context manager.
 
     Args:
-        arguments: of Python. The program prints a line when it is ready, and ends when its standard input does.
+        arguments: of Python. The program prints a line when it is ready, and ends when its standard
+            input does.
 
     Attributes:
         pid: of its process.
@@ -387,7 +399,9 @@ def is_running(pid: int) -> bool:
 
 
 def until(condition: Callable[[], bool], seconds: float = PATIENCE_SECONDS) -> bool:
-    """Wait until a condition holds, but no longer than that; whether it does. A file that it does not find may come."""
+    """Wait until a condition holds, but no longer than that; whether it does. A file that it does
+    not find may come.
+    """
     end, holds = time.monotonic() + seconds, False
     while not holds and time.monotonic() <= end:
         with contextlib.suppress(FileNotFoundError):
@@ -407,7 +421,9 @@ def flipped(data: bytes, position: int) -> bytes:
 
 
 def flip_file(path: Path, position: int, *, keep_time: bool = False) -> None:
-    """Flip one bit of a file without its store; ``keep_time``: set the time of its last change back, as far as one may."""
+    """Flip one bit of a file without its store; ``keep_time``: set the time of its last change
+    back, as far as one may.
+    """
     status = path.stat()
     with path.open("r+b") as file:
         file.seek(position // 8)

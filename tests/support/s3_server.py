@@ -69,7 +69,9 @@ class S3Server(ServerProcess):
             return bucket
 
     def options(self, port: int | None = None) -> dict[str, Any]:
-        """What FsspecStorageConnector takes besides a URL; ``port`` is that of a proxy to go through."""
+        """What FsspecStorageConnector takes besides a URL; ``port`` is that of a proxy to go
+        through.
+        """
         return {
             "endpoint_url": f"http://127.0.0.1:{port or self.port}",
             "key": ACCESS_KEY,
@@ -79,7 +81,9 @@ class S3Server(ServerProcess):
 
     @contextlib.contextmanager
     def kept_connection(self) -> Iterator[None]:
-        """Keep the client that connectors with our options share, so that not each test makes one."""
+        """Keep the client that connectors with our options share, so that not each test makes
+        one.
+        """
         connector = FsspecStorageConnector(f"s3://{self.new_bucket()}", **self.options())
         connector.has_resource("a")
         yield

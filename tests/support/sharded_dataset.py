@@ -1,4 +1,5 @@
-"""A dataset of twelve shards that says what it does, and can be told to wait or fail; also a program that prepares it.
+"""A dataset of twelve shards that says what it does, and can be told to wait or fail; also a
+program that prepares it.
 
     python sharded_dataset.py FOLDER ENGINE
 

@@ -1,4 +1,6 @@
-"""How much is tried: a little by ``make test``, all of it by ``make test-full``, at other places in each run."""
+"""How much is tried: a little by ``make test``, all of it by ``make test-full``, at other places in
+each run.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,8 @@ def sized(default: int, full: int, *, cost: int = 1) -> int:
 
 
 def spread(total: int, n: int) -> list[int]:
-    """``n`` of the places 1 to ``total``, evenly, with the first and last; all of them if there are no more.
+    """``n`` of the places 1 to ``total``, evenly, with the first and last; all of them if there are
+    no more.
 
     ``make test-full`` moves those between by up to half of their distance, as its seed says.
     """

@@ -1,4 +1,6 @@
-"""Tables of all types, drawn by hypothesis, for tests that compare libraries; how many are drawn; and their exact values."""
+"""Tables of all types, drawn by hypothesis, for tests that compare libraries; how many are drawn;
+and their exact values.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ EXAMPLES = int(os.environ.get("DATA_STACK_EXAMPLES") or sized(5, 120))
 
 
 def compared(test: _Test) -> _Test:
-    """A differential test: a few examples, always the same, in ``make test``; as many as wanted in ``make test-full``."""
+    """A differential test: a few examples, always the same, in ``make test``; as many as wanted in
+    ``make test-full``.
+    """
     phases, checks = set(Phase) - {Phase.explain}, list(HealthCheck)
     sizes = settings(
         max_examples=EXAMPLES,
@@ -55,7 +59,9 @@ def _floats(width: Any) -> st.SearchStrategy[float]:
 
 
 def _times(unit: str, inside: int = 0) -> st.SearchStrategy[int]:
-    """Ticks since 1970: of the years 1 to 9999, those of nanoseconds from 1677 to 2262, but for some seconds at both ends."""
+    """Ticks since 1970: of the years 1 to 9999, those of nanoseconds from 1677 to 2262, but for
+    some seconds at both ends.
+    """
     factor, edge = _UNITS[unit], inside * _UNITS[unit]
     # not the first nanoseconds, whose full second is out of range: pyarrow cannot read their text
     lowest, highest = (
@@ -202,7 +208,8 @@ def tables(
     with_nan: bool = True,
     names: Sequence[str] = tuple(NAMES),
 ) -> pa.Table:
-    """A table, maybe without rows, in one chunk or two. Values repeat often; a column may have nulls, or nothing else.
+    """A table, maybe without rows, in one chunk or two. Values repeat often; a column may have
+    nulls, or nothing else.
 
     Args:
         draw: hypothesis's.
@@ -231,7 +238,8 @@ def tables(
 
 
 def exact(column: Any) -> list[str]:
-    """The cells of a column as text, equal for the same values only: NaN is not null, nor -0.0 the same as 0.0.
+    """The cells of a column as text, equal for the same values only: NaN is not null, nor -0.0 the
+    same as 0.0.
 
     Times are ticks, whichever zone they are shown in; a dictionary or view counts as its values.
     """

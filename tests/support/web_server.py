@@ -195,7 +195,8 @@ class WebServer:
 
 
 class ScriptedServer(WebServer):
-    """Answers the n-th request of a path with the n-th answer of its script, and every later one with the last.
+    """Answers the n-th request of a path with the n-th answer of its script, and every later one
+    with the last.
 
     Attributes:
         requests: what arrived, in order.

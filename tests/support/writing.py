@@ -1,4 +1,6 @@
-"""What tests write: samples with a writer of any format, the file of an image, a stored resource."""
+"""What tests write: samples with a writer of any format, the file of an image, a stored
+resource.
+"""
 
 from __future__ import annotations
 

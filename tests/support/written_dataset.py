@@ -10,7 +10,8 @@ from data_stack.dataset.iterator import SequenceDatasetIterator
 
 
 class Written(DatasetFactory):
-    """Writes each file in a step of its own; samples of a split are the bytes of the file of its name.
+    """Writes each file in a step of its own; samples of a split are the bytes of the file of its
+    name.
 
     Attributes:
         files: content by name.

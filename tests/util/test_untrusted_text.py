@@ -1,4 +1,6 @@
-"""Texts of users: hostile JSON or TOML is refused, a misspelled name is answered with a suggestion."""
+"""Texts of users: hostile JSON or TOML is refused, a misspelled name is answered with a
+suggestion.
+"""
 
 from __future__ import annotations
 

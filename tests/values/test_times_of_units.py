@@ -1,4 +1,6 @@
-"""Times of different units say the same wherever they meet: no batch, order, split, gap, digest or report lets them wrap."""
+"""Times of different units say the same wherever they meet: no batch, order, split, gap, digest or
+report lets them wrap.
+"""
 
 from __future__ import annotations
 

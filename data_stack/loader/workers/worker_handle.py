@@ -79,7 +79,8 @@ class WorkerHandle(ChildProcess):
             self.failure = WorkerError(
                 self.name,
                 f"could not unpickle the dataset or a function: {message.problem}; "
-                f"try worker_kind='threads'. {ALL_HAVE_ENDED}\n\nIn the worker:\n{message.traceback_text}",
+                f"try worker_kind='threads'. {ALL_HAVE_ENDED}\n\n"
+                f"In the worker:\n{message.traceback_text}",
             )
         elif message.number in self.jobs:
             del self.jobs[message.number]

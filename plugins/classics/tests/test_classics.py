@@ -103,7 +103,7 @@ def fetch_by_sklearn(name: str, data: bytes, **options: Any) -> Any:
         return fetch(data_home=home, **options)
 
 
-# ---------------------------------------------------------------------- files in the published layouts
+# ------------------------------------------------------------------- files in the published layouts
 
 
 @makes("fashion-mnist", "kmnist")

@@ -70,8 +70,8 @@ def locate(url: str, place: str, node: Any) -> str:
         shown_url = hide_credentials(url)[:_MAX_SHOWN_CHARACTERS]
         problem = f"leads to {shown_url}, which is outside of its folder"
     raise MaliciousFilePathError(
-        f"{hide_credentials(place)} {problem}, for {node.uuid!r}. Nothing was retrieved; ask its publisher "
-        f"to correct it"
+        f"{hide_credentials(place)} {problem}, for {node.uuid!r}. Nothing was retrieved; "
+        f"ask its publisher to correct it"
     )
 
 

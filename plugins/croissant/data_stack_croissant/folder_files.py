@@ -48,9 +48,9 @@ def list_folder_files(node: Any, place: str) -> list[str]:
     has_wildcards = any(_WILDCARD.search(name) for name in names)
     if not names or has_wildcards:
         raise ConfigError(
-            f"{node.uuid!r} of {hide_credentials(place)} is a FileSet without containedIn, but the files of "
-            f"a web server cannot be listed; copy the document and its files to a folder, or write "
-            f"full names"
+            f"{node.uuid!r} of {hide_credentials(place)} is a FileSet without containedIn, "
+            f"but the files of a web server cannot be listed; copy the document and its files to "
+            f"a folder, or write full names"
         )
     return sorted(names)
 

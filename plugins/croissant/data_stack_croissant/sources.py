@@ -160,9 +160,9 @@ class Sources:
         if match is None:
             raise ConfigError(
                 f"{node.uuid!r} of {hide_credentials(self._place)} is a git repository, "
-                f"{hide_credentials(url):.200}, but only those on huggingface.co are read: copy the "
-                f"document and the repository's files to a folder, and remove containedIn from its "
-                f"FileSets"
+                f"{hide_credentials(url):.200}, but only those on huggingface.co are read: copy "
+                f"the document and the repository's files to a folder, and remove containedIn "
+                f"from its FileSets"
             )
         repository = match[1].removesuffix(".git")
         revision = unquote(match[2] or "main")

@@ -144,7 +144,8 @@ def test_files_of_one_name_in_two_folders_of_a_dataverse(server: ScriptedServer)
 
 
 def test_a_table_of_a_dataverse_is_its_authors_file(server: ScriptedServer) -> None:
-    # The digest is that of the author's file; the size that of the Dataverse's version, unless it says both.
+    # The digest is that of the author's file; the size that of the Dataverse's version, unless it
+    # says both.
     sizes: list[dict[str, Any]] = [{"originalFileSize": len(CSV)}, {}]
     for number, more in enumerate(sizes):
         facts = data_file(server, number, CSV, originalFileName="table.csv", **more) | {

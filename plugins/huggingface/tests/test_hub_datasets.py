@@ -261,7 +261,9 @@ def test_the_code_of_the_page_runs(hub: HubServer) -> None:
 
 
 def rows_of(start: int, n: int = 3) -> dict[str, Any]:
-    """Rows with a number that says where they come from, and without any metadata of ``datasets``."""
+    """Rows with a number that says where they come from, and without any metadata of
+    ``datasets``.
+    """
     return {"x": list(range(start, start + n)), "text": [f"{start}-{i}" for i in range(n)]}
 
 

@@ -1,4 +1,6 @@
-"""The pseudorandom split: each bucket is in one subset, and the text of a value names its bucket."""
+"""The pseudorandom split: each bucket is in one subset, and the text of a value names its
+bucket.
+"""
 
 from __future__ import annotations
 

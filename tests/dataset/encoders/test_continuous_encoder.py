@@ -1,4 +1,6 @@
-"""Real numbers, scaled: as numpy and scikit-learn scale them, in blocks, with what is no number refused."""
+"""Real numbers, scaled: as numpy and scikit-learn scale them, in blocks, with what is no number
+refused.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""What every encoder promises: a row is a batch of 1, states are plain data, and rebuild it anywhere."""
+"""What every encoder promises: a row is a batch of 1, states are plain data, and rebuild it
+anywhere.
+"""
 
 from __future__ import annotations
 

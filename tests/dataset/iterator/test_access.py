@@ -1,4 +1,6 @@
-"""A layer and a source written outside of data_stack are treated like ours: by their access, which the loader asks."""
+"""A layer and a source written outside of data_stack are treated like ours: by their access, which
+the loader asks.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Columns of tuple samples by the names that a dataset declares; positions go on working, and stacks keep the names."""
+"""Columns of tuple samples by the names that a dataset declares; positions go on working, and
+stacks keep the names.
+"""
 
 from __future__ import annotations
 

@@ -27,7 +27,9 @@ FAILING = 3
 
 
 class FailsAt:
-    """A function that raises for one value, for values, samples, columns and batches, with or without a generator."""
+    """A function that raises for one value, for values, samples, columns and batches, with or
+    without a generator.
+    """
 
     def __init__(self, error: type[Exception]) -> None:
         self._error = error

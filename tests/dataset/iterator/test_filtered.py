@@ -1,4 +1,6 @@
-"""Filters and deduplication: what a predicate is given, what it may answer, which samples are equal, how much is read."""
+"""Filters and deduplication: what a predicate is given, what it may answer, which samples are
+equal, how much is read.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""What is kept in memory: at once or when it is read, what is let go, and what threads are promised."""
+"""What is kept in memory: at once or when it is read, what is let go, and what threads are
+promised.
+"""
 
 from __future__ import annotations
 

@@ -28,7 +28,9 @@ N = 10
 
 
 class ClientIterator(DatasetIterator):
-    """As outlier_hub's plugins are written: no super().__init__(), common names on self, plain positions only."""
+    """As outlier_hub's plugins are written: no super().__init__(), common names on self, plain
+    positions only.
+    """
 
     def __init__(self) -> None:
         self.samples = [i * 10 for i in range(N)]

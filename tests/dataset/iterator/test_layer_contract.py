@@ -43,7 +43,9 @@ def named(samples: Samples, names: str = "abc") -> Samples:
 
 
 def drawn(make: Make) -> tuple[Make, Callable[[Samples], Samples]]:
-    """A layer that draws positions: which ones, is seen from what it draws from an iterator of positions."""
+    """A layer that draws positions: which ones, is seen from what it draws from an iterator of
+    positions.
+    """
 
     def expect(samples: Samples) -> Samples:
         probe = SequenceDatasetIterator(

@@ -1,4 +1,6 @@
-"""Names of other libraries: some are ours, too, and give way to a client's attribute; an error says what the others are here."""
+"""Names of other libraries: some are ours, too, and give way to a client's attribute; an error says
+what the others are here.
+"""
 
 from __future__ import annotations
 

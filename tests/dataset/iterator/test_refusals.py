@@ -1,4 +1,6 @@
-"""What no layer could mean is refused where it is asked for, and what samples lack where they are read."""
+"""What no layer could mean is refused where it is asked for, and what samples lack where they are
+read.
+"""
 
 from __future__ import annotations
 

@@ -68,7 +68,7 @@ def numbered(n_samples: int, *columns: Any) -> SequenceDatasetIterator:
     return SequenceDatasetIterator([np.arange(n_samples), *columns])
 
 
-# --- which samples -------------------------------------------------------------------------------------------------
+# --- which samples --------------------------------------------------------------------------------
 
 
 _NEAR = [[2, 1], [1, 0], [4, 3]]  # 0, 1 and 3; 8 and 9

@@ -19,7 +19,7 @@ from data_stack.dataset.iterator import (
 from data_stack.dataset.meta import MetaFactory
 from data_stack.exception import DatasetOutOfBoundsError
 
-# --- views ---------------------------------------------------------------------------------------------------------
+# --- views ----------------------------------------------------------------------------------------
 
 
 def test_a_view_says_which_indices_and_tags_it_was_made_with() -> None:
@@ -33,7 +33,7 @@ def test_a_view_says_which_indices_and_tags_it_was_made_with() -> None:
     assert DatasetIteratorView(source, np.array([4, 2])).indices.tolist() == [4, 2]
 
 
-# --- combined ------------------------------------------------------------------------------------------------------
+# --- combined -------------------------------------------------------------------------------------
 
 
 def test_combined_iterators_without_samples_keep_their_columns() -> None:
@@ -46,7 +46,7 @@ def test_combined_iterators_without_samples_keep_their_columns() -> None:
     assert [combined.read_column(key).dtype.name for key in (0, 1)] == ["uint8", "object"]
 
 
-# --- sequences -----------------------------------------------------------------------------------------------------
+# --- sequences ------------------------------------------------------------------------------------
 
 
 def test_a_series_is_read_by_position_not_by_label() -> None:

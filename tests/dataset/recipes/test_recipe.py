@@ -1,4 +1,6 @@
-"""A stack describes itself as plain data, has the same fingerprint everywhere, and can be drawn for another epoch."""
+"""A stack describes itself as plain data, has the same fingerprint everywhere, and can be drawn for
+another epoch.
+"""
 
 from __future__ import annotations
 

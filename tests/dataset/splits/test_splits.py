@@ -1,4 +1,6 @@
-"""Parts and folds of an iterator: what they promise for any samples, and that they stay what they are."""
+"""Parts and folds of an iterator: what they promise for any samples, and that they stay what they
+are.
+"""
 
 from __future__ import annotations
 
@@ -68,7 +70,7 @@ ratios_of_parts = (
 seeds = st.integers(-(2**70), 2**70)
 
 
-# --- what was published --------------------------------------------------------------------------------------------
+# --- what was published ---------------------------------------------------------------------------
 
 PUBLISHED: dict[str, tuple[Callable[[Any], Any], str]] = {
     "split": (lambda it: it.split(RATIOS, seed=-5), "34153553c05f63f1d8af0bdb32c019d3"),
@@ -111,7 +113,7 @@ def test_ten_thousand_samples_are_divided_as_they_were_when_this_was_published_e
         assert hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:32] == expected
 
 
-# --- laws ----------------------------------------------------------------------------------------------------------
+# --- laws -----------------------------------------------------------------------------------------
 
 
 @pytest.mark.filterwarnings("ignore:part .* of a split is empty")
@@ -245,7 +247,7 @@ def test_every_sample_is_tested_in_one_fold_and_trained_on_in_all_others(
         )
 
 
-# --- columns of any kind -------------------------------------------------------------------------------------------
+# --- columns of any kind --------------------------------------------------------------------------
 
 ALIKE: list[tuple[str, Any]] = [
     ("ints", CLASSES),
@@ -351,7 +353,7 @@ def test_stratify_means_the_target_that_the_meta_names() -> None:
     assert source.requests == [(3, N)]
 
 
-# --- parts are layers ----------------------------------------------------------------------------------------------
+# --- parts are layers -----------------------------------------------------------------------------
 
 
 def test_parts_describe_themselves_by_the_division_and_are_rebuilt_by_it() -> None:
@@ -427,7 +429,7 @@ def test_named_parts_of_an_informed_iterator_are_tagged_with_their_names() -> No
     assert isinstance(numbered[2]._iterators_below()[0], FoldPartIterator)
 
 
-# --- what cannot be divided ----------------------------------------------------------------------------------------
+# --- what cannot be divided -----------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -485,7 +487,7 @@ def test_more_folds_than_there_is_to_divide_are_refused(
         dataset().folds(n_folds, **arguments)
 
 
-# --- empty parts ---------------------------------------------------------------------------------------------------
+# --- empty parts ----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """A dataset to be prepared under faults, and what a process can be told to do with it.
 
-A store is described by plain data that another process can be given: ``{"url": "mongodb://…", "leases": True}``.
+A store is described by plain data that another process can be given: ``{"url": "mongodb://…",
+"leases": True}``.
 """
 
 from __future__ import annotations
@@ -56,7 +57,9 @@ def write_sources(folder: Path) -> Path:
 
 
 def factory_for(connector: StorageConnector, folder: str, version: int = 1) -> DatasetFactory:
-    """The dataset in a store. Its version is the factor of its samples, so that versions do not mix unnoticed."""
+    """The dataset in a store. Its version is the factor of its samples, so that versions do not mix
+    unnoticed.
+    """
 
     class NumbersFactory(DatasetFactory):
         """Rows of 32 numbers and their sums."""
@@ -117,7 +120,9 @@ def wrong_samples(factory: DatasetFactory, version: int) -> str | None:
 
 @contextlib.contextmanager
 def opened(description: Description) -> Iterator[StorageConnector]:
-    """The store of a description; ``"leases": False`` gives one where every process may think that it is alone."""
+    """The store of a description; ``"leases": False`` gives one where every process may think that
+    it is alone.
+    """
     connector = storage_connector_from_url(description["url"])
     if not description.get("leases", True):
         kind = type(connector)
@@ -136,7 +141,7 @@ def read(description: Description, identifier: str) -> bytes:
         return resource.read()
 
 
-# ---------------------------------------------------------------------- what a process can be told to do
+# ----------------------------------------------------------------- what a process can be told to do
 
 
 def prepare(description: Description, sources: str, version: int = 1) -> str:
@@ -147,13 +152,17 @@ def prepare(description: Description, sources: str, version: int = 1) -> str:
 
 
 def prepare_with_small_files(description: Description, sources: str, max_bytes: int) -> str:
-    """Prepare the dataset where no file can be longer than that: any write may find the disk full."""
+    """Prepare the dataset where no file can be longer than that: any write may find the disk
+    full.
+    """
     with files_limited(max_bytes):
         return prepare(description, sources)
 
 
 def check(description: Description, sources: str, version: int = 1) -> str:
-    """Whether the dataset looks ready, and if so whether it is: "not ready", "right" or what is wrong."""
+    """Whether the dataset looks ready, and if so whether it is: "not ready", "right" or what is
+    wrong.
+    """
     with opened(description) as connector:
         factory = factory_for(connector, sources, version)
         if not factory.is_ready():

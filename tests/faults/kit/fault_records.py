@@ -1,4 +1,6 @@
-"""Record datasets that are written under faults; their samples depend on nothing but their number."""
+"""Record datasets that are written under faults; their samples depend on nothing but their
+number.
+"""
 
 from __future__ import annotations
 
@@ -43,9 +45,11 @@ def sample(kind: str, i: int) -> dict[str, Any]:
 
 
 def write(folder: str, kind: str, said: str, n_samples: int = N_SAMPLES) -> int:
-    """Write a dataset, or go on with it: with samples that are flushed and others, columns at once, and a checkpoint.
+    """Write a dataset, or go on with it: with samples that are flushed and others, columns at once,
+    and a checkpoint.
 
-    Each time that samples are safe from a kill, their number is written to the file ``said``. With sequences they are at the end.
+    Each time that samples are safe from a kill, their number is written to the file ``said``. With
+    sequences they are at the end.
     """
     if kind == "sequences" and (Path(folder) / "spec.json").exists():
         return n_samples
@@ -73,7 +77,9 @@ def large_sample(i: int) -> dict[str, Any]:
 
 
 def write_where_nothing_can_be_written(folder: str) -> list[str]:
-    """The errors of a writer without the right to write, and of one whose dataset may only be read."""
+    """The errors of a writer without the right to write, and of one whose dataset may only be
+    read.
+    """
     errors = []
     for path in (folder, str(Path(folder) / "below")):
         try:
@@ -92,7 +98,9 @@ def hold(folder: str, ready: str) -> None:
 
 
 def fork_with_an_open_writer(folder: str) -> list[Any]:
-    """A fork that has our writer: what it is told, and whether we still hold the lock once it has ended."""
+    """A fork that has our writer: what it is told, and whether we still hold the lock once it has
+    ended.
+    """
     writer = RecordWriter(folder, SPECS["columns"])
     for i in range(5):
         writer.append(sample("columns", i))
@@ -120,7 +128,9 @@ def fork_with_an_open_writer(folder: str) -> list[Any]:
 
 
 def forget(folder: str) -> list[Any]:
-    """A writer that nobody closes, and that is collected as garbage; threads and lock go with it."""
+    """A writer that nobody closes, and that is collected as garbage; threads and lock go with
+    it.
+    """
     writer = RecordWriter(folder, SPECS["columns"])
     for i in range(300):
         writer.append(large_sample(i))

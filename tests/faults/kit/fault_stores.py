@@ -36,7 +36,8 @@ class StoreKind(ABC):
         errors: what a call that reaches it may fail with.
         cost: how long one try takes; the small form has that much fewer of them.
         slowness: how much less its server does at once than others.
-        keeps_open: its client keeps a thread and its handles for the life of a process, one for all connectors.
+        keeps_open: its client keeps a thread and its handles for the life of a process, one for all
+            connectors.
     """
 
     errors: Sequence[str] = DISK_ERRORS
@@ -66,7 +67,9 @@ class StoreKind(ABC):
 
     @abstractmethod
     def flip_bit(self, description: Description, identifier: str, position: int) -> None:
-        """Flip bit ``position % 8`` of byte ``position // 8`` of the stored bytes, without the store."""
+        """Flip bit ``position % 8`` of byte ``position // 8`` of the stored bytes, without the
+        store.
+        """
 
     def left_open(self) -> list[str]:
         """What a server still keeps open for clients that are gone."""
@@ -190,7 +193,9 @@ class MongoDBStores(StoreKind):
             )
 
     def disown_uploads(self, description: Description) -> None:
-        """Let the server believe that the processes which wrote are dead, though they are this one."""
+        """Let the server believe that the processes which wrote are dead, though they are this
+        one.
+        """
         with self._database(description) as database:
             for upload in list(database["data_stack.uploads"].find()):
                 machine, pid, started = upload["owner"].split("-")
@@ -246,7 +251,8 @@ class S3Stores(StoreKind):
         return [name for name in names if "/temporaries/" in name or name.endswith("journal.json~")]
 
     def flip_bit(self, description: Description, identifier: str, position: int) -> None:
-        # Parts are named by their digests; the one that begins the resource is the longest, or the only one.
+        # Parts are named by their digests; the one that begins the resource is the longest, or the
+        # only one.
         where = {"Bucket": description["bucket"]}
         objects = self._server.client.list_objects_v2(**where).get("Contents", [])
         key = max(

@@ -1,4 +1,6 @@
-"""Imports all that is imported late, so that processes have it: they may be a user who cannot read this interpreter's files."""
+"""Imports all that is imported late, so that processes have it: they may be a user who cannot read
+this interpreter's files.
+"""
 
 from __future__ import annotations
 

@@ -12,13 +12,17 @@ Pair = tuple[socket.socket, socket.socket]
 
 
 class FaultyTCPProxy:
-    """Passes connections on to ``host:port``, with the faults that :meth:`set` names; a context manager.
+    """Passes connections on to ``host:port``, with the faults that :meth:`set` names; a context
+    manager.
 
     "up" is from the client to the server, "down" the answer. Faults, any of them together:
 
-    - ``latency``: seconds that each piece is late; ``rate``: bytes a second; ``slice``: most bytes written at once;
-    - ``cut_up``, ``cut_down``: close both ends after so many more bytes; ``reset``: by RST, not FIN;
-    - ``swallow_up``, ``swallow_down``: take and drop everything after so many more bytes, and keep the connection;
+    - ``latency``: seconds that each piece is late; ``rate``: bytes a second; ``slice``: most bytes
+      written at once;
+    - ``cut_up``, ``cut_down``: close both ends after so many more bytes; ``reset``: by RST, not
+      FIN;
+    - ``swallow_up``, ``swallow_down``: take and drop everything after so many more bytes, and keep
+      the connection;
     - ``flip_up``, ``flip_down``: turn a bit of the byte round that comes after so many more.
 
     A fault that counts bytes happens once (swallowing goes on until :meth:`clear`).

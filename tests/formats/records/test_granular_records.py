@@ -1,4 +1,6 @@
-"""A finished dataset that Granular appended to: what it appended is served without checksums until a manifest covers it."""
+"""A finished dataset that Granular appended to: what it appended is served without checksums until
+a manifest covers it.
+"""
 
 from __future__ import annotations
 
@@ -189,7 +191,9 @@ def test_a_dataset_of_granular_that_is_written_again_has_its_bytes(
 
 
 def test_old_granular_reads_empty_records_and_many(tmp_path: Path) -> None:
-    """It refuses to write empty ones itself; the numbers of 300 records have one, two and three bytes."""
+    """It refuses to write empty ones itself; the numbers of 300 records have one, two and three
+    bytes.
+    """
     written = {}
     for first in (b"", b"a"):
         samples = [

@@ -1,4 +1,6 @@
-"""The reader of record datasets: the contract of all iterators, columns by themselves, parts of samples, its life."""
+"""The reader of record datasets: the contract of all iterators, columns by themselves, parts of
+samples, its life.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Damaged record datasets: every truncation, every flipped bit; an error of ours or the right data, never anything else."""
+"""Damaged record datasets: every truncation, every flipped bit; an error of ours or the right data,
+never anything else.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +48,9 @@ def ways(reader: Any, n_samples: int) -> Iterator[Callable[[], Any]]:
 def read_or_refused(
     folder: Path, expected: RecordReader, options: dict[str, Any]
 ) -> tuple[int, int]:
-    """How many ways gave the right data, and how many an error of ours; whatever else is no answer."""
+    """How many ways gave the right data, and how many an error of ours; whatever else is no
+    answer.
+    """
     try:
         reader = RecordReader(folder, **options)
     except DatasetFileCorruptError:

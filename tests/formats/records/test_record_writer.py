@@ -422,7 +422,9 @@ NOBODY = 65534
 
 @pytest.fixture
 def folder() -> Iterator[Path]:
-    """Open to all users; in memory where there is such a folder, since processes are killed here, no power is cut."""
+    """Open to all users; in memory where there is such a folder, since processes are killed here,
+    no power is cut.
+    """
     with tempfile.TemporaryDirectory(
         prefix="data_stack-records-", dir=folder_in_memory()
     ) as folder:

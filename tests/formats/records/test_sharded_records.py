@@ -161,7 +161,8 @@ def test_remote_shards_of_sequences_fetch_their_references_once(tmp_path: Path) 
         assert list(reader) == expected
         with pytest.raises(ConfigError):
             reader.read_column("nothing", [5, 0])
-    # Of each shard the manifest, the references, and of both columns the records, after the end of the file for their size.
+    # Of each shard the manifest, the references, and of both columns the records, after the end of
+    # the file for their size.
     assert len(store.requests) == 2 * 6
 
 

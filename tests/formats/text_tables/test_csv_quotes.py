@@ -1,4 +1,6 @@
-"""Quotes of CSV text are read as Python's strict reader reads them, and refused where they cannot be."""
+"""Quotes of CSV text are read as Python's strict reader reads them, and refused where they cannot
+be.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Damages datasets and reads them, one after the other, in a process that may crash.
 
-Mutant ``i`` depends on the kind, the seed and ``i`` alone, so that one that failed can be made again:
-``fuzz_child.run(kind, seed, i, i + 1)``.
+Mutant ``i`` depends on the kind, the seed and ``i`` alone, so that one that failed can be made
+again: ``fuzz_child.run(kind, seed, i, i + 1)``.
 """
 
 from __future__ import annotations
@@ -45,7 +45,9 @@ def _execute_records(
 
 
 def run(kind: str, seed: int, first: int, stop: int) -> dict[str, Any]:
-    """Counts and failures of the mutants ``first`` to ``stop``; the number of the one at work is written to standard output."""
+    """Counts and failures of the mutants ``first`` to ``stop``; the number of the one at work is
+    written to standard output.
+    """
     warnings.simplefilter("ignore")
     np.seterr(all="ignore")
     pages = int(Path("/proc/self/statm").read_text().split()[0])

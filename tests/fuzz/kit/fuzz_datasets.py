@@ -32,7 +32,8 @@ class FuzzDataset:
         files: content by path.
         spec: of its columns.
         truth: its samples.
-        weight: how often it is taken, compared with others; what is slow to decode is taken less often.
+        weight: how often it is taken, compared with others; what is slow to decode is taken less
+            often.
     """
 
     name: str
@@ -163,7 +164,9 @@ def written(
 
 
 def read(files: Files) -> list[dict[str, Any]]:
-    """The samples of a dataset that is not damaged; other tests show that they are what was written."""
+    """The samples of a dataset that is not damaged; other tests show that they are what was
+    written.
+    """
     with tempfile.TemporaryDirectory() as folder:
         write_files(Path(folder, "data"), files)
         with records.open(Path(folder, "data")) as reader:

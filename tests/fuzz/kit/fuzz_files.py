@@ -153,7 +153,9 @@ class DamagedFiles:
 
 
 def _damaged(name: str, files: Files, chance: random.Random) -> bytes:
-    """A file with damage: of Parquet mostly in a footer that is still as long as it says, for most else is refused at once."""
+    """A file with damage: of Parquet mostly in a footer that is still as long as it says, for most
+    else is refused at once.
+    """
     data = files[name]
     if name.endswith(".parquet") and chance.random() < 0.75:
         start = max(0, len(data) - 8 - int.from_bytes(data[-8:-4], "little"))

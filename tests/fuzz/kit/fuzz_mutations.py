@@ -138,8 +138,9 @@ class Mutant:
     def promise(self) -> str:
         """What may be read.
 
-        - ``"truth"``: the samples that were written, as the manifests are intact, and no others before them; behind them, with a
-          warning, values of the columns' types, if records were appended, as Granular does;
+        - ``"truth"``: the samples that were written, as the manifests are intact, and no others
+          before them; behind them, with a warning, values of the columns' types, if records were
+          appended, as Granular does;
         - ``"anything"``: any values of the columns' types, as there is no manifest;
         - ``"lies"``: likewise, and different values in different ways, as a manifest was forged.
         """
@@ -153,7 +154,9 @@ class Mutant:
 
     @property
     def is_damaged(self) -> bool:
-        """Whether a file of the dataset differs; bytes after the records and other files do not matter."""
+        """Whether a file of the dataset differs; bytes after the records and other files do not
+        matter.
+        """
         if "shards" in self.dataset.name and any(file.startswith("000007/") for file in self.files):
             return True  # shards are missing before that one
         # Of JSON the end matters too.
@@ -323,7 +326,9 @@ def _damage(mutant: Mutant, chance: random.Random) -> None:
 
 
 def _rebuild(mutant: Mutant, chance: random.Random) -> None:
-    """Other records in a bag, and the index that belongs to them: damage that reaches the codecs."""
+    """Other records in a bag, and the index that belongs to them: damage that reaches the
+    codecs.
+    """
     bags = [file for file in mutant.dataset.files if file.endswith(".bag") and file in mutant.files]
     if not bags:
         return

@@ -1,4 +1,6 @@
-"""Reads a damaged dataset in every way, and compares the results with the truth and with one another."""
+"""Reads a damaged dataset in every way, and compares the results with the truth and with one
+another.
+"""
 
 from __future__ import annotations
 
@@ -206,7 +208,8 @@ def read_records(
     with opened.value as reader:
         length = len(reader)
         n_appended = max(0, length - len(truth)) if promise == "truth" else 0
-        # Records behind those of the manifest, as Granular appends them, are read without checksums; the reader warns of them.
+        # Records behind those of the manifest, as Granular appends them, are read without
+        # checksums; the reader warns of them.
         if promise == "truth" and (
             length < len(truth) or (n_appended and getattr(reader, "manifest", None) is not None)
         ):

@@ -1,4 +1,6 @@
-"""Downloads from servers that cut, stall, lie, redirect and refuse; those that one command began and another one ends."""
+"""Downloads from servers that cut, stall, lie, redirect and refuse; those that one command began
+and another one ends.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +51,9 @@ def fetch(
 
 
 def refusal(store: FileStorageConnector, *sources: str, **options: Any) -> str:
-    """The error of a retrieval that must fail and leave nothing behind, neither resource nor temporary."""
+    """The error of a retrieval that must fail and leave nothing behind, neither resource nor
+    temporary.
+    """
     with pytest.raises(RetrievalError) as caught:
         fetch(store, *sources, **options)
     assert [path for path in Path(store.root_path).rglob("*") if path.is_file()] == []
@@ -222,7 +226,7 @@ def test_good_files_are_kept_and_all_failures_are_told(
     assert store.list_resources() == ["raw/good", "raw/late"]
 
 
-# ---------------------------------------------------------------------- too much, too little, something else
+# ------------------------------------------------------------- too much, too little, something else
 
 
 def test_endless_answers_and_html_pages_are_refused(

@@ -1,4 +1,6 @@
-"""What is fetched, kept, verified and told, whatever the scheme; resources from files or packages."""
+"""What is fetched, kept, verified and told, whatever the scheme; resources from files or
+packages.
+"""
 
 from __future__ import annotations
 
@@ -67,7 +69,7 @@ def any_store(request: pytest.FixtureRequest) -> Any:
     return request.param()
 
 
-# ---------------------------------------------------------------------- what is fetched, and what is not
+# ----------------------------------------------------------------- what is fetched, and what is not
 
 
 @pytest.mark.parametrize(
@@ -195,7 +197,7 @@ def test_a_store_that_cannot_be_written_ends_the_retrieval() -> None:
     assert source.asked == []
 
 
-# ---------------------------------------------------------------------- schemes of plugins, retrievers of others
+# --------------------------------------------------------- schemes of plugins, retrievers of others
 
 
 def test_a_registered_scheme_is_fetched_and_taken_for_network() -> None:

@@ -1,4 +1,6 @@
-"""CachedStorageConnector: what it reads where, what it evicts, and that nothing on its disk makes it wrong."""
+"""CachedStorageConnector: what it reads where, what it evicts, and that nothing on its disk makes
+it wrong.
+"""
 
 from __future__ import annotations
 
@@ -473,7 +475,8 @@ def test_what_is_held_is_read_while_the_remote_is_away(
             assert len(caplog.records) == 1
     remote.is_away = False
     remote.set_resource("small", b"new")
-    # A machine that stood still made the remote look slow, which is not asked for ten times as long.
+    # A machine that stood still made the remote look slow, which is not asked for ten times as
+    # long.
     assert until(lambda: content(cached, "small") == b"new", seconds=60)
 
 
@@ -565,7 +568,7 @@ def test_the_oldest_files_are_evicted_first(remote: Remote, tmp_path: Path) -> N
     assert len(kept) >= 12
 
 
-# ---------------------------------------------------------------------- processes that fill it are killed
+# ---------------------------------------------------------------- processes that fill it are killed
 
 
 SIZES = {

@@ -1,4 +1,6 @@
-"""Each storage connector keeps the contract of storage connectors, by real servers where it needs one."""
+"""Each storage connector keeps the contract of storage connectors, by real servers where it needs
+one.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,8 @@ STORES: dict[str, Callable[[Callable[[str], Any]], StorageConnector]] = {
     ),
     "minimal": lambda fixture: MinimalConnector(),
     "mongodb": lambda fixture: MongoDBStorageConnector(fixture("mongodb_uri")),
-    # a replica set with authentication; all resources cross the boundaries of chunks, and none is kept in its pointer
+    # a replica set with authentication; all resources cross the boundaries of chunks, and none is
+    # kept in its pointer
     "mongodb in small chunks": lambda fixture: MongoDBStorageConnector(
         fixture("mongodb_auth_uri"), chunk_bytes=65_536, inline_bytes=0
     ),

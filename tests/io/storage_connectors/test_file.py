@@ -1,4 +1,6 @@
-"""What only files can get wrong: links, left-overs, names in each other's way, and files that something else touched."""
+"""What only files can get wrong: links, left-overs, names in each other's way, and files that
+something else touched.
+"""
 
 from __future__ import annotations
 
@@ -369,7 +371,8 @@ def test_a_changed_file_is_found_by_verifying(
 def test_what_verify_found_damaged_is_not_trusted_any_more(
     stored: FileStorageConnector, root: Path
 ) -> None:
-    # The kernel lets nobody damage a file without a trace, as a disk does: so its note is made to agree.
+    # The kernel lets nobody damage a file without a trace, as a disk does: so its note is made to
+    # agree.
     flip_file(root / "d/x", 8 * BLOCK_BYTES)
     notes = DigestNotes(str(root / ".data_stack/digests"))
     noted: Any = notes.read("d/x")

@@ -1,4 +1,6 @@
-"""Files of other tools in a store, whose names need not be identifiers, are listed, read and deleted."""
+"""Files of other tools in a store, whose names need not be identifiers, are listed, read and
+deleted.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""How MongoDBStorageConnector talks to the server: which commands, how many, for whom; the documents that it writes."""
+"""How MongoDBStorageConnector talks to the server: which commands, how many, for whom; the
+documents that it writes.
+"""
 
 from __future__ import annotations
 
@@ -298,7 +300,9 @@ def test_nothing_is_left_after_close(mongodb_uri: str, mongodb_server: Any) -> N
 
 
 def test_who_collects_a_forgotten_connector_as_garbage_is_not_touched(mongodb_uri: str) -> None:
-    """Before Python 3.12, what changes context variables while another change is interrupted ends in a segmentation fault."""
+    """Before Python 3.12, what changes context variables while another change is interrupted ends
+    in a segmentation fault.
+    """
     variable = contextvars.ContextVar("variable", default="of nobody")
     seen: list[str] = []
 
@@ -310,7 +314,7 @@ def test_who_collects_a_forgotten_connector_as_garbage_is_not_touched(mongodb_ur
     assert seen == ["of nobody"]
 
 
-# ---------------------------------------------------------------------- documents, and what becomes of damaged ones
+# ------------------------------------------------------ documents, and what becomes of damaged ones
 
 
 def documents(mongodb: Database[Any], name: str) -> list[dict[str, Any]]:

@@ -1,4 +1,6 @@
-"""What MongoDBStorageConnector leaves behind when it is killed, and what it does where a server hangs, dies or refuses."""
+"""What MongoDBStorageConnector leaves behind when it is killed, and what it does where a server
+hangs, dies or refuses.
+"""
 
 from __future__ import annotations
 
@@ -214,7 +216,7 @@ def test_an_upload_taken_for_dead_is_not_published(
     assert_no_orphans(mongodb)
 
 
-# ---------------------------------------------------------------------- what others keep in the bucket
+# ------------------------------------------------------------------- what others keep in the bucket
 
 
 STRANGE_IDS: list[Any] = [
@@ -254,7 +256,7 @@ def test_files_of_other_tools_are_left_alone_whatever_their_ids(
     assert content(connector, "a") == version(1)
 
 
-# ---------------------------------------------------------------------- servers that hang, die, lose their answers, or refuse
+# -------------------------------------------- servers that hang, die, lose their answers, or refuse
 
 
 LONG = hashlib.shake_128(b"content").digest(40 * CHUNK_BYTES + 1234)
@@ -298,7 +300,7 @@ def test_every_operation_ends_in_time_when_the_server_hangs(
         resource.close()
 
 
-# ---------------------------------------------------------------------- a server whose answers are lost
+# ------------------------------------------------------------------ a server whose answers are lost
 
 
 LOST: list[dict[str, Any]] = [
@@ -323,7 +325,8 @@ LOST: list[dict[str, Any]] = [
 def test_a_publication_whose_answer_is_lost_is_told_truly(
     mongodb_server: MongoDBServer, mongodb: Database[Any], fault: dict[str, Any]
 ) -> None:
-    # the driver asks again how a server is that said it is shutting down; a real one would be away meanwhile
+    # the driver asks again how a server is that said it is shutting down; a real one would be away
+    # meanwhile
     with MongoDBStorageConnector(
         mongodb_server.uri(mongodb.name, heartbeatFrequencyMS=500),
         timeout_seconds=5,
@@ -358,7 +361,8 @@ def test_what_a_dead_writer_published_is_whole(
             ["findAndModify"], blockConnection=True, blockTimeMS=3000, appName="data_stack"
         )
 
-        # The server has been asked to publish, and has not begun; the writer dies, and others sweep.
+        # The server has been asked to publish, and has not begun; the writer dies, and others
+        # sweep.
         writer = forked(lambda: connector.set_resource("a", iter([LONG[1:]])))
         with mongodb_server.client() as client:
             assert until(lambda: mongodb["data_stack.files"].count_documents({}) == 2)
@@ -395,7 +399,7 @@ def test_an_unknown_outcome_is_not_called_a_failure(
         assert content(connector, "a") == LONG[1:]
 
 
-# ---------------------------------------------------------------------- a server that does not let us in
+# ----------------------------------------------------------------- a server that does not let us in
 
 
 def refused(uri: str) -> BaseException:

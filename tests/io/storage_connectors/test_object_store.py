@@ -1,4 +1,6 @@
-"""What FsspecStorageConnector promises beyond the contract: damage, garbage, other tools, lost answers, silence, secrets."""
+"""What FsspecStorageConnector promises beyond the contract: damage, garbage, other tools, lost
+answers, silence, secrets.
+"""
 
 from __future__ import annotations
 
@@ -123,7 +125,7 @@ def test_a_hostile_pointer_is_an_error_of_ours(
         connector.collect_garbage(0)
 
 
-# ---------------------------------------------------------------------- replaced, deleted, put there by others
+# ----------------------------------------------------------- replaced, deleted, put there by others
 
 
 def test_what_another_tool_put_there_is_read_listed_and_deleted(s3: FsspecStorageConnector) -> None:
@@ -234,7 +236,7 @@ def test_a_held_lease_beats_and_ends_with_its_block(
     assert not [thread for thread in threading.enumerate() if thread.name == "data_stack-lease"]
 
 
-# ---------------------------------------------------------------------- a server that is slow, lost or silent
+# ------------------------------------------------------------ a server that is slow, lost or silent
 
 
 def test_a_lost_answer_to_publishing_is_looked_up(

@@ -1,4 +1,6 @@
-"""What a bucket answers is what was asked for, or an error: ranges, versions, listings, refusals."""
+"""What a bucket answers is what was asked for, or an error: ranges, versions, listings,
+refusals.
+"""
 
 from __future__ import annotations
 

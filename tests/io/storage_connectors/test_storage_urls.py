@@ -1,4 +1,6 @@
-"""Stores are named by URL or path; what names none is refused, without showing what may be a password."""
+"""Stores are named by URL or path; what names none is refused, without showing what may be a
+password.
+"""
 
 from __future__ import annotations
 

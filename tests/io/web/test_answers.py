@@ -1,4 +1,6 @@
-"""An answer of a web server is what was asked for, or an error: its framing, its part, its version, its end, its login."""
+"""An answer of a web server is what was asked for, or an error: its framing, its part, its version,
+its end, its login.
+"""
 
 from __future__ import annotations
 
@@ -58,7 +60,7 @@ CHUNKED = b"5\r\nhello\r\n0\r\n\r\n"
 PACKED = gzip.compress(b"hello")
 
 
-# ---------------------------------------------------------------------- where a body begins and ends
+# --------------------------------------------------------------------- where a body begins and ends
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,6 @@
-"""The web client: deadlines, redirects, sessions of users, and connections that threads and forked processes may use."""
+"""The web client: deadlines, redirects, sessions of users, and connections that threads and forked
+processes may use.
+"""
 
 from __future__ import annotations
 
@@ -124,7 +126,7 @@ def test_a_timeout_that_is_none_is_an_error(monkeypatch: pytest.MonkeyPatch, sec
         retrieve([], InMemoryStorageConnector())
 
 
-# ---------------------------------------------------------------------- where servers and documents may lead
+# ------------------------------------------------------------- where servers and documents may lead
 
 
 FOREIGN = [
@@ -277,7 +279,9 @@ def test_reads_share_a_connection_which_forks_do_not(
 
 
 def test_a_kept_connection_that_the_server_closes_is_replaced() -> None:
-    """Even if it closes it only when the next request arrives, which no look at the socket can foresee."""
+    """Even if it closes it only when the next request arrives, which no look at the socket can
+    foresee.
+    """
 
     class Closing(WebServer):
         n_answers = 0

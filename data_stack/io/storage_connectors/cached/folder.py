@@ -5,8 +5,8 @@
     bytes/<sha256>-<size>           the bytes; a sparse file while blocks are missing
     blocks/<sha256>-<size>          while blocks are missing: their length, then the digest of each
                                     block, or zeros for a missing one; all 8 bytes
-    pages/<sha256>-<size>           once the bytes are whole: the digest of each page of 4 KiB. Files
-                                    up to 64 KiB have none
+    pages/<sha256>-<size>           once the bytes are whole: the digest of each page of 4 KiB.
+                                    Files up to 64 KiB have none
     notes/<remote>/a/b.gz~          the last answer of the remote about "a/b.gz"
     claims                          an empty file whose locks say what a process is fetching, so
                                     that others wait for it

@@ -22,8 +22,8 @@ from data_stack.util.polling import polls
 #: :meth:`CachedResource.fill` reads this much at once.
 _FILL_BYTES: Final = 4 << 20
 
-#: While a file is being replaced, a file store does not know its digest. Within this time, the store
-#: is asked again, after pauses that grow.
+#: While a file is being replaced, a file store does not know its digest. Within this time, the
+#: store is asked again, after pauses that grow.
 _REPLACEMENT_SECONDS: Final = 1.0
 _FIRST_PAUSE_SECONDS: Final = 0.01
 _MAX_PAUSE_SECONDS: Final = 0.1

@@ -25,8 +25,8 @@ DISK_PAGE_BYTES: Final = 4096
 #: How much the files of one content may take on the disk besides its bytes and their digests: the
 #: last pages of its files, its note, and the folders.
 _MAX_EXTRA_BYTES: Final = 8 * DISK_PAGE_BYTES
-#: Eviction continues until the folder takes this part of its limit. Scanning the folder for each new
-#: file would take longer than fetching the file.
+#: Eviction continues until the folder takes this part of its limit. Scanning the folder for each
+#: new file would take longer than fetching the file.
 _PART_AFTER_EVICTION: Final = 0.9
 #: The unit of ``st_blocks``.
 _STAT_BLOCK_BYTES: Final = 512
