@@ -34,11 +34,11 @@ from data_stack.util.executor import waiting
 
 #: Suffixes of files of rows; Hive writes none.
 SUFFIXES: Final = (".parquet", ".parq", ".pq")
-#: The first bytes of a file, and of one with an encrypted footer.
+#: The first bytes of a Parquet file: "PAR1", or "PARE" if its footer is encrypted.
 _MAGICS: Final = (b"PAR1", b"PARE")
-#: Files that are opened at once to read their first bytes.
+#: Number of files that are opened at once to read their first bytes.
 _N_AT_ONCE: Final = 16
-#: The rule that leaves other files out.
+#: The rule that leaves out files that are not Parquet, in the account of the folder.
 NO_PARQUET: Final = "no Parquet, by its name or its first bytes"
 #: Stands for null in the name of a folder, as Hive writes it.
 NULL_PARTITION: Final = "__HIVE_DEFAULT_PARTITION__"
@@ -53,8 +53,8 @@ class ParquetFiles:
         paths: the path of each file in the folder.
         partitions: the texts in the names of each file's folders (``day=2024-01-01``), None for
             null.
-        given: whether the caller listed the files.
-        beside: the paths of ``_common_metadata`` and of the manifest, if they exist.
+        given: whether the caller named the files, instead of a folder.
+        beside: the paths of the metadata files that exist: ``_common_metadata`` and the manifest.
         account: what else is in the folder, and why it is left out.
     """
 
@@ -65,10 +65,24 @@ class ParquetFiles:
     beside: tuple[str, ...]
     account: PlaceAccount
 
-    def open(self, number: int) -> Any:
-        """Open a file for pyarrow, in a ``with`` block.
+    @property
+    def n_files(self) -> int:
+        """Number of files."""
+        return len(self.paths)
 
-        It is a native file of pyarrow if possible, as these read without the GIL.
+    @property
+    def is_local(self) -> bool:
+        """Whether the files have paths on this machine; otherwise they are in a store."""
+        return self.folder.path is not None
+
+    def open(self, number: int) -> Any:
+        """Open a file for pyarrow. The caller closes it, with a ``with`` block.
+
+        The result is a native file of pyarrow if possible, because native files are read without
+        the GIL.
+
+        Args:
+            number: of the file.
 
         Raises:
             ResourceNotFoundError, StorageError: the file cannot be opened.
@@ -80,7 +94,7 @@ class ParquetFiles:
         if folder.path is None:
             return open_resource(folder.open(path))
         if isinstance(folder, LocalFolder) and not self.given:
-            return open_local(folder.path_of(path))
+            return open_local(folder.path_of(path))  # refuses links out of the folder
         return open_local(os.path.join(folder.path, path))
 
     def version(self, number: int, source: Any) -> Any:
@@ -119,19 +133,20 @@ def find_files(source: Any, prefix: str = "", *, filesystem: Any = None) -> Parq
     folder, paths = folder_and_paths(source, prefix, filesystem=filesystem)
     if paths is None:
         return _files_of_folder(folder)
+    metadata_files = filter(folder.has_file, (COMMON_METADATA, PARQUET_MANIFEST))
     return ParquetFiles(
         folder=folder,
         paths=tuple(paths),
         partitions=tuple({} for _ in paths),
         given=True,
-        beside=find_metadata(folder, filter(folder.has_file, (COMMON_METADATA, PARQUET_MANIFEST))),
+        beside=find_metadata(folder, metadata_files),
         account=PlaceAccount(folder.full_name(""), len(paths)),
     )
 
 
 def _files_of_folder(folder: Folder) -> ParquetFiles:
     """Find the Parquet files of a folder; raises as :func:`find_files`."""
-    tree, left_out = folder.survey()  # left out are links that lead out of the folder
+    tree, left_out = folder.survey()  # it leaves out links that lead out of the folder
     refuse_managed_table(folder, tree)
     beside = find_metadata(folder, tree)
     if any(path.startswith(f"{PROGRESS_FOLDER}/") for path in tree):
@@ -148,7 +163,7 @@ def _files_of_folder(folder: Folder) -> ParquetFiles:
     if not beside:
         _warn_of_splits(folder, paths)
         if not paths:
-            raise _nothing_there(folder, account)
+            raise _no_files_error(folder, account)
     return ParquetFiles(
         folder=folder,
         paths=tuple(paths),
@@ -173,8 +188,8 @@ def _files_before_the_writer(folder: Folder) -> list[str]:
     return [file.name for file in manifest.files]
 
 
-def _nothing_there(folder: Folder, account: PlaceAccount) -> ResourceNotFoundError:
-    """Say that a folder has no Parquet files, or does not exist."""
+def _no_files_error(folder: Folder, account: PlaceAccount) -> ResourceNotFoundError:
+    """Return the error that says that a folder has no Parquet files, or does not exist."""
     if folder.path is not None and not folder.path.exists():
         return MissingFileError(str(folder.path))
     summary = account.summary()
@@ -204,14 +219,15 @@ def _files_of_rows(folder: Folder, tree: Sequence[str]) -> list[str]:
         return with_suffix
     files_of_rows = set(with_suffix)
     begins_as_parquet = functools.partial(_begins_as_parquet, folder)
-    answers = waiting.map(begins_as_parquet, without_suffix, at_once=_N_AT_ONCE)
-    for path, is_parquet in zip(without_suffix, answers, strict=True):
+    are_parquet = waiting.map(begins_as_parquet, without_suffix, at_once=_N_AT_ONCE)
+    for path, is_parquet in zip(without_suffix, are_parquet, strict=True):
         if is_parquet:
             files_of_rows.add(path)
     return [path for path in tree if path in files_of_rows]
 
 
 def _begins_as_parquet(folder: Folder, path: str) -> bool:
+    """Whether a file begins with the magic bytes of Parquet; False for what is not a file."""
     try:
         with folder.open(path) as resource:
             return resource.read_at(0, 4) in _MAGICS
@@ -257,9 +273,12 @@ def folder_and_paths(
         ConfigError: ``source`` is something else.
         StorageError: it cannot be reached.
     """
+    # A list of files, each given in any of the ways below.
     if isinstance(source, (list, tuple)):
         places = [folder_and_paths(item, prefix, filesystem=filesystem) for item in source]
         return _folder_of_list(places)
+
+    # A resource of a dataset, or an open binary file.
     if isinstance(source, Location):
         if not source.is_file():
             return source.as_folder(), None
@@ -268,6 +287,8 @@ def folder_and_paths(
     if not isinstance(source, Folder) and hasattr(source, "read"):
         location = location_of(source)
         return location.folder, [location.name]
+
+    # A folder, and below it the prefix, which may end at a file.
     folder = _folder_of(source, filesystem)
     for segment in prefix.split("/"):
         if not segment:
@@ -275,6 +296,8 @@ def folder_and_paths(
         if has_suffix(segment) and folder.has_file(segment):
             return folder, [segment]
         folder = folder.subfolder(segment)
+
+    # A path that names a file.
     if folder.path is not None and folder.path.is_file():
         return folder_of(folder.path.parent), [folder.path.name]
     if isinstance(folder, ArrowFolder):
@@ -286,6 +309,7 @@ def folder_and_paths(
 
 
 def _folder_of(source: Any, filesystem: Any) -> Folder:
+    """Return ``source`` as a folder: of pyarrow in a filesystem or HDFS, else one of data_stack."""
     if filesystem is not None or is_of_hadoop(source):
         return arrow_folder_of(source, filesystem)
     return folder_of(source)
@@ -307,13 +331,15 @@ def _folder_of_list(
             files.append((folder, path))
     if all(folder.path is not None for folder, _ in files):
         return _folder_of_local_files([folder.full_name(path) for folder, path in files])
-    if len({folder.describe("") for folder, _ in files}) != 1:
+    descriptions = {folder.describe("") for folder, _ in files}
+    if len(descriptions) != 1:
         raise ConfigError("all files of a list must be in the same folder")
     folder_of_all, _ = files[0]
     return folder_of_all, [path for _, path in files]
 
 
 def _folder_of_local_files(files: list[str]) -> tuple[Folder, list[str]]:
+    """Return the innermost folder above all local files, and their POSIX paths in it."""
     common = os.path.commonpath([os.path.dirname(file) for file in files])
     paths = [os.path.relpath(file, common).replace(os.sep, "/") for file in files]
     return folder_of(common), paths
@@ -327,8 +353,12 @@ def partition_of(path: str) -> dict[str, str | None]:
     values: dict[str, str | None] = {}
     for folder in path.split("/")[:-1]:
         name, equals, text = folder.partition("=")
-        if equals and name:
-            values[unquote(name)] = None if text == NULL_PARTITION else unquote(text)
+        if not equals or not name:
+            continue
+        value = None
+        if text != NULL_PARTITION:
+            value = unquote(text)
+        values[unquote(name)] = value
     return values
 
 
