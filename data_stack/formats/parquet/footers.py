@@ -1,4 +1,4 @@
-"""The footers of a dataset's files, each read once and kept."""
+"""Holds the footers of a dataset's files, each of which is read once."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ _MAX_THREADS: Final = 16
 _KEYS_OF_FILES: Final = (MANIFEST_KEY, b"ARROW:schema")
 #: The rule that leaves out a column of some files.
 LATER_COLUMN: Final = "a column that the first file, or the stored schema, lacks"
-#: A local file that was checked so recently, in nanoseconds, is not checked again. Samples that are
-#: read one by one from memory take 3.2 us without any check, 6.4 with one for each sample, and 5.6
-#: with this limit. A longer one would be cheaper, and would hand out rows in memory for longer
-#: after their file was replaced.
-_FRESH_NS: Final = 10_000
+#: Time between two checks of a local file, in nanoseconds. Samples that are read one by one from
+#: memory take 3.2 us without any check, 6.4 with one for each sample, and 5.6 with this interval. A
+#: longer interval would be cheaper, but for longer after a file was replaced, its rows in memory
+#: would be returned.
+_CHECK_INTERVAL_NS: Final = 10_000
 
 
 @dataclasses.dataclass(slots=True)
@@ -52,17 +52,18 @@ class _FileState:
         columns: values per row, from the manifest or the footer; None until then.
         version: of the file as it was first seen; None until then, and where the store has no
             versions.
-        checked_ns: when :meth:`Footers.check_local` looked at it, by ``time.perf_counter_ns``.
+        checked_ns: when :meth:`Footers.check_local` looked at it, by ``time.perf_counter_ns``,
+            which may begin at 0; at first so long ago that the first check is made.
     """
 
     footer: Footer | None = None
     digest: bytes | None = None
     columns: Mapping[str, int | None] | None = None
     version: Any = None
-    checked_ns: int = -_FRESH_NS
+    checked_ns: int = -_CHECK_INTERVAL_NS
 
     def for_another_process(self) -> _FileState:
-        """The same without the footer, which is read again, and without times of this process."""
+        """Return a copy without the footer, which is read again, and without ``checked_ns``."""
         return _FileState(digest=self.digest, columns=self.columns, version=self.version)
 
 
@@ -76,14 +77,16 @@ class _Tail:
 
 
 class Footers:
-    """The footers of all files. Each is read once and kept. Threads may share it.
+    """The footers of all files. Each footer is read once and kept. Threads may share the object.
 
-    Each file is known by its version as it was first seen (size, times and inode of a local file;
-    SHA-256, ETag or size and time of one in a store), and by its footer, which is the same in some
-    files with other rows.
+    A file that changed is recognized by its version as it was first seen: size, times and inode of
+    a local file; SHA-256, ETag or size and time of a file in a store. Where versions cannot be
+    compared, it is recognized by the digest of its footer. The digest alone would not suffice:
+    files with different rows may have the same footer.
 
-    It pickles with the versions and the digests of the footers. After unpickling, it reads a footer
-    when it is needed, and raises if the footer has changed, or on the same machine the version.
+    The pickle has the versions and the digests of the footers. After unpickling, a footer is read
+    when it is needed. Reading raises if the footer has changed, or if the version has changed and
+    the machine is the same.
 
     Args:
         files: of the dataset.
@@ -93,10 +96,10 @@ class Footers:
 
     Attributes:
         files: as given.
-        file_of: the file of each row group, shape ``(n_row_groups,)``; row groups are in the order
-            of the files.
-        index_of: the number of each row group in its file.
-        n_rows: the rows of each row group.
+        file_of: the number of each row group's file, shape ``(n_row_groups,)``; row groups are in
+            the order of the files.
+        index_of: the number of each row group in its file, shape ``(n_row_groups,)``.
+        n_rows: the number of rows of each row group, shape ``(n_row_groups,)``.
 
     Raises:
         DatasetFileCorruptError: a file is damaged, or not Parquet.
@@ -147,10 +150,18 @@ class Footers:
     def _set_row_groups(
         self, n_groups_of_files: Sequence[int], n_rows: npt.NDArray[np.int64]
     ) -> None:
+        """Set what is known of the row groups.
+
+        Args:
+            n_groups_of_files: number of row groups of each file.
+            n_rows: number of rows of each row group.
+        """
         self._n_groups_of_files = n_groups_of_files
         self.file_of = np.repeat(np.arange(len(n_groups_of_files)), n_groups_of_files)
-        indexes = [np.arange(n_groups) for n_groups in n_groups_of_files]
-        self.index_of = np.concatenate([np.empty(0, np.int64), *indexes])
+        indexes = [np.empty(0, np.int64)]  # np.concatenate() needs one array
+        for n_groups in n_groups_of_files:
+            indexes.append(np.arange(n_groups))
+        self.index_of = np.concatenate(indexes)
         self.n_rows = n_rows
 
     # ------------------------------------------------------------------ reading footers
@@ -162,16 +173,15 @@ class Footers:
             trusting: take the row groups of files from the manifest, if it lists them; such a
                 footer is compared with the manifest when it is read.
         """
-        files = range(len(self.files.paths))
+        files = range(self.files.n_files)
         trusted: dict[int, ParquetFileRecord] = {}
         if trusting:
             for file in files:
-                record = self._trust_record(file)
+                record = self._note_record(file)
                 if record is not None:
                     trusted[file] = record
-        self._read_footers(
-            [file for file in files if file not in trusted and not self.is_read(file)]
-        )
+        unread = [file for file in files if not self.is_read(file)]
+        self._read_footers([file for file in unread if file not in trusted])
 
         n_groups_of_files: list[int] = []
         n_rows: list[int] = []
@@ -184,10 +194,14 @@ class Footers:
             n_rows.extend(n_rows_of_file)
         self._set_row_groups(n_groups_of_files, np.array(n_rows, np.int64))
 
-    def _trust_record(self, file: int) -> ParquetFileRecord | None:
-        """Take what the manifest says of a file.
+    def _note_record(self, file: int) -> ParquetFileRecord | None:
+        """Note what the manifest says of a file: digest of the footer and columns.
 
-        None if the manifest does not list the file, or a local file has another size.
+        The version of a local file is noted, too, if none is known.
+
+        Returns:
+            The record; None if the manifest does not list the file, or if a local file has another
+            size. Nothing is noted then.
         """
         record = self._record(file)
         if record is None:
@@ -208,35 +222,43 @@ class Footers:
         return record
 
     def _read_footers(self, files: Sequence[int]) -> None:
-        """Read the footers of some files, several at once."""
+        """Read the footers of some files.
+
+        The ends of the files are fetched by several threads. One thread parses them, because
+        parsing holds the GIL.
+        """
         tails: dict[int, _Tail] = {}
 
         def fetch(file: int) -> None:
             tails[file] = self._fetch(file)
 
         if len(files) > 1:
-            JobThreads(files, fetch, n_threads() if self._is_local else _MAX_THREADS).run()
-        for file in files:  # in one thread: parsing holds the GIL
-            tail = tails.pop(file, None)
-            if tail is None:
+            n_fetching = n_threads() if self._is_local else _MAX_THREADS
+            JobThreads(files, fetch, n_fetching).run()
+        for file in files:
+            tail = tails.pop(file, None)  # its memory is released before the next one is parsed
+            if tail is None:  # a single file, fetched without threads
                 tail = self._fetch(file)
             self._parse_and_check(file, tail)
 
     @property
     def _is_local(self) -> bool:
-        return self.files.folder.path is not None
+        return self.files.is_local
 
     def _footer(self, file: int) -> Footer:
+        """Return the checked footer of a file, which is read on first use."""
         footer = self._states[file].footer
         if footer is not None:
             return footer
         return self._parse_and_check(file, self._fetch(file))
 
     def _fetch(self, file: int) -> _Tail:
+        """Read the end of a file, which has the footer."""
         name = self.files.name(file)
         with reading_parquet(name), self.files.open(file) as source:
             version = self.files.version(file, source)
-            return _Tail(read_tail(source, name), source.size(), version)
+            data = read_tail(source, name)
+            return _Tail(data=data, file_bytes=source.size(), version=version)
 
     def _parse_and_check(self, file: int, tail: _Tail) -> Footer:
         """Parse a footer, and compare it with what is known of the file."""
@@ -249,14 +271,16 @@ class Footers:
         with reading_parquet(self.files.name(file)):
             footer = parse_footer(tail.data, tail.file_bytes)
             self._check_facts(file, footer.facts)
-        if not self._note_version(file, tail.version):
-            state.version = tail.version  # the digest is the same
+        is_certain = self._note_version(file, tail.version)
+        if not is_certain:
+            # Versions that cannot be compared, such as of two machines: the digests are the same.
+            state.version = tail.version
         state.footer = footer
         state.digest = digest
         return footer
 
     def _record(self, file: int) -> ParquetFileRecord | None:
-        """The manifest's record of a file; None without one."""
+        """Return the manifest's record of a file; None if there is none to compare with."""
         if not self._is_verified or self.manifest is None:
             return None
         return self.manifest.by_name.get(self.files.paths[file])
@@ -275,19 +299,21 @@ class Footers:
         is_same = record.footer_sha256 == digest.hex()
         has_same_size = record.size == file_bytes
         if is_same and not has_same_size:
-            # no tool keeps the footer, which has the offsets of the rows
+            # No tool changes the size and keeps the footer: the footer has the offsets of the rows.
             raise DatasetFileCorruptError(
                 f"{name} is damaged: it has {file_bytes:,} bytes, not {record.size:,}"
             )
         if is_same or known_digest == digest:
             return
-        # A file of another size that is new to us is not the one of the record: it was replaced.
+        # It is no error if another tool replaced the file after the manifest was written: then the
+        # size differs, too, and no other footer is known.
         if known_digest is not None or has_same_size:
             raise DatasetFileCorruptError(
                 f"the footer of {name} is damaged, or of another tool. {RECREATE}"
             )
 
     def _check_digest(self, file: int, digest: bytes) -> None:
+        """Raise ResourceChangedError if a file had a footer with another digest."""
         known_digest = self._states[file].digest
         if known_digest is not None and known_digest != digest:
             raise ResourceChangedError(
@@ -348,14 +374,15 @@ class Footers:
         object.
         """
         state = self._states[file]
-        if state.columns is None:
-            columns = self.facts(file).values_per_row()
+        if state.columns is not None:
+            return state.columns
+        columns: Mapping[str, int | None] = self.facts(file).values_per_row()
+        if file > 0:
             columns_of_previous = self._states[file - 1].columns
             if columns_of_previous is not None and columns == columns_of_previous:
-                state.columns = columns_of_previous
-            else:
-                state.columns = columns
-        return state.columns
+                columns = columns_of_previous
+        state.columns = columns
+        return columns
 
     def columns_left_out(self, names: Collection[str]) -> list[LeftOut]:
         """Return the columns of files that a dataset does not have.
@@ -374,7 +401,8 @@ class Footers:
             columns_of_previous = columns
             unknown = [column for column in columns if column not in names]
             if unknown:
-                self.of(file)  # raises if the columns are the manifest's, and it lies
+                # The columns may be the manifest's: this raises if those of the footer differ.
+                self.of(file)
             for column in unknown:
                 left_out.setdefault(column, LeftOut(f"{path}, column {column}", LATER_COLUMN))
         return list(left_out.values())
@@ -384,13 +412,13 @@ class Footers:
         return f"row group {self.index_of[group]} of {self.files.name(int(self.file_of[group]))}"
 
     def names_of_far_times(self, file: int, names: Sequence[str]) -> list[str]:
-        """Return which columns of INT96 have times that nanoseconds do not hold.
+        """Return which columns of INT96 have times outside of the range of int64 nanoseconds.
 
-        Looked at is the first row group that has rows.
+        Only the first row group that has rows is read.
 
         Args:
             file: number of the file.
-            names: of columns of INT96.
+            names: the names of columns of INT96.
 
         Raises:
             DatasetFileCorruptError, StorageError: the row group cannot be read.
@@ -416,7 +444,7 @@ class Footers:
     def check_unchanged(self, file: int, source: Any) -> None:
         """Raise if an open file is not the one that was seen first.
 
-        Rows of two files would be mixed.
+        Otherwise, rows of two files would be mixed.
 
         Args:
             file: number of the file.
@@ -430,26 +458,27 @@ class Footers:
         if file_bytes != source.size():
             raise ResourceChangedError(name, f"{file_bytes} bytes", f"{source.size()} bytes")
         version = self.files.version(file, source)
-        if not self._note_version(file, version):
+        is_certain = self._note_version(file, version)
+        if not is_certain:
             self._check_digest(file, digest_of_tail(read_tail(source, name)))
             self._states[file].version = version
 
     def check_local(self, file: int) -> None:
-        """Raise if a local file, of which rows are in memory, is not the one that was seen first.
+        """Raise if a local file is not the one that was seen first, before cached rows are returned.
 
-        It takes about 3 microseconds. A file that was removed is no error: the rows in memory are
-        not mixed with others.
+        The check takes about 3 microseconds, and does nothing for a file in a store. A file that
+        was removed is no error: its cached rows are not mixed with others.
 
         Raises:
-            ResourceChangedError: it was replaced or changed.
-            StorageError: the system does not tell.
+            ResourceChangedError: the file was replaced or changed.
+            StorageError: the operating system cannot look at the file.
         """
         state = self._states[file]
         version = state.version
-        if type(version) is not LocalVersion:
+        if type(version) is not LocalVersion:  # faster than isinstance()
             return
         now_ns = time.perf_counter_ns()
-        if now_ns - state.checked_ns < _FRESH_NS:
+        if now_ns - state.checked_ns < _CHECK_INTERVAL_NS:
             return
         state.checked_ns = now_ns
         path = self._names[file]
@@ -468,11 +497,11 @@ class Footers:
 
     @functools.cached_property
     def _names(self) -> list[str]:
-        """The names of all files: to make one would take longer than to look at the file."""
-        return [self.files.name(file) for file in range(len(self.files.paths))]
+        """The names of all files. Making a name takes longer than looking at the file."""
+        return [self.files.name(file) for file in range(self.files.n_files)]
 
     def open_unchanged(self, file: int) -> StreamedResource:
-        """Open a file as a resource, of which all bytes may be read.
+        """Open a file as a resource, of which all bytes may be read. The caller closes it.
 
         Raises:
             ResourceChangedError: it is not the file that was seen first.
@@ -481,7 +510,7 @@ class Footers:
         folder = self.files.folder
         resource = folder.open(self.files.paths[file])
         try:
-            is_certain = False
+            is_certain = False  # whether the resource is the file that was seen first
             if not isinstance(folder, ArrowFolder):
                 is_certain = self._note_version(file, self._version_of_resource(resource))
             if not is_certain:
@@ -493,7 +522,7 @@ class Footers:
         return resource
 
     def _version_of_resource(self, resource: StreamedResource) -> Any:
-        """The version of a resource, as :meth:`ParquetFiles.version` has it of an open file."""
+        """Return the version of a resource, as :meth:`ParquetFiles.version` does for an open file."""
         if self._is_local:
             return local_version_of(resource)
         return version_of(resource)
@@ -502,7 +531,8 @@ class Footers:
         """Note the version of a file when it is first seen.
 
         Returns:
-            Whether the file is certainly the one that was seen before.
+            Whether the file is certainly the one that was seen before. False if it was not seen
+            before, or if the versions cannot be compared: compare the digests then.
 
         Raises:
             ResourceChangedError: it is another file.
@@ -511,7 +541,7 @@ class Footers:
         if state.version is None:
             state.version = version
             return False
-        is_same = is_same_version(state.version, version)
+        is_same = is_same_version(state.version, version)  # None: uncertain
         if is_same is False:
             raise ResourceChangedError(self.files.name(file), str(state.version), str(version))
         return is_same is True
@@ -544,13 +574,15 @@ class Footers:
             stored = self.beside.metadata
         elif self.files.paths:
             stored = self.of(0).metadata
-        return {key: value for key, value in (stored or {}).items() if key not in _KEYS_OF_FILES}
+        if stored is None:
+            return {}
+        return {key: value for key, value in stored.items() if key not in _KEYS_OF_FILES}
 
     @property
     def arrow_schema(self) -> pa.Schema:
-        """The columns of the first file, INT96 in nanoseconds.
+        """The columns of the first file, those of INT96 in nanoseconds.
 
-        Without files, those of the metadata files.
+        A dataset without files has the columns of its metadata files.
         """
         if self.files.paths:
             with reading_parquet(self.files.name(0)):
