@@ -1,4 +1,4 @@
-"""A Parquet dataset as samples."""
+"""Presents the rows of Parquet files as samples."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from data_stack.exception import ConfigError, DatasetOutOfBoundsError
 from data_stack.formats.parquet.access import ParquetAccess
 from data_stack.formats.parquet.adapted_schema import adapt_schema, add_masks
 from data_stack.formats.parquet.codecs.native import Nulls
-from data_stack.formats.parquet.files import ParquetFiles, find_files
+from data_stack.formats.parquet.files import find_files
 from data_stack.formats.parquet.filtering import RowSelector, files_that_could_match
 from data_stack.formats.parquet.filters import as_predicate
 from data_stack.formats.parquet.footers import Footers
@@ -27,7 +27,8 @@ from data_stack.formats.parquet.row_groups import RowGroups
 from data_stack.formats.parquet.schema import Field, Schema
 from data_stack.io.account import PlaceAccount
 
-#: How the digest of a filter says that a function has no name; no text or value is written so.
+#: Begins the JSON of a function without a name, see :mod:`data_stack.dataset.recipes.recipe_values`.
+#: JSON escapes the quotes of a text, so no text of a filter contains it.
 _UNNAMED = '{"unnamed":'
 
 
@@ -60,10 +61,13 @@ class ParquetDataset(AccessedDatasetIterator):
 
     The constructor reads the footers; it does not open files in folders that the filter excludes.
     If the manifest lists a file, its footer is read for a filter or with the first row of the file,
-    and checked against the manifest. Reading a file that was replaced or touched later raises
-    (:class:`~data_stack.exception.ResourceChangedError`), also where its rows are cached, and so
-    does the fingerprint: rows of two files are never mixed. A local file is known by its size,
-    times and inode, one in a store by its SHA-256 or ETag, each also by its footer.
+    and checked against the manifest.
+
+    Rows of two versions of a file are never mixed. If a file was replaced or touched after it was
+    first seen, reading its rows raises :class:`~data_stack.exception.ResourceChangedError`, even if
+    the rows are cached. Computing the fingerprint raises it, too. The version of a local file is
+    its size, times and inode; that of a file in a store is its SHA-256 or ETag. The footers are
+    compared as well.
 
     Threads and forked processes may share a dataset. Its pickle is small and includes the rows that
     the filter selects; another process reads the footers that it needs.
@@ -90,7 +94,7 @@ class ParquetDataset(AccessedDatasetIterator):
             fit raises. None: the unit of each column; of INT96, which has none, that of the writer,
             else the one that holds the times of the first row group. Filters compare stored values;
             ``nulls`` and ``timestamp_unit`` do not affect them.
-        max_cached_bytes: limit of the cache of row groups.
+        max_cached_bytes: limit of the cache of row groups, in bytes, at least 0.
 
     Attributes:
         schema: the fields of the samples.
@@ -142,28 +146,31 @@ class ParquetDataset(AccessedDatasetIterator):
         if stored_schema is None:
             stored_schema = read_schema(footers, timestamp_unit)
         if self._predicate is None:
-            footers.read_all(trusting=True)
+            footers.read_all(trusting=True)  # the numbers of rows suffice: the manifest has them
         else:
             _check_fields(self._predicate, stored_schema)
             if row_groups is None:  # else the numbers of the row groups would change
                 footers = _leave_out_files(footers, stored_schema, self._predicate)
-            footers.read_all()  # the statistics are needed
+            footers.read_all()  # the filter needs the statistics, which the manifest lacks
         self._footers = footers
         stored_groups = RowGroups(footers, stored_schema)
         self.with_nulls = stored_groups.with_nulls
 
         # What is left out.
-        self.account = files.account
+        account = files.account
         if schema is None and columns is None:
             columns_left_out = footers.columns_left_out(stored_schema.fields)
-            self.account = files.account.with_left_out(columns_left_out)
-        self.account.warn()
+            account = account.with_left_out(columns_left_out)
+        account.warn()
+        self.account = account
 
         # The schema of the samples.
-        read_as = adapt_schema(stored_schema, self.with_nulls, nulls, timestamp_unit)
-        self.schema = read_as if columns is None else read_as.view(columns)
+        adapted_schema = adapt_schema(stored_schema, self.with_nulls, nulls, timestamp_unit)
+        self.schema = adapted_schema
+        if columns is not None:
+            self.schema = adapted_schema.view(columns)
         groups = stored_groups
-        if read_as is not stored_schema:
+        if adapted_schema is not stored_schema:  # nulls= or timestamp_unit= changes it
             self.schema, masks = add_masks(self.schema, self.with_nulls)
             groups = RowGroups(footers, self.schema, masks)
 
@@ -182,7 +189,15 @@ class ParquetDataset(AccessedDatasetIterator):
         def read_batch(self, indices: IndexArray) -> dict[str, npt.NDArray[Any]]: ...
 
     def limit_cache(self, max_cached_bytes: int) -> None:
-        """Empty the cache of row groups, and change its limit."""
+        """Empty the cache of row groups, and change its limit.
+
+        Args:
+            max_cached_bytes: the limit in bytes, at least 0.
+
+        Raises:
+            ConfigError: it is another value.
+        """
+        max_cached_bytes = check_integer("max_cached_bytes", max_cached_bytes, at_least=0)
         self._access.limit_cache(max_cached_bytes)
 
     @property
@@ -194,7 +209,7 @@ class ParquetDataset(AccessedDatasetIterator):
     def all_columns(self) -> set[str]:
         """The names of the columns of all files; :attr:`schema` has only those of the first file."""
         names: set[str] = set()
-        for file in range(len(self._footers.files.paths)):
+        for file in range(self._footers.files.n_files):
             names.update(self._footers.columns(file))
         return names
 
@@ -214,7 +229,7 @@ class ParquetDataset(AccessedDatasetIterator):
     @property
     def is_local(self) -> bool:
         """Whether the files have paths on this machine; otherwise they are in a store."""
-        return self._footers.files.folder.path is not None
+        return self._footers.files.is_local
 
     def _arguments(self) -> dict[str, Any]:
         content = None if self._predicate is None else self._predicate.content()
@@ -234,12 +249,16 @@ def _check_fields(predicate: Predicate, schema: Schema) -> None:
         ConfigError: one does not.
     """
     for name in predicate.fields:
-        schema[name]  # raises
+        schema[name]  # raises ConfigError if the schema lacks the field
 
 
 def _leave_out_files(footers: Footers, schema: Schema, predicate: Predicate) -> Footers:
-    """Return the footers of the files that may have selected rows, by the names of their folders."""
-    files: ParquetFiles = files_that_could_match(footers.files, schema, predicate)
+    """Leave out files whose partition folders (``day=2024-01-01``) contradict the predicate.
+
+    Returns:
+        The footers of the other files, not read yet; ``footers`` if no file is left out.
+    """
+    files = files_that_could_match(footers.files, schema, predicate)
     if files is footers.files:
         return footers
     return Footers(files, lazily=True)

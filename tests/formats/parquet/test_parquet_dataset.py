@@ -163,6 +163,15 @@ def test_a_file_a_list_of_files_a_url_stores_and_file_systems_are_sources(
     assert ParquetDataset(str(files[0]), filesystem=pafs.LocalFileSystem())[0]["id"] == 50
 
 
+@pytest.mark.parametrize("max_cached_bytes", [-1, 1.5, "1", None])
+def test_an_invalid_limit_of_the_cache_is_refused(folder: Path, max_cached_bytes: Any) -> None:
+    dataset = ParquetDataset(folder)
+    with pytest.raises(ConfigError, match="max_cached_bytes"):
+        dataset.limit_cache(max_cached_bytes)
+    with pytest.raises(ConfigError, match="max_cached_bytes"):
+        ParquetDataset(folder, max_cached_bytes=max_cached_bytes)
+
+
 def test_nothing_there_is_an_error_that_names_the_folder(tmp_path: Path) -> None:
     with pytest.raises(ResourceNotFoundError, match=str(tmp_path)):
         ParquetDataset(tmp_path)
