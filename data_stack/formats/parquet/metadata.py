@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+# Plugins import the names "as" themselves from here.
 from data_stack.formats.parquet.arrow_errors import reading_parquet as reading_parquet
 from data_stack.formats.parquet.foreign_metadata import has_foreign, without_foreign
 from data_stack.formats.parquet.manifest import ParquetManifest
@@ -26,13 +27,14 @@ def write_metadata(
 ) -> None:
     """Write the metadata files, and replace old ones.
 
-    They are Petastorm's ``_common_metadata``, and the manifest last.
+    First ``_common_metadata``, if the schema has metadata for other tools such as Petastorm; then
+    the manifest, which completes the dataset.
 
     Args:
         folder: of the dataset.
         schema: of the columns of the files, with the key-value metadata of the dataset.
         files: the paths of the files of rows.
-        manifest: None where the dataset has none.
+        manifest: the manifest; None to write the metadata alone, without a list of files.
 
     Raises:
         StorageError: a file could not be written; an older manifest is unchanged.
@@ -49,21 +51,30 @@ def write_metadata(
     path = _path_of_manifest(folder, files)
     _write_footer(folder, path, schema.with_metadata(metadata_of_manifest))
     if "/" in path and folder.can_delete:
-        # One that was written before the dataset had partitions.
+        # Delete the manifest that was written before the dataset had partitions.
         folder.delete(PARQUET_MANIFEST)
 
 
 def _path_of_manifest(folder: Folder, files: Sequence[str]) -> str:
-    """Return where to write the manifest: over that in a partition, else beside the first file."""
+    """Return the path of the manifest to write.
+
+    A manifest in a folder of a partition is replaced. Otherwise the manifest is written into the
+    folder of the first file, by path, or without files into the folder of the dataset.
+    """
     for path in find_metadata(folder):
         if "/" in path:
             return path
-    folder_of_first_file, slash, _ = min(files, default="").rpartition("/")
+    first_file = min(files, default="")
+    folder_of_first_file, slash, _ = first_file.rpartition("/")
     return f"{folder_of_first_file}{slash}{PARQUET_MANIFEST}"
 
 
 def _write_footer(folder: Folder, path: str, schema: pa.Schema) -> None:
-    """Write a file without rows. Metadata of its schema would be stored twice."""
+    """Write a Parquet file without rows, with the metadata of the schema.
+
+    The writer gets the schema without metadata: it would store the metadata a second time, in the
+    serialized Arrow schema.
+    """
     sink = pa.BufferOutputStream()
     with pq.ParquetWriter(sink, schema.remove_metadata()) as writer:
         writer.add_key_value_metadata(schema.metadata)
