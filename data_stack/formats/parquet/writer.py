@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -43,7 +44,7 @@ _NO_LIMIT: Final = 1 << 62
 
 @dataclass(frozen=True, slots=True)
 class _RowSink:
-    """What rows go through, once their schema is known.
+    """Encodes rows of one schema and writes them to files.
 
     Attributes:
         encoder: encodes rows, and holds single rows until they are a batch.
@@ -82,20 +83,21 @@ class ParquetWriter(DatasetWriter):
     opened on a complete dataset appends to it; until it is closed, readers see the dataset
     unchanged.
 
-    Threads and processes do not share a writer, and a dataset has at most one writer at a time.
-    Nothing is resumed in a store that cannot list and delete, nor among the resources of
-    ``preprocess()``, whose steps are repeated as a whole.
+    Threads and processes do not share a writer, and a dataset has at most one writer at a time. A
+    writer does not resume in a store that cannot list and delete. Nor does it resume in
+    ``preprocess()``, which is repeated as a whole after an interruption.
 
     Args:
         target: a folder, a storage connector or the URL of one (``"s3://bucket/frames"``), or the
             PreparedResources that ``preprocess()`` gets.
         schema: of the rows; None to use the schema of the dataset, or to infer it from the first
-            row or the first columns: integers become int64, floats float64, arrays arrays of their
-            dtype and number of dimensions (in columns: of their shape), images of Pillow PNG, dicts
-            structs; all fields are nullable. Each field needs a value there.
+            row or the first columns, which need a value for each field. Integers become int64, and
+            floats become float64. An array keeps its dtype and number of dimensions; a column of
+            arrays also keeps their shape. Images of Pillow become PNG, and dicts become structs.
+            All fields are nullable.
         prefix: folder below ``target``.
         row_group_mb: size of a row group in MiB before compression, which is its size in a reader's
-            memory; small row groups suit random access.
+            memory; small row groups suit random access. None for no limit, here and below.
         row_group_rows: maximum rows per row group.
         file_mb: approximate size of a file in MiB; a file ends with a row group.
         rows_per_file: maximum rows per file.
@@ -129,7 +131,8 @@ class ParquetWriter(DatasetWriter):
     _name: str
     #: The process that opened the writer; a child process may not use it.
     _pid: int
-    #: Why the writer cannot be used any more: "closed", "abandoned" or "broken by …"; else "".
+    #: "" while the writer can be used; else why it cannot, as messages end: "closed", "abandoned"
+    #: or "broken by …".
     _state: str
     #: The partition columns; None until a dataset or a schema decides.
     _partition_by: tuple[str, ...] | None
@@ -168,8 +171,10 @@ class ParquetWriter(DatasetWriter):
             raise ConfigError(
                 f"unknown compression {compression!r:.40}{suggestion}; known: {known}"
             )
+        # A limit that rounds to 0 bytes means row groups of one row.
+        row_group_bytes = max(1, _bytes_of("row_group_mb", row_group_mb))
         self._format = FileFormat(
-            row_group_bytes=max(1, _bytes_of("row_group_mb", row_group_mb)),
+            row_group_bytes=row_group_bytes,
             row_group_rows=_max_rows("row_group_rows", row_group_rows),
             compression=compression,
             file_bytes=_bytes_of("file_mb", file_mb),
@@ -191,13 +196,13 @@ class ParquetWriter(DatasetWriter):
                 raise StorageConflictError(
                     f"another writer has opened {self._name!r}: wait until it is closed"
                 )
-            self._earlier = self._resume(resume=resume, overwrite=overwrite)
+            self._earlier = self._take_over_earlier_files(resume=resume, overwrite=overwrite)
             if self.schema is not None:
-                self._sink = self._begin(self.schema)
+                self._sink = self._open_sink(self.schema)
             self._lease = stack.pop_all()  # kept until the writer is closed
 
     def __len__(self) -> int:
-        """Number of rows, including rows that are not durable yet.
+        """Return the number of rows, including rows that are not durable yet.
 
         All rows of a newly opened writer are durable.
         """
@@ -235,7 +240,8 @@ class ParquetWriter(DatasetWriter):
                 "not a dict of its fields"
             )
         if self._sink is None:
-            self._sink = self._begin(self._infer_schema({name: [row[name]] for name in row}))
+            columns_of_one_row = {name: [row[name]] for name in row}
+            self._sink = self._open_sink(self._infer_schema(columns_of_one_row))
         is_batch = self._sink.encoder.append(row, position)
         if is_batch:
             self._flush_rows()
@@ -263,7 +269,7 @@ class ParquetWriter(DatasetWriter):
             )
         if self._sink is None:
             values = {name: column_values(columns[name]) for name in columns}
-            self._sink = self._begin(self._infer_schema(values))
+            self._sink = self._open_sink(self._infer_schema(values))
         encoder = self._sink.encoder
         n_rows, arrays = encoder.check_columns(columns, encoded)
         for start in range(0, n_rows, MAX_ROWS):
@@ -283,6 +289,7 @@ class ParquetWriter(DatasetWriter):
         Raises:
             ConfigError, StorageError: as for :meth:`append_columns`.
         """
+        self._check_usable()
         self._flush_rows()
         if self._sink is None:
             raise ConfigError("encoded cells do not determine a schema: pass schema=")
@@ -296,9 +303,9 @@ class ParquetWriter(DatasetWriter):
         names: Sequence[str] | None = None,
         progress: bool | None = None,
     ) -> int:
-        """Write the samples of an iterator from ``len(writer)`` on.
+        """Write the samples of an iterator from position ``len(writer)`` on.
 
-        So samples of an earlier run are not written again.
+        After an interruption, samples that an earlier writer wrote are not written again.
 
         Args:
             iterator: dicts, or tuples with ``names``; bare samples are tuples of one. A sequence
@@ -324,11 +331,13 @@ class ParquetWriter(DatasetWriter):
             )
         if n_written == n_samples:
             return n_written
-        batch_size = samples_at_once(by_name(iterator[n_written], names))
+        first_sample = by_name(iterator[n_written], names)
+        batch_size = samples_at_once(first_sample)
         starts = range(n_written, n_samples, batch_size)
         for start in with_bar(starts, progress, desc="writing Parquet", unit="batch"):
             stop = min(n_samples, start + batch_size)
-            self.append_columns(by_name(iterator.read_batch(range(start, stop)), names))
+            batch = iterator.read_batch(range(start, stop))
+            self.append_columns(by_name(batch, names))
         return len(self)
 
     def checkpoint(self) -> None:
@@ -360,11 +369,11 @@ class ParquetWriter(DatasetWriter):
             self._flush_rows()
             if self._sink is None:
                 raise ConfigError(f"{self._name!r} has neither rows nor a schema: pass schema=")
-            self._finish(self._sink)
+            self._complete_dataset(self._sink)
         except BaseException:
             self.abandon()
             raise
-        self._end("closed")
+        self._release("closed")
 
     def abandon(self) -> None:
         """Discard rows that are not durable; the next writer resumes after the others."""
@@ -374,12 +383,16 @@ class ParquetWriter(DatasetWriter):
             if os.getpid() == self._pid and self._sink is not None:
                 self._sink.part.discard()
         finally:
-            self._end("abandoned")
+            self._release("abandoned")
 
     # ------------------------------------------------------------------ beginning
 
-    def _resume(self, *, resume: bool, overwrite: bool) -> EarlierFiles:
-        """Find the files of earlier writers, and take over their schema and partitions."""
+    def _take_over_earlier_files(self, *, resume: bool, overwrite: bool) -> EarlierFiles:
+        """Find the files of earlier writers, and take over their schema and partitions.
+
+        Raises:
+            ConfigError: the writer cannot or may not append to the files.
+        """
         can_resume = self._folder.can_delete
         if overwrite and can_resume:
             remove_dataset(self._folder)
@@ -391,8 +404,9 @@ class ParquetWriter(DatasetWriter):
             )
         for existing in earlier.manifests:
             if not resume:
-                is_complete = existing is earlier.manifest
-                what = "a Parquet dataset" if is_complete else "files of an interrupted writer"
+                what = "files of an interrupted writer"
+                if existing is earlier.manifest:
+                    what = "a Parquet dataset"
                 raise ConfigError(
                     f"{self._name!r} has {what}: "
                     "choose another folder, or pass resume=True or overwrite=True"
@@ -410,12 +424,12 @@ class ParquetWriter(DatasetWriter):
         folder_name = self._folder.name.rpartition("/")[2]
         return schema_of_columns(folder_name or "dataset", columns)
 
-    def _begin(self, schema: Schema) -> _RowSink:
-        """Prepare to write rows of a schema."""
+    def _open_sink(self, schema: Schema) -> _RowSink:
+        """Prepare to write rows of a schema, which becomes that of the writer."""
         partition_by = self._partition_by or ()
         encoder = RowEncoder(schema, partition_by, self._name, self._format.file_rows)
         if self._petastorm:
-            # raise for fields that Petastorm lacks before anything is written
+            # Raise for fields that Petastorm lacks, before anything is written.
             add_foreign_metadata({}, schema, (), always=True)
         notes = ParquetManifest(schema, self._earlier.noted, partition_by, self._earlier.n_parts)
         part = WriterPart(self._folder, notes, encoder.arrow_schema, self._format)
@@ -430,6 +444,7 @@ class ParquetWriter(DatasetWriter):
             self._write_cells(self._sink.part, self._sink.encoder.take())
 
     def _write_cells(self, part: WriterPart, cells: CellBatch) -> None:
+        """Write a batch of encoded rows."""
         with self._broken_by_errors():
             part.add(cells)
 
@@ -445,13 +460,13 @@ class ParquetWriter(DatasetWriter):
             )
             raise
 
-    # ------------------------------------------------------------------ the end
+    # ------------------------------------------------------------------ closing
 
-    def _finish(self, sink: _RowSink) -> None:
+    def _complete_dataset(self, sink: _RowSink) -> None:
         """Complete all files, and write the metadata files, the manifest last."""
         part = sink.part
         has_files = bool(self._earlier.listed or part.notes.files)
-        # other tools need a file to see the columns
+        # Other tools see the columns only if there is a file.
         needs_file = not has_files and not part.notes.partition_by
         with self._broken_by_errors():
             part.complete(is_noted=True, needs_file=needs_file)
@@ -482,6 +497,7 @@ class ParquetWriter(DatasetWriter):
         write_metadata(self._folder, arrow_schema.with_metadata(complete_metadata), paths, manifest)
 
     def _check_usable(self) -> None:
+        """Raise ConfigError if this process cannot use the writer, or cannot use it any more."""
         if os.getpid() != self._pid:
             raise ConfigError(f"the writer of {self._name!r} belongs to the parent process")
         if self._state:
@@ -491,7 +507,8 @@ class ParquetWriter(DatasetWriter):
     def _has_ended(self) -> bool:
         return self._state in ("closed", "abandoned")
 
-    def _end(self, state: str) -> None:
+    def _release(self, state: str) -> None:
+        """Release the lease of the folder, and refuse further use with ``state`` as the reason."""
         self._state = state
         self._lease.close()
 
@@ -500,11 +517,11 @@ def _bytes_of(name: str, mebibytes: Any) -> int:
     """Convert an argument in MiB, above 0, to bytes. None is no limit.
 
     Raises:
-        ConfigError: it is no such number.
+        ConfigError: it is not a finite number above 0.
     """
     if mebibytes is None:
         return _NO_LIMIT
-    if not _is_number(mebibytes) or not mebibytes > 0:
+    if not _is_finite_number(mebibytes) or not mebibytes > 0:
         raise ConfigError(f"{name} must be a number above 0, got {mebibytes!r:.40}")
     return int(float(mebibytes) * _MEBIBYTE)
 
@@ -513,14 +530,17 @@ def _max_rows(name: str, n_rows: Any) -> int:
     """Check an argument that limits rows, at least 1. None is no limit.
 
     Raises:
-        ConfigError: it is no such number.
+        ConfigError: it is not a finite number of at least 1.
     """
     if n_rows is None:
         return _NO_LIMIT
-    if not _is_number(n_rows) or not n_rows >= 1:
+    if not _is_finite_number(n_rows) or not n_rows >= 1:
         raise ConfigError(f"{name} must be a number of at least 1, got {n_rows!r:.40}")
     return int(n_rows)
 
 
-def _is_number(value: Any) -> bool:
-    return isinstance(value, (int, float, np.number))
+def _is_finite_number(value: Any) -> bool:
+    """Whether a value is a real number, and neither NaN nor infinite."""
+    if isinstance(value, (int, np.integer)):
+        return True
+    return isinstance(value, (float, np.floating)) and math.isfinite(value)

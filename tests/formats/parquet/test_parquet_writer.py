@@ -221,6 +221,13 @@ def test_a_value_without_a_type_asks_for_a_schema(tmp_path: Path, value: Any) ->
         ParquetWriter(tmp_path / "other").close()
 
 
+@pytest.mark.parametrize("name", ["row_group_mb", "row_group_rows", "file_mb", "rows_per_file"])
+@pytest.mark.parametrize("value", [0, -1, float("nan"), float("inf"), 1j, np.complex64(1), "1"])
+def test_a_limit_must_be_a_finite_positive_number(tmp_path: Path, name: str, value: Any) -> None:
+    with pytest.raises(ConfigError, match=f"{name} must be a number"):
+        ParquetWriter(tmp_path, SCHEMA, **{name: value})
+
+
 def test_an_iterator_is_written_in_batches_and_only_what_is_missing(tmp_path: Path) -> None:
     samples = [(np.full((4, 4), number, np.uint8), number) for number in range(100)]
     stack = SequenceDatasetIterator(

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from full_disk import files_limited
@@ -38,6 +39,20 @@ def append(writer: ParquetWriter, first: int, last: int) -> None:
     noise = rng.normal(size=(1000, 512))
     for number in range(first, last):
         writer.append({"id": number, "x": noise[number]})
+
+
+# ---------------------------------------------------------------------- used after its end
+
+
+def test_an_abandoned_writer_writes_no_waiting_rows(tmp_path: Path) -> None:
+    schema = Schema("s", [Field("id", "int64")])
+    writer = ParquetWriter(tmp_path / "d", schema)
+    writer.append({"id": 1})  # waits to be a batch
+    writer.abandon()
+    before = sorted(tmp_path.rglob("*"))
+    with pytest.raises(ConfigError, match="its writer is abandoned"):
+        writer.append_arrow(pa.table({"id": [2]}))
+    assert sorted(tmp_path.rglob("*")) == before
 
 
 # ---------------------------------------------------------------------- killed
