@@ -37,16 +37,17 @@ _N_ROWS_AT_ONCE = 256
 #: Maximum number of row groups of a batch that are candidates for prefetching.
 _MAX_CANDIDATES = 16
 
-#: A request for one of this many rows of its row groups, or for more of them, joins their columns
-#: first, which is faster than to collect its rows from each of them.
+#: A request may join the columns of its row groups before it takes its rows, which is faster than
+#: taking rows from each row group. It does so if the row groups have at most this many rows for each
+#: row that it asks for.
 _MAX_ROWS_PER_SAMPLE = 8
-#: For fewer rows it is not worth the question.
+#: Requests for fewer rows do not join columns.
 _MIN_JOINED_ROWS = 1024
 #: Row groups of more bytes together are not joined.
 _MAX_JOINED_BYTES = 32 << 20
 
-#: Distinct cells of a column that may take this much memory while they are counted; of more,
-#: digests take less.
+#: The most memory that the distinct cells of a column may take while they are counted. For more, the
+#: caller counts digests of the values, which take less.
 _MAX_DISTINCT_BYTES = 256 << 20
 
 
@@ -59,13 +60,13 @@ class ParquetAccess(SampleAccess):
         groups: the row groups.
         schema: the fields of the samples, all or some of those of the row groups.
         selector: selects the rows.
-        max_cached_bytes: limit of the cache of row groups.
+        max_cached_bytes: limit of the cache of row groups, in bytes.
 
     Attributes:
-        groups: as given.
-        schema: as given.
-        selector: as given.
-        max_cached_bytes: as given.
+        groups: the row groups.
+        schema: the fields of the samples.
+        selector: selects the rows.
+        max_cached_bytes: limit of the cache of row groups, in bytes.
         cache: the cache of row groups.
     """
 
@@ -95,14 +96,18 @@ class ParquetAccess(SampleAccess):
         self._prepare_cache(max_cached_bytes)
 
     def __getstate__(self) -> dict[str, Any]:
-        made_again = {"cache", "_file_of_group"}
-        return {name: value for name, value in self.__dict__.items() if name not in made_again}
+        state = dict(self.__dict__)
+        # _prepare_cache() makes these two again.
+        del state["cache"]
+        del state["_file_of_group"]
+        return state
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
         self._prepare_cache(self.max_cached_bytes)
 
     def _prepare_cache(self, max_cached_bytes: int) -> None:
+        """Set the attributes that are not pickled."""
         self._file_of_group = self.groups.footers.file_of.tolist()
         self.limit_cache(max_cached_bytes)
 
@@ -143,7 +148,7 @@ class ParquetAccess(SampleAccess):
 
     @property
     def prefers_blocks(self) -> bool:  # type: ignore[override]  # read-only here
-        is_local = self.groups.footers.files.folder.path is not None
+        is_local = self.groups.footers.files.is_local
         return not is_local and self.groups.estimate_bytes(self._names) > self.max_cached_bytes
 
     def blocks(self) -> npt.NDArray[np.int64]:
@@ -159,13 +164,11 @@ class ParquetAccess(SampleAccess):
     def declare_columns(self) -> dict[str, DeclaredColumn]:
         declared = {}
         for field in self.schema:
-            # cells of other codecs are bytes, not values
-            has_arrow_type = isinstance(field.codec, ArrowCodec)
+            arrow_type = None
+            if isinstance(field.codec, ArrowCodec):  # cells of other codecs are bytes, not values
+                arrow_type = field.arrow_type()
             declared[field.name] = DeclaredColumn(
-                dtype_name(field.dtype),
-                field.shape,
-                field.nullable,
-                field.arrow_type() if has_arrow_type else None,
+                dtype_name(field.dtype), field.shape, field.nullable, arrow_type
             )
         return declared
 
@@ -180,8 +183,13 @@ class ParquetAccess(SampleAccess):
         return self._sample_of(columns, group, row)
 
     def _sample_of(self, columns: Columns, group: int, row: int) -> Sample:
+        """Return the sample at a selected row of a row group.
+
+        Raises:
+            DataStackError: a cell is damaged; the message names the row and the field.
+        """
         sample: dict[str, Any] = {}
-        name = ""
+        name = ""  # the field of a damaged cell
         try:
             for name in self._names:
                 sample[name] = columns[name].value(row)
@@ -191,7 +199,7 @@ class ParquetAccess(SampleAccess):
 
     def samples(self, positions: IndexArrayOfInts) -> list[Sample]:
         batch = self.batch(positions)
-        if not batch:
+        if not batch:  # the schema has no fields
             return [{} for _ in range(len(positions))]
         rows = zip(*batch.values(), strict=True)
         return [dict(zip(batch, values, strict=True)) for values in rows]
@@ -217,12 +225,12 @@ class ParquetAccess(SampleAccess):
         return [str(form.find(key)) for key in keys]
 
     def iterate(self, start: int, stop: int) -> Iterator[Sample]:
-        if start == 0:
+        if start == 0:  # all samples, or the first ones
             return itertools.islice(self._iterate_all(), stop)
         return super().iterate(start, stop)
 
     def _iterate_all(self) -> Iterator[Sample]:
-        """Yield all samples, row group by row group; the next one is read meanwhile."""
+        """Yield all samples, row group by row group. The next row group is read meanwhile."""
         groups = self.selection.groups.tolist()
         for block, group in enumerate(groups):
             columns = self.cache.columns(group, self._names)
@@ -231,14 +239,15 @@ class ParquetAccess(SampleAccess):
             for start in range(0, n_rows, _N_ROWS_AT_ONCE):
                 rows = np.arange(start, min(start + _N_ROWS_AT_ONCE, n_rows))
                 yield from self._iterate_rows(columns, group, rows)
-            del columns  # before the next ones are read
+            del columns  # may release memory before the next row group is read
 
     def _iterate_rows(
         self, columns: Columns, group: int, rows: npt.NDArray[np.int64]
     ) -> Iterator[Sample]:
         try:
             values = [list(columns[name].take(rows)) for name in self._names]
-        except CellError:  # damaged, or too much at once: one by one
+        except CellError:
+            # A cell is damaged, or the cells are too large together: yield those before it.
             for row in rows.tolist():
                 yield self._sample_of(columns, group, row)
         else:
@@ -250,7 +259,7 @@ class ParquetAccess(SampleAccess):
     def _read(self, names: Sequence[str], positions: IndexArrayOfInts) -> list[npt.NDArray[Any]]:
         """Read columns of the samples at ``positions``."""
         if not len(positions):
-            return self._read_nothing(names)
+            return self._empty_columns(names)
         self._recent_names = list(names)
         with decoding_for(current_request()):
             joined = self._read_joined(names, positions)
@@ -258,7 +267,7 @@ class ParquetAccess(SampleAccess):
                 return joined
             return self._read_group_by_group(names, self.selection.locate_many(positions))
 
-    def _read_nothing(self, names: Sequence[str]) -> list[npt.NDArray[Any]]:
+    def _empty_columns(self, names: Sequence[str]) -> list[npt.NDArray[Any]]:
         """Return columns without rows, of the dtypes and shapes that rows have."""
         if not self.n_samples:
             return [self.groups.empty(name) for name in names]
@@ -281,7 +290,7 @@ class ParquetAccess(SampleAccess):
             places.append(part.places)
             for name, pieces_of_column in zip(names, pieces, strict=True):
                 pieces_of_column.append(self._take(columns[name], group, name, part.positions))
-            del columns  # before the next ones are read
+            del columns  # may release memory before the next row group is read
         return [assemble(pieces_of_column, places) for pieces_of_column in pieces]
 
     def _read_joined(
@@ -289,8 +298,9 @@ class ParquetAccess(SampleAccess):
     ) -> list[npt.NDArray[Any]] | None:
         """Read columns of row groups as wholes, and take the samples from all of them at once.
 
-        None where few rows are wanted, the row groups are large, or any column is not an array of
-        one dtype and shape.
+        Returns:
+            The columns; None if few rows are wanted, if the row groups are large, or if a column is
+            not an array of one dtype and shape.
         """
         if len(positions) < _MIN_JOINED_ROWS:
             return None
@@ -301,18 +311,24 @@ class ParquetAccess(SampleAccess):
         arrays = self._read_arrays(names, groups)
         if arrays is None:
             return None
-        joined = []
+        parts_of_columns: list[list[npt.NDArray[Any]]] = []
         for name in names:
             parts = [arrays[group][name] for group in groups]
-            if len({(part.dtype, part.shape[1:]) for part in parts}) > 1:
+            forms = {(part.dtype, part.shape[1:]) for part in parts}
+            if len(forms) > 1:
                 return None
-            joined.append(parts)
-        return [np.concatenate(parts).take(places, axis=0) for parts in joined]
+            parts_of_columns.append(parts)
+        # Only now, as joining takes memory: all columns can be joined.
+        return [np.concatenate(parts).take(places, axis=0) for parts in parts_of_columns]
 
     def _read_arrays(
         self, names: Sequence[str], groups: Sequence[int]
     ) -> dict[int, dict[str, npt.NDArray[Any]]] | None:
-        """Read columns of row groups; None if one is not an array, or all are too large."""
+        """Read columns of row groups as arrays, by row group and name.
+
+        Returns:
+            The arrays; None if a column is not an array, or if all are too large together.
+        """
         arrays: dict[int, dict[str, npt.NDArray[Any]]] = {}
         n_bytes = 0
         for group, columns in self._read_groups(names, groups):
@@ -324,7 +340,8 @@ class ParquetAccess(SampleAccess):
                 arrays_of_group[name] = column.array
                 n_bytes += column.n_bytes
             arrays[group] = arrays_of_group
-            # Known from the first row group on: with a small cache, none is read twice.
+            # Estimated from the first row group on: stopping later, with a small cache, row groups
+            # would have to be read again.
             expected_bytes = n_bytes // len(arrays) * len(groups)
             if expected_bytes > _MAX_JOINED_BYTES:
                 return None
@@ -333,12 +350,12 @@ class ParquetAccess(SampleAccess):
     def _read_groups(
         self, names: Sequence[str], groups: Iterable[int]
     ) -> Iterator[tuple[int, Columns]]:
-        """Yield row groups with their columns, those that are there first."""
+        """Yield row groups with their columns; first those that are cached or prefetched."""
         remaining = dict.fromkeys(groups)
         while remaining:
             group = self.cache.next_to_read(remaining, names)
             del remaining[group]
-            # if it is not there, no other one is: read some of them at the same time
+            # If the next one is not there, neither is any other: read some at the same time.
             if remaining and not self.cache.has(group, names):
                 candidates = list(itertools.islice(remaining, _MAX_CANDIDATES))
                 self.cache.prefetch(candidates, names)
@@ -347,12 +364,14 @@ class ParquetAccess(SampleAccess):
     def _take(
         self, column: GroupColumn, group: int, name: str, rows: npt.NDArray[np.int64]
     ) -> npt.NDArray[Any]:
+        """Take rows of a column; a damaged cell raises with its row and field."""
         try:
             return column.take(rows)
         except CellError as error:
             raise self._damage_error(group, name, error) from error
 
     def _damage_error(self, group: int, name: str, error: CellError) -> DataStackError:
+        """Return the error that names the row and the field of a damaged cell."""
         return self.groups.damage_error(group, name, error, self.selection.rows_of(group))
 
     def prefetch(
@@ -390,7 +409,8 @@ class ParquetAccess(SampleAccess):
     ) -> DistinctCells | None:
         """Read a column row group by row group for its distinct cells.
 
-        None if Arrow cannot compare its cells, or if the distinct ones need much memory.
+        Returns:
+            The cells; None if Arrow cannot compare them, or if they need much memory.
         """
         distinct = DistinctCells(n_samples)
         is_refused = threading.Event()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -14,6 +14,7 @@ from data_stack.exception import DatasetFileCorruptError
 from data_stack.formats.parquet.arrow_errors import reading_parquet
 from data_stack.formats.parquet.codecs.cells import index_cells, null_mask, plain_cells
 from data_stack.formats.parquet.columns import ArrayColumn, CellError, GroupColumn
+from data_stack.formats.parquet.footers import Footers
 from data_stack.formats.parquet.int96 import exact_times, read_int96
 from data_stack.formats.parquet.row_group_layout import RowGroupLayout, Rows
 from data_stack.formats.parquet.schema import Field
@@ -21,22 +22,17 @@ from data_stack.util.executor import n_processors, n_threads
 from data_stack.util.request_limit import check_request
 from data_stack.values.stacked_values import objects
 
-#: pyarrow 18 cannot read all files with a buffer.
+#: Size of the buffer through which pyarrow reads a local file; 0 for no buffer, as pyarrow 18 cannot
+#: read all files with one.
 _BUFFER_BYTES: Final = 0 if pa.__version__.startswith("18.") else 1 << 18
-#: Options of pyarrow's reader for a local file that one thread decodes: it reads a small part of a
-#: column at a time, into memory that it reuses and that stays in the processor's cache. The system
-#: reads ahead meanwhile.
-_LOCAL_OPTIONS: Final[Mapping[str, Any]] = {"pre_buffer": False, "buffer_size": _BUFFER_BYTES}
-#: Options for everything else: few large requests for all columns.
-_OPTIONS: Final[Mapping[str, Any]] = {"pre_buffer": True}
-
 #: Below this size, one thread decodes all columns as fast as several.
 _FEW_BYTES: Final = 2 << 20
-#: Smaller row groups leave little memory behind.
+#: After decoding at least this much, freed memory is given back to the system. Smaller row groups
+#: leave little freed memory.
 _LARGE_BYTES: Final = 8 << 20
 #: One array of Arrow holds less text than this, except in large types.
 _MAX_BYTES_OF_ARRAY: Final = 1 << 31
-#: Types of columns of more text.
+#: The large type of each type whose arrays have that limit.
 _LARGE_TYPES: Final = {pa.binary(): pa.large_binary(), pa.string(): pa.large_string()}
 
 
@@ -66,9 +62,17 @@ class RowGroupReader:
     by_threads: bool
     is_decoded: bool
 
+    #: The layout, as given.
+    _layout: RowGroupLayout
+    #: The footers of all files.
+    _footers: Footers
+    #: Number of the row group in the dataset.
+    _group: int
+    #: The rows to keep; None for all.
+    _rows: Rows | None
     #: Number of the row group in its file.
     _index: int
-    #: Rows to keep.
+    #: Number of rows to keep.
     _n_rows: int
     #: For each wanted mask the column whose nulls it marks.
     _masks: dict[str, str]
@@ -92,15 +96,19 @@ class RowGroupReader:
         self.names = names
         self.file = int(footers.file_of[group])
         self._index = int(footers.index_of[group])
-        self._n_rows = int(footers.n_rows[group]) if rows is None else len(rows)
+        if rows is None:
+            self._n_rows = int(footers.n_rows[group])
+        else:
+            self._n_rows = len(rows)
         self._masks = {name: layout.masks[name] for name in names if name in layout.masks}
         self._stored = self._list_stored_columns()
         self._table = None
-        self.is_local = footers.files.folder.path is not None
+        self.is_local = footers.files.is_local
         self.is_decoded = not self._stored
         self.by_threads = n_threads() == n_processors()
 
     def _list_stored_columns(self) -> list[str]:
+        """Return the columns to read from the file, those of masks included, each once."""
         stored = []
         for name in self.names:
             source = self._masks.get(name, name)
@@ -115,7 +123,7 @@ class RowGroupReader:
     # ------------------------------------------------------------------ the pages
 
     def known_bytes(self) -> int:
-        """Return the size of the columns before compression; 0 if the footer was not read."""
+        """Return the bytes of the columns before compression; 0 if the footer was not read."""
         if not self._footers.is_read(self.file):
             return 0
         chunks = self._footers.facts(self.file).chunks
@@ -141,7 +149,7 @@ class RowGroupReader:
             table = _take_rows(table, self._rows)
         if seconds is not None:
             table = self._with_exact_times(table, seconds)
-            del seconds  # before its memory is released
+            del seconds  # so that release_unused() can release its memory
         self._table = table
         self.is_decoded = True
         if table.nbytes >= _LARGE_BYTES:
@@ -150,9 +158,10 @@ class RowGroupReader:
             pa.default_memory_pool().release_unused()
 
     def _leaves(self) -> list[int]:
-        """List the numbers of the stored columns in the file.
+        """Return the numbers of the leaf columns in the file that store the columns to read.
 
-        Paths would be ambiguous: "a.b" may be a column, or the field b of a struct a.
+        A nested column has several leaves. Their paths would be ambiguous: "a.b" may be a column,
+        or the field b of a struct a.
         """
         columns = self._footers.facts(self.file).columns
         leaves: list[int] = []
@@ -161,7 +170,16 @@ class RowGroupReader:
         return leaves
 
     def _check_memory(self, name: str, source: Any) -> None:
-        """Refuse columns whose decoded values exceed the limit of a request."""
+        """Refuse columns whose decoded values exceed the limit of a request.
+
+        Args:
+            name: of the row group, for messages.
+            source: the open file.
+
+        Raises:
+            RequestLimitError: they do.
+            DatasetFileCorruptError, ValueError: the headers of the pages are damaged.
+        """
         facts = self._footers.facts(self.file)
         leaves = self._leaves()
         chunks = facts.chunks[self._index, leaves]
@@ -171,17 +189,23 @@ class RowGroupReader:
             self._layout.page_checks.check(source, self._group, leaves)
 
     def _read_table(self, source: Any) -> pa.Table:
+        """Read and decode the stored columns, all rows of them."""
         # The main thread keeps its memory as Arrow's threads do, and need not wait for them to
         # start.
         is_main_thread = threading.current_thread() is threading.main_thread()
         is_small = is_main_thread and self.known_bytes() < _FEW_BYTES
         by_threads = self.by_threads and not is_small
-        options = _LOCAL_OPTIONS if self.is_local and not by_threads else _OPTIONS
+        # One thread decodes a local file while it reads it, a small part of a column at a time, into
+        # memory that is reused and that stays in the processor's cache. The system reads ahead
+        # meanwhile. Everything else is read first, in few large requests for all columns.
+        reads_in_parts = self.is_local and not by_threads
+        buffer_bytes = _BUFFER_BYTES if reads_in_parts else 0
         file = pq.ParquetFile(
             source,
             metadata=self._footers.of(self.file),
             page_checksum_verification=True,
-            **options,
+            pre_buffer=not reads_in_parts,
+            buffer_size=buffer_bytes,
         )
         return file.reader.read_row_group(
             self._index, column_indices=self._leaves(), use_threads=by_threads
@@ -215,7 +239,7 @@ class RowGroupReader:
     # ------------------------------------------------------------------ the values
 
     def columns(self, names: Sequence[str] | None = None) -> dict[str, GroupColumn]:
-        """Make the columns, and release the decoded pages.
+        """Make the columns, and release the decoded pages, so it is called once.
 
         Args:
             names: some of the columns; None: all.
@@ -225,10 +249,12 @@ class RowGroupReader:
                 :meth:`RowGroups.read`.
         """
         self.decode()
+        if names is None:
+            names = self.names
         table = self._table
         self._table = None
         columns: dict[str, GroupColumn] = {}
-        for name in self.names if names is None else names:
+        for name in names:
             source = self._masks.get(name, name)
             if table is None or source not in self._stored:
                 columns[name] = self._make_absent(name)
@@ -275,7 +301,9 @@ class RowGroupReader:
             is_null = values.get(layout.masks[name]) is None
             return ArrayColumn(np.full(self._n_rows, is_null))
 
-        value = layout.partitions[name][self.file] if name in layout.partitions else None
+        value = None
+        if name in layout.partitions:
+            value = layout.partitions[name][self.file]
         fill = field.cells.fill(field)
         if value is None:
             value = fill
@@ -309,12 +337,14 @@ class RowGroupReader:
 def _has_nanoseconds(field: Field) -> bool:
     """Whether a field has times in nanoseconds, perhaps inside of structs or lists."""
     if isinstance(field.dtype, np.dtype) and field.dtype.kind == "M":
-        return np.datetime_data(field.dtype)[0] == "ns"
+        unit, _ = np.datetime_data(field.dtype)
+        return unit == "ns"
+    # The text of a nested type has the types inside of it.
     return "timestamp[ns" in str(field.arrow_type())
 
 
 def _take_rows(table: pa.Table, rows: Rows) -> pa.Table:
-    """Copy some rows."""
+    """Return a table with copies of some rows, in the order of ``rows``."""
     try:
         return table.take(index_cells(rows))
     except pa.ArrowNotImplementedError:  # pyarrow has no take() for columns of views
