@@ -25,14 +25,16 @@ Values: TypeAlias = "Sequence[Any] | npt.NDArray[Any]"
 class ArrowCodec(ABC):
     """Encodes values of a field as cells, and decodes the cells of a row group to a column.
 
-    It is stateless, pickles and compares by content. It never runs data.
+    A codec is stateless, can be pickled, and compares by content. It never runs code of the data.
     """
 
     #: The name of the codec in the stored schema.
     kind: ClassVar[str]
-    #: As in :class:`~data_stack.codecs.Codec`.
+    #: Whether decoding releases the GIL for most of the time, so that threads help; see
+    #: :class:`~data_stack.codecs.Codec`.
     releases_gil: bool = False
-    #: As in :class:`~data_stack.codecs.Codec`.
+    #: Whether a value may take far more memory than its cell, as images do; see
+    #: :class:`~data_stack.codecs.Codec`. Parquet does not compress such cells again.
     is_compressed: bool = False
     #: Whether columns without nulls are arrays of one dtype and shape, whose rows can be copied
     #: together.
@@ -111,16 +113,19 @@ class ArrowCodec(ABC):
         """Encode many values as :meth:`encode_column`, which checks for nulls."""
         cells = []
         for row, value in enumerate(values):
+            if is_none_or_nat(value):
+                cells.append(None)
+                continue
             try:
-                cells.append(None if is_none_or_nat(value) else self.encode(field, value))
+                cells.append(self.encode(field, value))
             except UNSUITABLE as error:
                 raise CellError(row, f"{error!s:.300}") from error
         return array_of_cells(cells, self.arrow_type(field))
 
     def to_json(self) -> dict[str, Any]:
-        """Return plain data.
+        """Return plain data for the stored schema.
 
-        :func:`~data_stack.formats.parquet.codecs.field_codec.read_codec` makes the codec of it.
+        :func:`~data_stack.formats.parquet.codecs.field_codec.read_codec` makes the codec again.
         """
         return {"codec": self.kind}
 

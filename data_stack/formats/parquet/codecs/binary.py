@@ -126,7 +126,7 @@ def _check(field: FieldLike, value: Any) -> Any:
 
 
 def _dtype_of(field: FieldLike) -> np.dtype[Any] | None:
-    """The dtype of a field's values; None for objects."""
+    """Return the dtype of a field's values; None for objects."""
     if isinstance(field.dtype, np.dtype) and not field.dtype.hasobject:
         return field.dtype
     return None
@@ -146,7 +146,7 @@ def _column_of_equal_cells(codec: Codec, field: FieldLike, cells: pa.Array) -> A
     if cell_size == 0 or (sizes != cell_size).any():
         return None
 
-    # What the header of the first cell says must hold for all of them.
+    # Read the header of the first cell; below, all cells must have the same.
     rows = data[offsets[0] : offsets[-1]].reshape(len(sizes), -1)
     layout = codec.layout_of(rows[0].tobytes())
     if layout is None or layout.record_bytes != cell_size:
@@ -165,10 +165,10 @@ def _column_of_equal_cells(codec: Codec, field: FieldLike, cells: pa.Array) -> A
     # The values of a cell lie behind its header: a view with gaps.
     strides_of_cell = np.empty(layout.shape, layout.dtype).strides
     values: npt.NDArray[Any] = np.ndarray(
-        (len(rows), *layout.shape),
-        layout.dtype,
-        rows,
-        header_bytes,
-        (rows.strides[0], *strides_of_cell),
+        shape=(len(rows), *layout.shape),
+        dtype=layout.dtype,
+        buffer=rows,
+        offset=header_bytes,
+        strides=(rows.strides[0], *strides_of_cell),
     )
     return ArrayColumn(values, rows.nbytes)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -16,6 +16,7 @@ from data_stack.formats.parquet import types
 from data_stack.formats.parquet.codecs.arrow_arrays import UNSUITABLE
 from data_stack.formats.parquet.codecs.exact_scalars import is_null, scalar_cells
 from data_stack.formats.parquet.codecs.list_arrays import (
+    MAX_ELEMENTS,
     arrow_offsets,
     join_fixed_lists,
     join_lists,
@@ -28,9 +29,6 @@ from data_stack.formats.parquet.columns import CellError
 from data_stack.values.stacked_values import as_array
 
 _Values: TypeAlias = "Sequence[Any] | npt.NDArray[Any]"
-
-#: The greatest number of elements of all lists of a column together: their offsets are int32.
-_MAX_ELEMENTS: Final = (1 << 31) - 1
 
 
 def exact_cells(values: _Values, type_: pa.DataType) -> pa.Array:
@@ -143,10 +141,15 @@ def _lists_of_array(array: npt.NDArray[Any], type_: pa.DataType) -> pa.Array:
 
 
 def _struct_cells(values: list[Any], type_: pa.DataType) -> pa.Array:
+    """Convert dicts to structs, field by field.
+
+    Raises:
+        CellError: a value is not a dict, has an unknown key, or an item of it does not fit.
+    """
     fields = [type_.field(number) for number in range(type_.num_fields)]
     names = {field.name for field in fields}
-    shown_names = f"{', '.join(field.name for field in fields):.200}"
-    empty: dict[str, Any] = {}
+    shown_names = ", ".join(field.name for field in fields)[:200]
+    empty: dict[str, Any] = {}  # stands for a null row, whose fields are null
     rows: list[Mapping[str, Any]] = []
     is_null_row = np.zeros(len(values), np.bool_)
     for row, value in enumerate(values):
@@ -156,7 +159,7 @@ def _struct_cells(values: list[Any], type_: pa.DataType) -> pa.Array:
             continue
         if not isinstance(value, Mapping):
             raise CellError(row, f"expected a dict of {shown_names}, got {show_value(value)}")
-        if not value.keys() <= names:  # pyarrow would drop it
+        if not value.keys() <= names:  # pyarrow would drop unknown keys
             unknown = next(name for name in value if name not in names)
             raise CellError(row, f"expected a struct of {shown_names}, got the key {unknown!r:.60}")
         rows.append(value)
@@ -177,6 +180,11 @@ def _struct_cells(values: list[Any], type_: pa.DataType) -> pa.Array:
 
 
 def _list_cells(values: list[Any], type_: pa.DataType) -> pa.Array:
+    """Convert lists, tuples and arrays to lists: all their elements at once.
+
+    Raises:
+        CellError: a value is not a list, has another size, or an element does not fit.
+    """
     is_fixed = pa.types.is_fixed_size_list(type_)
     null_list = [None] * type_.list_size if is_fixed else []
     lists = []
@@ -217,7 +225,8 @@ def _check_list_size(type_: pa.DataType, size: int, row: int) -> None:
 
 def _concatenate(lists: list[Any]) -> Any:
     """Return the elements of all lists: one array if all are arrays of one dtype and shape."""
-    if set(map(type, lists)) <= {list, tuple}:
+    types_of_lists = set(map(type, lists))
+    if types_of_lists <= {list, tuple}:
         return list(itertools.chain.from_iterable(lists))
     arrays = [elements for elements in lists if len(elements)]
     if _are_arrays_of_one_form(arrays):
@@ -239,6 +248,11 @@ def _are_arrays_of_one_form(values: list[Any]) -> bool:
 
 
 def _map_cells(values: list[Any], type_: pa.DataType) -> pa.Array:
+    """Convert dicts and lists of pairs to maps: all their keys, and all their items, at once.
+
+    Raises:
+        CellError: a value is not a map, a key is null, or a key or item does not fit.
+    """
     pairs_of_maps: list[Any] = []
     is_null_map = np.zeros(len(values), np.bool_)
     for row, value in enumerate(values):
@@ -265,6 +279,7 @@ def _map_cells(values: list[Any], type_: pa.DataType) -> pa.Array:
 
 
 def _are_pairs(values: Any) -> bool:
+    """Whether all values are tuples or lists of two; False for None."""
     if values is None:
         return False
     return all(isinstance(pair, (tuple, list)) and len(pair) == 2 for pair in values)
@@ -287,7 +302,7 @@ def _cells_of_elements(
     Raises:
         CellError: an element does not fit; its row is that of the list.
     """
-    if len(elements) > _MAX_ELEMENTS:
+    if len(elements) > MAX_ELEMENTS:
         raise CellError(
             0, f"all lists together have {len(elements):,} elements: write fewer at once"
         )

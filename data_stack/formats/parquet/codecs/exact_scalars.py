@@ -22,8 +22,8 @@ from data_stack.formats.parquet.codecs.value_checks import (
 from data_stack.formats.parquet.columns import CellError
 from data_stack.formats.parquet.types import FieldLike
 
-#: Python's types that pyarrow converts to a type without a change, or refuses; for others see
-#: :func:`exact_scalar`.
+#: By type of Python, whether pyarrow converts its values to an Arrow type exactly, or refuses them.
+#: Other pairs of types are converted by :func:`exact_scalar`.
 _EXACT_TYPES: Final[Mapping[type, Callable[[pa.DataType], bool]]] = {
     bool: pa.types.is_boolean,
     int: pa.types.is_integer,
@@ -83,7 +83,8 @@ def exact_scalar(value: Any, type_: pa.DataType) -> Any:
     """
     _check_kind_of_time(value, type_)
     field = _ScalarField("", types.dtype_of_arrow(type_), (), True)
-    return to_scalar(check_scalar(field, value, is_instant=is_instant(type_)), type_)
+    scalar = check_scalar(field, value, is_instant=is_instant(type_))
+    return to_scalar(scalar, type_)
 
 
 def _cells_of_one_type(values: list[Any], type_: pa.DataType) -> pa.Array | None:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+
+#: The greatest number of elements of all lists of a column together: their offsets are int32.
+MAX_ELEMENTS: Final = (1 << 31) - 1
 
 
 def offsets_of(lists: list[Any]) -> npt.NDArray[np.int64]:
@@ -45,13 +48,27 @@ def join_lists(
 def join_fixed_lists(
     elements: pa.Array, is_null: npt.NDArray[np.bool_], type_: pa.DataType
 ) -> pa.Array:
-    """Make an array of lists of a fixed size; see :func:`join_lists`. Nulls have elements, too."""
+    """Make an array of lists of a fixed size.
+
+    Args:
+        elements: ``type_.list_size`` elements of each list, also of lists that are null.
+        is_null: whether each list is null, shape ``(n_lists,)``.
+        type_: a type of lists of a fixed size.
+    """
     if type_.list_size == 0:
-        # no elements tell how many lists there are
-        return pa.array([None if null else [] for null in is_null.tolist()], type_)
+        # No elements: their number does not tell how many lists there are.
+        lists: list[Any] = []
+        for null in is_null.tolist():
+            lists.append(None if null else [])
+        return pa.array(lists, type_)
     return pa.FixedSizeListArray.from_arrays(elements, type=type_, mask=pa.array(is_null))
 
 
 def arrow_offsets(offsets: npt.NDArray[np.int64], is_null: npt.NDArray[np.bool_]) -> pa.Array:
-    """Return offsets of lists or maps as Arrow's, in which those of null are null."""
+    """Return offsets of lists or maps for Arrow, in which the offset of a null is null.
+
+    Args:
+        offsets: where each list begins, and the end, shape ``(n_lists + 1,)``.
+        is_null: whether each list is null, shape ``(n_lists,)``.
+    """
     return pa.array(offsets.astype(np.int32), mask=np.append(is_null, False))

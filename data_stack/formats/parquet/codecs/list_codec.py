@@ -12,15 +12,13 @@ from data_stack.codecs.fitting import fits_shape
 from data_stack.exception import ConfigError
 from data_stack.formats.parquet.codecs.arrow_codec import Values
 from data_stack.formats.parquet.codecs.cells import null_mask, numbers, plain_cells
+from data_stack.formats.parquet.codecs.list_arrays import MAX_ELEMENTS, row_of_element
 from data_stack.formats.parquet.codecs.scalar_values import object_bytes
 from data_stack.formats.parquet.codecs.times import is_instant, to_scalar
 from data_stack.formats.parquet.codecs.typed_codec import TypedCodec
 from data_stack.formats.parquet.codecs.value_checks import check_array, check_scalar
 from data_stack.formats.parquet.columns import ArrayColumn, CellError, GroupColumn, ListColumn, Mask
 from data_stack.formats.parquet.types import FieldLike
-
-#: Offsets of Arrow's lists are int32.
-_MAX_ELEMENTS = (1 << 31) - 1
 
 
 class ListCodec(TypedCodec):
@@ -64,8 +62,7 @@ class ListCodec(TypedCodec):
         try:
             array, is_null_element = self._read(field, elements)
         except CellError as error:
-            row = int(np.searchsorted(offsets, error.row, "right")) - 1
-            raise CellError(row, error.why) from error
+            raise CellError(row_of_element(offsets, error.row), error.why) from error
 
         has_any_null = has_nulls or is_null_element is not None
         if not has_any_null and len(sizes) and (sizes == sizes[0]).all():
@@ -77,6 +74,7 @@ class ListCodec(TypedCodec):
 
 
 def _has_none(value: Any) -> bool:
+    """Whether a list, a tuple or an array of objects has None among its elements."""
     if isinstance(value, np.ndarray) and value.dtype != object:
         return False
     if not isinstance(value, (np.ndarray, list, tuple)):
@@ -85,7 +83,11 @@ def _has_none(value: Any) -> bool:
 
 
 def _encode_numbers(array: npt.NDArray[Any], type_: pa.DataType) -> Any:
-    """Return numbers for ``pyarrow.array``, which checks only Python's if the type differs."""
+    """Return numbers for ``pyarrow.array``, which checks that they fit the type.
+
+    It does not check numbers of numpy with another dtype than that of the type, so they become
+    numbers of Python.
+    """
     if array.dtype == np.float16:
         return [to_scalar(element, type_) for element in array]
     if pa.from_numpy_dtype(array.dtype) == type_:
@@ -117,15 +119,15 @@ def _encode_elements(field: FieldLike, value: Any, type_: pa.DataType) -> list[A
 
 
 def _is_plain_array(field: FieldLike, values: npt.NDArray[Any]) -> bool:
-    """Whether values are numbers of the field's dtype and shape, so that nothing need be checked."""
+    """Whether values are numbers of the field's dtype and shape, which need no check."""
     has_dtype = values.dtype == field.dtype and values.dtype.kind in "biuf"
-    if type(values) is not np.ndarray or not has_dtype or values.size > _MAX_ELEMENTS:
+    if type(values) is not np.ndarray or not has_dtype or values.size > MAX_ELEMENTS:
         return False
     return fits_shape(values.shape[1:], field.shape)
 
 
 def _lists_of_rows(values: npt.NDArray[Any], type_: pa.DataType) -> pa.Array:
-    """The rows of an array, shape ``(n, size)``, as lists."""
+    """Convert each row of an array of shape ``(n, size)`` to a list."""
     n_rows, size = values.shape
     offsets = pa.array(np.arange(n_rows + 1, dtype=np.int32) * np.int32(size))
     elements = pa.array(values.reshape(-1)).cast(type_.value_type)
@@ -150,7 +152,14 @@ def _check_sizes(field: FieldLike, sizes: npt.NDArray[np.int64], is_null: Mask) 
 
 
 def list_parts(cells: pa.Array) -> tuple[list[pa.Array], npt.NDArray[np.int64]]:
-    """Return the elements of lists (of maps: keys and items), and the offsets of the lists.
+    """Return the elements of lists or maps, and the offsets of each list or map in them.
+
+    Args:
+        cells: ``n`` lists or maps.
+
+    Returns:
+        One array with all elements, or two with all keys and all items; and the offsets, shape
+        ``(n + 1,)``, from 0.
 
     Raises:
         ValueError: the cells are not lists.
@@ -161,7 +170,8 @@ def list_parts(cells: pa.Array) -> tuple[list[pa.Array], npt.NDArray[np.int64]]:
         elements = cells.values.slice(cells.offset * size, len(cells) * size)
         return [elements], np.arange(len(cells) + 1, dtype=np.int64) * size
     is_map = pa.types.is_map(type_)
-    if not (pa.types.is_list(type_) or pa.types.is_large_list(type_) or is_map):
+    is_list = pa.types.is_list(type_) or pa.types.is_large_list(type_)
+    if not is_map and not is_list:
         raise ValueError(f"expected lists, the column has type {type_}")
     offsets = np.zeros(1, np.int64)
     if len(cells):

@@ -1,4 +1,4 @@
-"""The codec of structs, maps, nested lists and all other types of Parquet."""
+"""Stores structs, maps, nested lists and all other types of Parquet as Python objects."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from data_stack.formats.parquet.types import FieldLike
 
 
 class NestedCodec(ArrowCodec):
-    """Structs, maps, nested lists and all other types of Parquet, as Python objects.
+    """Stores structs, maps, nested lists and all other types of Parquet as Python objects.
 
     A struct is a dict, a map a list of pairs ``(key, value)``, a list a list. Their numbers, text
     and bytes are Python objects, times and durations are numpy's.
@@ -57,7 +57,7 @@ class NestedCodec(ArrowCodec):
 
 
 class _NestedColumn(MadeColumn):
-    """Mutable values such as dicts, of which each access gets its own."""
+    """Makes new values on each access: dicts and lists are mutable."""
 
     def __init__(self, cells: pa.Array) -> None:
         self._cells = cells
@@ -90,7 +90,7 @@ def _plain_objects(cells: pa.Array) -> list[Any]:
 
 def _dicts(cells: pa.Array) -> list[Any]:
     names = [cells.type.field(number).name for number in range(cells.type.num_fields)]
-    # field() would ignore the offset of a slice
+    # flatten() heeds the offset of a slice, which field() would ignore.
     columns = [_plain_objects(child) for child in cells.flatten()]
     dicts: list[Any] = []
     for row, is_null in enumerate(null_mask(cells).tolist()):
@@ -111,5 +111,8 @@ def _lists(cells: pa.Array) -> list[Any]:
     starts = offsets.tolist()
     lists: list[Any] = []
     for row, is_null in enumerate(null_mask(cells).tolist()):
-        lists.append(None if is_null else elements[starts[row] : starts[row + 1]])
+        if is_null:
+            lists.append(None)
+        else:
+            lists.append(elements[starts[row] : starts[row + 1]])
     return lists

@@ -1,4 +1,4 @@
-"""The codec of numbers, text, bytes, decimals, dates and times."""
+"""Stores numbers, text, bytes, decimals, dates and times as scalars of Parquet."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from data_stack.formats.parquet.types import FieldLike
 
 
 class ScalarCodec(TypedCodec):
-    """Numbers, text, bytes, decimals, dates and times.
+    """Stores numbers, text, bytes, decimals, dates and times.
 
     Args:
         nulls: "none" reads nulls as None; "nan" as NaN or NaT, for floats and times; "zero" as 0,
@@ -65,7 +65,8 @@ class ScalarCodec(TypedCodec):
 
     def encode(self, field: FieldLike, value: Any) -> Any:
         type_ = self.arrow_type(field)
-        return to_scalar(check_scalar(field, value, is_instant=is_instant(type_)), type_)
+        scalar = check_scalar(field, value, is_instant=is_instant(type_))
+        return to_scalar(scalar, type_)
 
     def _encode_column(self, field: FieldLike, values: Values) -> pa.Array:
         is_array = type(values) is np.ndarray and values.ndim == 1

@@ -65,10 +65,10 @@ def _has_only_nulls(cells: pa.Array, field_dtype: np.dtype[Any], is_null: Mask) 
 
 
 def _check_kind(type_: pa.DataType, dtype: types.FieldDtype) -> None:
-    """Refuse cells that are not scalars, or of another kind than the field.
+    """Check that cells are scalars of the field's kind.
 
     Raises:
-        ValueError: they are.
+        ValueError: they are not scalars, or are of another kind.
     """
     kind = types.kind_of(types.dtype_of_arrow(type_))
     field_kind = types.kind_of(dtype)
@@ -79,6 +79,7 @@ def _check_kind(type_: pa.DataType, dtype: types.FieldDtype) -> None:
 
 
 def _read_values(cells: pa.Array, dtype: types.FieldDtype, is_null: Mask) -> npt.NDArray[Any]:
+    """Read scalars of the field's kind, shape ``(n,)``; raises as :func:`read_scalars`."""
     field_dtype = types.numpy_dtype(dtype)
     stored_dtype = types.dtype_of_arrow(cells.type)
     if stored_dtype is Decimal:
@@ -141,7 +142,9 @@ def _cast(array: npt.NDArray[Any], is_null: Mask, dtype: np.dtype[Any]) -> npt.N
         if _is_exact_cast(array, dtype):
             return cast
         is_same = cast.astype(array.dtype) == array
-        if dtype.kind not in "mM":  # a number that is too large may wrap around twice
+        if dtype.kind not in "mM":
+            # A number that wraps around when it is cast may wrap around again when it is cast
+            # back: -1 to uint64 and back is -1. Then its sign has changed.
             is_same &= (cast < 0) == (array < 0)
     if array.dtype.kind == "f" and dtype.kind == "f":
         is_same |= np.isnan(array) & np.isnan(cast)

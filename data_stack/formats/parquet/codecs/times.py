@@ -33,7 +33,8 @@ def same_time(value: Any, dtype: np.dtype[Any]) -> Any:
     Raises:
         ValueError: the unit cannot hold it exactly.
     """
-    if np.datetime_data(value.dtype)[0] == "generic" and not np.isnat(value):
+    unit, _ = np.datetime_data(value.dtype)
+    if unit == "generic" and not np.isnat(value):
         raise ValueError(f"{value!r} has no unit: use a unit, such as {dtype}")
     return as_dtype(np.array(value), dtype)[()]
 
@@ -58,8 +59,8 @@ def time_cells(times: npt.NDArray[Any], type_: pa.DataType) -> pa.Array:
 def to_scalar(value: Any, type_: pa.DataType) -> Any:
     """Convert a checked scalar for ``pyarrow.array``.
 
-    It does not accept some times of numpy, but their integers. Before version 21 it accepts no
-    number for a float16 but numpy's.
+    pyarrow does not accept some times of numpy, so they become integers in the unit of the type.
+    Before version 21, pyarrow accepts only a ``numpy.float16`` for a float16.
 
     Raises:
         ValueError: the unit of the type cannot hold the time exactly.

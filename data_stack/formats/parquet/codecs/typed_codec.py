@@ -19,15 +19,16 @@ _KINDS_WITH_FILL: Final = {"nan": "fmM", "zero": "biufmM"}
 
 
 class TypedCodec(ArrowCodec):
-    """A codec with a type of the values or of their elements; None: derived from the dtype.
+    """Stores scalars, or lists of scalars, with a given Arrow type.
 
     Args:
-        type: see :class:`~data_stack.formats.parquet.codecs.ScalarCodec`.
-        nulls: see there.
+        type: the type of the scalars, see :class:`~data_stack.formats.parquet.codecs.ScalarCodec`;
+            None: derived from the dtype of the field.
+        nulls: how missing scalars are read: "none" as None, "nan" as NaN or NaT, "zero" as 0.
 
     Attributes:
-        type: the name of the type; None: derived from the dtype.
-        nulls: as given.
+        type: the name of the type; None: derived from the dtype of the field.
+        nulls: how missing scalars are read.
 
     Raises:
         ConfigError: the type is unknown, or ``nulls`` is invalid.
@@ -36,7 +37,12 @@ class TypedCodec(ArrowCodec):
     type: Any
     nulls: Literal["none", "nan", "zero"]
 
-    def __init__(self, type: Any = None, *, nulls: Literal["none", "nan", "zero"] = "none") -> None:  # noqa: A002  # its name in the stored schema
+    def __init__(
+        self,
+        type: Any = None,  # noqa: A002  # its name in the stored schema
+        *,
+        nulls: Literal["none", "nan", "zero"] = "none",
+    ) -> None:
         if nulls not in ("none", "nan", "zero"):
             raise ConfigError(f"nulls must be 'none', 'nan' or 'zero', got {nulls!r:.40}")
         if hasattr(type, "simpleString"):  # of pyspark
@@ -50,7 +56,7 @@ class TypedCodec(ArrowCodec):
 
     def to_json(self) -> dict[str, Any]:
         content: dict[str, Any] = {"codec": self.kind}
-        # defaults are omitted, as in older files
+        # Older files lack the keys of defaults, and the schemas of new files must equal theirs.
         if self.type is not None:
             content["type"] = self.type
         if self.nulls != "none":
@@ -61,7 +67,8 @@ class TypedCodec(ArrowCodec):
         """Return the type of scalars.
 
         Raises:
-            ConfigError: it cannot hold values of the field's dtype, or nulls are not read so.
+            ConfigError: the type cannot hold values of the field's dtype, or the dtype has no value
+                for null that ``nulls`` names.
         """
         dtype = types.numpy_dtype(field.dtype)
         if self.nulls != "none" and dtype.kind not in _KINDS_WITH_FILL[self.nulls]:
