@@ -38,16 +38,16 @@ _N_ROWS_AT_ONCE = 256
 _MAX_CANDIDATES = 16
 
 #: A request may join the columns of its row groups before it takes its rows, which is faster than
-#: taking rows from each row group. It does so if the row groups have at most this many rows for each
-#: row that it asks for.
+#: taking rows from each row group. It does so if the row groups have at most this many rows for
+#: each row that it asks for.
 _MAX_ROWS_PER_SAMPLE = 8
 #: Requests for fewer rows do not join columns.
 _MIN_JOINED_ROWS = 1024
 #: Row groups of more bytes together are not joined.
 _MAX_JOINED_BYTES = 32 << 20
 
-#: The most memory that the distinct cells of a column may take while they are counted. For more, the
-#: caller counts digests of the values, which take less.
+#: The most memory that the distinct cells of a column may take while they are counted. For more,
+#: the caller counts digests of the values, which take less.
 _MAX_DISTINCT_BYTES = 256 << 20
 
 

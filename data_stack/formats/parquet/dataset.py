@@ -27,8 +27,9 @@ from data_stack.formats.parquet.row_groups import RowGroups
 from data_stack.formats.parquet.schema import Field, Schema
 from data_stack.io.account import PlaceAccount
 
-#: Begins the JSON of a function without a name, see :mod:`data_stack.dataset.recipes.recipe_values`.
-#: JSON escapes the quotes of a text, so no text of a filter contains it.
+#: Begins the JSON of a function without a name, see
+#: :mod:`data_stack.dataset.recipes.recipe_values`. JSON escapes the quotes of a text, so no text of
+#: a filter contains it.
 _UNNAMED = '{"unnamed":'
 
 
@@ -207,7 +208,7 @@ class ParquetDataset(AccessedDatasetIterator):
 
     @property
     def all_columns(self) -> set[str]:
-        """The names of the columns of all files; :attr:`schema` has only those of the first file."""
+        """The names of the columns of all files; :attr:`schema` has those of the first file."""
         names: set[str] = set()
         for file in range(self._footers.files.n_files):
             names.update(self._footers.columns(file))

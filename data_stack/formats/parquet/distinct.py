@@ -11,7 +11,8 @@ import pyarrow as pa
 
 from data_stack.formats.parquet.codecs.cells import index_cells, numbers
 
-#: Cells that wait until Arrow numbers them together; each time takes as long as the distinct cells are many.
+#: Bytes of cells that wait until Arrow numbers them together. The time of each numbering is in
+#: proportion to the number of distinct cells so far.
 _MAX_PENDING_BYTES = 64 << 20
 
 
@@ -30,13 +31,16 @@ class _NumberedPart(NamedTuple):
 
 
 class DistinctCells:
-    """Collects the cells of a column part by part, in any order, and finds the distinct ones. Threads may share it.
+    """Collects the cells of a column part by part, in any order, and finds the distinct ones.
+
+    Threads may share it.
 
     Args:
         n_samples: of all parts together, at least 1.
 
     Attributes:
-        n_bytes: memory of the distinct cells so far; equal ones of several parts may count several times.
+        n_bytes: memory of the distinct cells so far; equal ones of several parts may count several
+            times.
     """
 
     def __init__(self, n_samples: int) -> None:
@@ -68,7 +72,8 @@ class DistinctCells:
         """Find the distinct cells of all parts.
 
         Returns:
-            The distinct cells in the order in which they appear, and the place where each appears first, ascending.
+            The distinct cells in the order in which they appear, and the place where each appears
+            first, ascending.
 
         Raises:
             pyarrow.ArrowNotImplementedError: Arrow does not compare cells of this type.
@@ -98,7 +103,10 @@ class DistinctCells:
         self.n_bytes += part.values.nbytes
 
     def _merge_parts(self) -> tuple[npt.NDArray[np.int32], pa.Array]:
-        """The number of each sample's cell in the order of all samples, and the distinct cells by number."""
+        """Return the number of each sample's cell, shape ``(n_samples,)``, and the distinct cells.
+
+        A cell's number is its position among the distinct cells.
+        """
         codes = np.empty(self._n_samples, np.int32)
         if len(self._parts) == 1:
             (part,) = self._parts

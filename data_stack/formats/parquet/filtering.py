@@ -1,4 +1,4 @@
-"""Finds the files, row groups and rows that a predicate selects, and reads no more than it needs."""
+"""Finds the files, row groups and rows that a predicate selects, reading as little as it can."""
 
 from __future__ import annotations
 

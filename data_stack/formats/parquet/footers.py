@@ -464,10 +464,11 @@ class Footers:
             self._states[file].version = version
 
     def check_local(self, file: int) -> None:
-        """Raise if a local file is not the one that was seen first, before cached rows are returned.
+        """Raise if a local file is not the one that was seen first.
 
-        The check takes about 3 microseconds, and does nothing for a file in a store. A file that
-        was removed is no error: its cached rows are not mixed with others.
+        It is called before cached rows are returned, takes about 3 microseconds, and does nothing
+        for a file in a store. A file that was removed is no error: its cached rows are not mixed
+        with others.
 
         Raises:
             ResourceChangedError: the file was replaced or changed.
@@ -522,7 +523,7 @@ class Footers:
         return resource
 
     def _version_of_resource(self, resource: StreamedResource) -> Any:
-        """Return the version of a resource, as :meth:`ParquetFiles.version` does for an open file."""
+        """Return the version of a resource, as :meth:`ParquetFiles.version` of an open file."""
         if self._is_local:
             return local_version_of(resource)
         return version_of(resource)

@@ -27,7 +27,8 @@ from data_stack.formats.parquet.columns import CellError
 from data_stack.formats.parquet.types import is_list
 
 _PER_SECOND: Final = 1_000_000_000
-#: All times with these seconds, and any fraction, fit into 64 bits of nanoseconds; the first value is NaT.
+#: All times with these seconds, and any fraction, fit into 64 bits of nanoseconds. The first value
+#: of these 64 bits is NaT.
 _FIRST_SECOND: Final = -9_223_372_036
 _LAST_SECOND: Final = 9_223_372_035
 #: Likewise for microseconds.
@@ -293,7 +294,7 @@ def _integers(times: pa.Array) -> npt.NDArray[np.int64]:
 def _fits_nanoseconds(
     seconds: npt.NDArray[np.int64], fraction: npt.NDArray[np.int64]
 ) -> npt.NDArray[np.bool_]:
-    """Whether 64 bits of nanoseconds hold times, given by their seconds and the nanoseconds beyond."""
+    """Whether 64 bits of nanoseconds hold times of given seconds and nanoseconds beyond these."""
     is_inside = (seconds >= _FIRST_SECOND) & (seconds <= _LAST_SECOND)
     # the first and the last second are cut off in the middle
     is_in_first = (seconds == _FIRST_SECOND - 1) & (fraction > 145_224_192)

@@ -26,8 +26,8 @@ def generate_metadata(
     Args:
         source: a folder, a storage connector or the URL of one.
         prefix: the folder below it.
-        schema: the schema of the rows, partition columns included; None for the stored schema (ours, or
-            Petastorm's), else an inferred one.
+        schema: the schema of the rows, partition columns included; None for the stored schema
+            (ours, or Petastorm's), else an inferred one.
         petastorm: write the ``_common_metadata`` that Petastorm needs, too.
 
     Returns:

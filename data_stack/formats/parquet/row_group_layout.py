@@ -273,7 +273,7 @@ def _read_partitions(footers: Footers, schema: Schema) -> dict[str, npt.NDArray[
 
 
 def _common_list_length(values_per_row: set[int | None]) -> int | None:
-    """Return the average length of lists, if all files agree; else None. Single lists may differ."""
+    """Return the average length of lists if all files agree, else None. Lists may differ."""
     if len(values_per_row) != 1:
         return None
     (length,) = values_per_row

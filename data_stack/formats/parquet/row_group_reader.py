@@ -22,8 +22,8 @@ from data_stack.util.executor import n_processors, n_threads
 from data_stack.util.request_limit import check_request
 from data_stack.values.stacked_values import objects
 
-#: Size of the buffer through which pyarrow reads a local file; 0 for no buffer, as pyarrow 18 cannot
-#: read all files with one.
+#: Size of the buffer through which pyarrow reads a local file; 0 for no buffer, as pyarrow 18
+#: cannot read all files with one.
 _BUFFER_BYTES: Final = 0 if pa.__version__.startswith("18.") else 1 << 18
 #: Below this size, one thread decodes all columns as fast as several.
 _FEW_BYTES: Final = 2 << 20
@@ -195,9 +195,9 @@ class RowGroupReader:
         is_main_thread = threading.current_thread() is threading.main_thread()
         is_small = is_main_thread and self.known_bytes() < _FEW_BYTES
         by_threads = self.by_threads and not is_small
-        # One thread decodes a local file while it reads it, a small part of a column at a time, into
-        # memory that is reused and that stays in the processor's cache. The system reads ahead
-        # meanwhile. Everything else is read first, in few large requests for all columns.
+        # One thread decodes a local file while it reads it, a small part of a column at a time,
+        # into memory that is reused and that stays in the processor's cache. The system reads
+        # ahead meanwhile. Everything else is read first, in few large requests for all columns.
         reads_in_parts = self.is_local and not by_threads
         buffer_bytes = _BUFFER_BYTES if reads_in_parts else 0
         file = pq.ParquetFile(

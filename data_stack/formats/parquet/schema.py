@@ -299,6 +299,7 @@ def match_names(choice: Any, names: Sequence[str]) -> list[str]:
     if not matches:
         name = choice if isinstance(choice, str) else choice.pattern
         raise ConfigError(
-            f"field {name!r:.60} does not exist{did_you_mean(name, names)}; fields: {', '.join(names)}"
+            f"field {name!r:.60} does not exist{did_you_mean(name, names)}; "
+            f"fields: {', '.join(names)}"
         )
     return matches
