@@ -111,7 +111,7 @@ class ArrowCodec(ABC):
 
     def _encode_column(self, field: FieldLike, values: Values) -> pa.Array:
         """Encode many values as :meth:`encode_column`, which checks for nulls."""
-        cells = []
+        cells: list[Any] = []
         for row, value in enumerate(values):
             if is_none_or_nat(value):
                 cells.append(None)
