@@ -30,7 +30,9 @@ _TYPE_OF_VIEW = {pa.string_view(): pa.large_string(), pa.binary_view(): pa.large
 
 
 class ArrowColumn(ColumnReader):
-    """Reads Arrow cells, converted to values at each access. Numbers without nulls are not copied.
+    """Reads values from Arrow cells, which are converted at each access.
+
+    Numbers without nulls are not copied.
 
     Args:
         cells: the cells, in any number of chunks.
@@ -65,8 +67,8 @@ class ArrowColumn(ColumnReader):
     #: Whether the values are arrays of numbers or text.
     _is_flat_list: bool
 
-    #: Whether pyarrow's conversion of one cell is the value: it takes a tenth of the time of a
-    #: column with one cell.
+    #: Whether the value of a cell is what ``as_py()`` returns, which takes a tenth of the time of
+    #: reading a column of one row.
     _is_python: bool
 
     def __init__(
@@ -88,7 +90,9 @@ class ArrowColumn(ColumnReader):
             categories = _categories_of(cells)
         as_codes = as_codes and categories is not None
 
-        self.class_names = categories.to_pylist() if as_codes else None
+        self.class_names = None
+        if as_codes:
+            self.class_names = categories.to_pylist()
         self.origin = Origin(field, categories, as_codes, kind, level)
         self._cells = cells
         self._name = field.name
@@ -100,7 +104,8 @@ class ArrowColumn(ColumnReader):
         is_text = dtype in ("str", "bytes") and not value_shape
         is_list_of_one_level = pa.types.is_list(type_) or pa.types.is_large_list(type_)
         self._is_flat_list = is_list_of_one_level and not shape and _is_number_or_text(type_)
-        self._is_python = is_text or (pa.types.is_struct(type_) and _has_python_values(type_))
+        is_plain_struct = pa.types.is_struct(type_) and _has_python_values(type_)
+        self._is_python = is_text or is_plain_struct
 
     def __len__(self) -> int:
         return len(self._cells)
@@ -219,7 +224,8 @@ def _has_python_values(type_: pa.DataType) -> bool:
     """
     if pa.types.is_struct(type_):
         fields = [type_.field(number) for number in range(type_.num_fields)]
-        are_distinct = len({field.name for field in fields}) == len(fields)
+        names = {field.name for field in fields}
+        are_distinct = len(names) == len(fields)  # as_py() raises for equal names
         return are_distinct and all(_has_python_values(field.type) for field in fields)
     if is_list(type_):
         return _has_python_values(type_.value_type)
@@ -230,7 +236,7 @@ def _has_python_values(type_: pa.DataType) -> bool:
 def _is_described_by_dtype(type_: pa.DataType) -> bool:
     """Return whether the declared dtype says all that the bytes of cells do not say.
 
-    It does not say the scale of decimals, units and zones of times, and names of fields.
+    The dtype lacks the scale of decimals, the units and zones of times, and the names of fields.
     """
     if is_list(type_):
         return _is_described_by_dtype(type_.value_type)

@@ -1,4 +1,4 @@
-"""Samples of a table in memory."""
+"""Presents the rows of a table in memory as samples."""
 
 from __future__ import annotations
 
@@ -85,15 +85,15 @@ class TableIterator(ColumnsDatasetIterator):
         if sha256 != arguments["sha256"]:
             raise ConfigError(
                 f"file {path!r:.200} has changed: its SHA-256 is {sha256}; "
-                f"restore it, or create the recipe again"
+                "restore it, or create the recipe again"
             )
         return READERS[function](path, **options)
 
     @property
     def column_types(self) -> dict[str, str]:
-        """Dtype of each column as text, such as ``float32(3,)`` or ``str or None``.
+        """Dtype and shape of each column as text, such as ``float32(3,)``.
 
-        ``array`` if the dtype varies; ``or None`` if values are missing.
+        A column whose dtype varies is an ``array``. ``or None`` follows if values are missing.
         """
         return {
             name: _type_as_text(column.declare())
@@ -102,7 +102,8 @@ class TableIterator(ColumnsDatasetIterator):
 
     def __repr__(self) -> str:
         types = ", ".join(f"{name}: {type_}" for name, type_ in self.column_types.items())
-        return super().__repr__().replace(">", f", {types:.1000}>")
+        text = super().__repr__().removesuffix(">")
+        return f"{text}, {types:.1000}>"
 
 
 def _type_as_text(declared: DeclaredColumn) -> str:
@@ -131,6 +132,7 @@ def check_names(names: list[Any]) -> None:
 
 
 def _error_of_names(got: Any) -> ConfigError:
+    """Return the error for names of columns: ``got`` are those that are wrong."""
     return ConfigError(
         f"the columns of a table need different names of text, got {got}; rename them"
     )
@@ -153,8 +155,8 @@ def iterator_of_table(
         json_columns: columns of JSON text, whose parsed values are the values of samples.
 
     Raises:
-        ConfigError: the names of columns are no different texts, a type is unsupported, or the
-            target does not exist.
+        ConfigError: the names of the columns are not text, or not distinct; or a type is
+            unsupported, or the target does not exist.
     """
     check_names(table.column_names)
     columns: dict[str, TableColumn] = {}
@@ -163,9 +165,10 @@ def iterator_of_table(
         if field.name in json_columns:
             columns[field.name] = JsonColumn(cells, field.name)
             continue
-        column = ArrowColumn(cells, field, as_codes=field.name == target)
+        is_target = field.name == target
+        column = ArrowColumn(cells, field, as_codes=is_target)
         columns[field.name] = column
-        if field.name == target:
+        if is_target:
             class_names = column.class_names
     return with_target(
         TableIterator(columns, read_from), source, list(columns), target, class_names
