@@ -28,6 +28,8 @@ from data_stack_petastorm.pytorch import (
     InMemBatchedDataLoader,
     decimal_friendly_collate,
 )
+from data_stack_petastorm.test_util.reader_mock import ReaderMock, schema_data_generator_example
+from data_stack_petastorm.unischema import Unischema, UnischemaField
 from petastorm_fixtures import petastorm_folder
 
 from data_stack.exception import ConfigError, LoaderStateError
@@ -361,6 +363,14 @@ def test_a_capacity_below_an_epoch_warns(table: Path) -> None:
 
     assert warned[0].filename == __file__
     assert ids_of(loader) == list(range(100))
+
+
+def test_an_endless_foreign_reader_needs_a_capacity() -> None:
+    schema = Unischema("Rows", [UnischemaField("id", np.int64, ())])
+    reader = ReaderMock(schema, schema_data_generator_example)
+
+    with pytest.raises(ConfigError, match="requires rows_capacity"):
+        InMemBatchedDataLoader(reader, rows_capacity=None)
 
 
 # ------------------------------------------------------------------ several readers
