@@ -373,6 +373,28 @@ def test_an_endless_foreign_reader_needs_a_capacity() -> None:
         InMemBatchedDataLoader(reader, rows_capacity=None)
 
 
+def drop_even_ids(frame: Any) -> Any:
+    return frame[frame["id"] % 2 == 1]
+
+
+def test_an_epoch_with_dropped_rows_is_kept_once(table: Path) -> None:
+    def load(num_epochs: int | None) -> Any:
+        transform = TransformSpec(drop_even_ids, selected_fields=["id"])
+        reader = make_test_reader(
+            table,
+            batched=True,
+            num_epochs=num_epochs,
+            transform_spec=transform,
+            shuffle_row_groups=False,
+        )
+        return InMemBatchedDataLoader(reader, 30, rows_capacity=None)
+
+    assert ids_of(load(1)) == list(range(1, N_ROWS, 2))
+    for num_epochs in (2, None):
+        with pytest.raises(ConfigError, match="num_epochs=1"):
+            load(num_epochs)
+
+
 # ------------------------------------------------------------------ several readers
 
 

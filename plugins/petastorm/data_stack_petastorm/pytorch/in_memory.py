@@ -38,8 +38,9 @@ class InMemBatchedDataLoader:
         shuffle: whether to shuffle the rows in each epoch.
 
     Raises:
-        ConfigError: an argument is out of range; or ``rows_capacity`` is None, and the reader is
-            endless and not a :class:`Reader`, whose rows in an epoch are known.
+        ConfigError: an argument is out of range; or ``rows_capacity`` is None, and nothing tells
+            where the first epoch ends: the reader is endless and not a :class:`Reader`, or has
+            several epochs and a transform that drops rows.
         TypeError: torch has no tensors for the values of a field; the message names it.
     """
 
@@ -149,8 +150,7 @@ def _choose_max_rows(reader: Any, rows_capacity: int | None) -> int:
     """Return the maximum number of rows to keep.
 
     Raises:
-        ConfigError: the reader is endless, and neither ``rows_capacity`` nor the number of its
-            rows is known.
+        ConfigError: ``rows_capacity`` is None, and nothing tells where the first epoch ends.
 
     Warns:
         UserWarning: an epoch of the reader has more rows than ``rows_capacity``.
@@ -164,8 +164,15 @@ def _choose_max_rows(reader: Any, rows_capacity: int | None) -> int:
             )
         return sys.maxsize
 
+    # Rows that a transform drops are counted, too.
     n_rows_in_epoch = reader.loader(1).plan.n_batch_samples()
     if rows_capacity is None:
+        if reader.drops_rows and reader.num_epochs != 1:
+            # So many rows would include rows of the next epoch.
+            raise ConfigError(
+                "the transform of the reader drops rows, so the number of rows in an epoch is not "
+                "known: make the reader with num_epochs=1, or pass rows_capacity="
+            )
         return n_rows_in_epoch
     if rows_capacity < n_rows_in_epoch:
         warn_program(
