@@ -1,8 +1,8 @@
-"""What adapters ask of a reader, which need not be ours.
+"""Properties of any reader, also of one that is not a :class:`Reader`.
 
 Petastorm's adapters take any object with ``batched_output``, ``ngram``, ``schema``, ``reset()``,
-``stop()`` and ``join()``, such as a mock in a test. Our readers have more; these functions know
-what holds for a reader that lacks it.
+``stop()`` and ``join()``, such as a mock in a test. A :class:`Reader` has more attributes; these
+functions return a default for a reader without them.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ def check_reader(reader: Any) -> None:
 
 
 def fills_nulls(reader: Any) -> bool:
-    """Return whether adapters of the reader replace missing floats by NaN."""
+    """Return whether adapters replace missing floats of the reader by NaN; by default, not."""
     return bool(getattr(reader, "fills_nulls", False))
 
 
 def is_endless(reader: Any) -> bool:
-    """Return whether the reader never ends, as far as it tells."""
+    """Return whether the reader never ends; True for a reader without ``num_epochs``."""
     return getattr(reader, "num_epochs", None) is None
 
 
 def is_at_end(reader: Any) -> bool:
-    """Return whether the last row of the reader was read."""
+    """Return whether the last row of the reader was read; False if the reader does not tell."""
     return bool(getattr(reader, "last_row_consumed", False))
 
 
@@ -49,8 +49,8 @@ def seed_of(reader: Any) -> int:
 def restart(reader: Any) -> None:
     """Let a reader begin with its next epoch.
 
-    Our readers restart from any row. Others only have Petastorm's ``reset()``, which may refuse to
-    do so before the last row.
+    A :class:`Reader` can do so in the middle of an epoch. Other readers only have Petastorm's
+    ``reset()``, which may raise an error before the last row.
     """
     if hasattr(reader, "restart"):
         reader.restart()

@@ -1,4 +1,4 @@
-"""Walks over batches: columns by name, or for n-grams such columns by offset.
+"""Walks over the columns of batches of rows and of n-grams.
 
 A batch of rows is ``{name: column}``, a batch of n-grams ``{offset: {name: column}}``. Names are
 text, offsets are integers. A single row or n-gram has the same form, with values for columns.
@@ -20,7 +20,7 @@ def map_columns(
     Args:
         batch: columns, or the values of a single row.
         function: called with the name and the column (or value) of each field.
-        omit: names of fields that the result does not have.
+        omit: names of fields to leave out, for rows; n-grams keep all fields.
     """
     results: dict[Any, Any] = {}
     for key, value in batch.items():

@@ -26,20 +26,24 @@ def as_frame(
     """Copy columns to a DataFrame with the values of Arrow's ``to_pandas``.
 
     Petastorm's functions get such DataFrames. Numbers and times keep their dtype; a missing time is
-    NaT. Days are objects of type ``datetime.date``. Other values (text, arrays, None) are objects,
-    too.
+    NaT. A column of days has dtype object and values of type ``datetime.date``. A column of other
+    values (text, arrays, None) has dtype object.
 
     Args:
-        batch: the columns, shape ``(n, ...)``.
+        batch: the columns by name, shape ``(n, ...)``.
         zones: the time zones of columns of instants, by name; their Series have this zone.
+
+    Returns:
+        A ``pandas.DataFrame`` of ``n`` rows.
     """
-    return pd.DataFrame(
-        {name: _as_series(column, zones.get(name)) for name, column in batch.items()}
-    )
+    series_by_name = {}
+    for name, column in batch.items():
+        series_by_name[name] = _as_series(column, zones.get(name))
+    return pd.DataFrame(series_by_name)
 
 
 def _as_series(column: npt.NDArray[Any], zone: str | None) -> Any:
-    """Copy a column to a Series; instants of UTC with their time zone, if there is one."""
+    """Copy a column to a Series; instants get their time zone, if there is one."""
     if column.ndim != 1:
         return _as_series_of_objects(column)
     times = as_times(column)
@@ -63,7 +67,10 @@ def _as_series_of_times(times: npt.NDArray[Any], zone: str | None) -> Any:
 def _as_series_of_objects(column: npt.NDArray[Any]) -> Any:
     values = []
     for value in column:
-        values.append(value.copy() if isinstance(value, np.ndarray) else value)
+        if isinstance(value, np.ndarray):
+            values.append(value.copy())
+        else:
+            values.append(value)
     # Without dtype=object, pandas would convert text to its own type, whose missing values are NaN.
     return pd.Series(objects(values), dtype=object)
 
@@ -79,13 +86,13 @@ def _as_date(day: np.datetime64) -> Any:
 
 
 def columns_of_frame(frame: Any, names: Sequence[str]) -> dict[str, Any]:
-    """Return the columns ``names`` of a DataFrame, as far as they exist; the index is ignored.
+    """Return those columns of a DataFrame that are in ``names``, as arrays of shape ``(n,)``.
 
-    Missing objects, integers and texts become None; a NaN among floats stays NaN, and a NaT among
-    times NaT. Times with a zone become UTC.
+    The index is ignored. Missing objects, integers and texts become None; a NaN among floats stays
+    NaN, and a NaT among times stays NaT. Times with a zone become UTC.
 
     Raises:
-        ConfigError: it is not a DataFrame, or has duplicate columns.
+        ConfigError: ``frame`` is not a DataFrame, or has duplicate columns.
     """
     if not isinstance(frame, pd.DataFrame):
         raise ConfigError(

@@ -25,8 +25,8 @@ def names_without_tensors(reader: Any) -> frozenset[str]:
     """Return the names of the columns that the adapters of a reader leave out.
 
     These are the structs, maps and nested lists of a reader of row groups, because Petastorm's
-    readers leave them out, too. A reader that has no other columns keeps them; its adapter then
-    raises an error that names the column.
+    readers leave them out, too. If the reader has no other columns, none is left out; its adapter
+    then raises an error that names a column.
 
     Args:
         reader: any reader.

@@ -134,9 +134,9 @@ class NGram:
         Raises:
             ConfigError: a field does not exist, or the timestamp matches several.
         """
-        fields = {
-            offset: self.convert_fields(schema, choices) for offset, choices in self._fields.items()
-        }
+        fields: dict[int, list[Any]] = {}
+        for offset, choices in self._fields.items():
+            fields[offset] = self.convert_fields(schema, choices)
         schema_of_timestamp = schema if stored is None else stored
         timestamps = self.convert_fields(schema_of_timestamp, [self._timestamp_field])
         if len(timestamps) != 1:
@@ -151,40 +151,53 @@ class NGram:
     def convert_fields(
         self, unischema: Unischema | Schema, field_list: Iterable[Any]
     ) -> list[UnischemaField]:
-        """Return the fields of a schema that fields, names and regular expressions match.
+        """Return the fields of a schema that are chosen, each once.
 
-        Those that are fields or names come first, then those that expressions match, as in a view.
+        The chosen fields and names come first, then the fields that regular expressions match, as
+        in a schema view.
+
+        Args:
+            unischema: the schema.
+            field_list: fields, names, and regular expressions of whole names.
 
         Raises:
-            ConfigError: an element has another type, or the schema lacks the field.
+            ConfigError: an element of ``field_list`` has another type, or the schema lacks the
+                field.
         """
         if isinstance(unischema, Schema):
             unischema = as_unischema(unischema)
         fields: list[UnischemaField] = []
-        patterns: list[str] = []
+        patterns: list[Any] = []
         for choice in field_list:
-            name: Any = choice if isinstance(choice, str) else getattr(choice, "name", None)
+            is_name_or_expression = isinstance(choice, (str, re.Pattern))
+            name: Any = choice
+            if not is_name_or_expression:
+                name = getattr(choice, "name", None)
             if name in unischema.fields:
                 fields.append(unischema.fields[name])
-            elif isinstance(choice, str):
-                patterns.append(choice)
-            elif isinstance(choice, re.Pattern):
-                patterns.append(choice.pattern)
+            elif is_name_or_expression:
+                patterns.append(choice)  # a compiled expression keeps its flags
             else:
+                unknown = choice if name is None else name
                 raise ConfigError(
-                    f"unknown field {name or choice!r:.80}; "
-                    f"the schema has {', '.join(unischema.fields)}"
+                    f"unknown field {unknown!r:.80}; the schema has {', '.join(unischema.fields)}"
                 )
         fields.extend(match_unischema_fields(unischema, patterns))
         return list(dict.fromkeys(fields))
 
     def get_field_names_at_timestep(self, timestep: int) -> list[str]:
-        """Return the names of the fields at an offset, and unresolved regular expressions."""
+        """Return the names of the fields at an offset; none for an offset without fields.
+
+        Regular expressions that were not resolved are returned unchanged.
+        """
         return [getattr(field, "name", field) for field in self._fields.get(timestep, ())]
 
     def get_field_names_at_all_timesteps(self) -> list[Any]:
-        """Return the fields of all offsets, each once."""
-        fields: dict[Any, None] = {}
+        """Return the fields of all offsets, each once.
+
+        Despite Petastorm's name of this method, these are fields, or what was given for them.
+        """
+        fields: dict[Any, None] = {}  # a dict keeps the order
         for fields_of_offset in self._fields.values():
             fields.update(dict.fromkeys(fields_of_offset))
         return list(fields)
@@ -209,7 +222,7 @@ class NGram:
     def form_ngram(
         self, data: Sequence[Mapping[str, Any]], schema: Any = None
     ) -> list[dict[int, dict[str, Any]]]:
-        """Return the sequences of rows, in their order.
+        """Return the n-grams of rows, as dicts of dicts by offset, in the order of the rows.
 
         Args:
             data: rows with the fields and the timestamp.
@@ -218,7 +231,7 @@ class NGram:
         Raises:
             ConfigError: the rows are not sorted by their timestamps, or lack a field.
         """
-        # That module imports this one.
+        # Imported here because that module imports this one.
         from data_stack_petastorm.ngram_iterator import NGramIterator
 
         if len(data) < self.length:
@@ -236,7 +249,7 @@ def _check_fields(fields: Any) -> dict[int, list[Any]]:
     """Return a copy of the fields of each offset.
 
     Raises:
-        ConfigError: they are not a mapping of integers to lists of fields.
+        ConfigError: ``fields`` is not a mapping of integers to lists of fields.
     """
     if not isinstance(fields, Mapping) or len(fields) == 0:
         raise ConfigError(
@@ -258,10 +271,10 @@ def _check_fields(fields: Any) -> dict[int, list[Any]]:
 
 
 def _check_choice(choice: Any) -> None:
-    """Refuse what is not a field, a name or a regular expression.
+    """Refuse a value that is not a field, a name or a regular expression.
 
     Raises:
-        ConfigError: it is something else.
+        ConfigError: the value is something else.
     """
     is_text = isinstance(choice, (str, re.Pattern))
     if not is_text and not hasattr(choice, "name"):

@@ -37,7 +37,7 @@ from data_stack_petastorm.ngram import NGram
 #: Number of sequences that an iteration reads together.
 _SEQUENCES_AT_ONCE = 64
 
-#: A number of units that no difference of timestamps exceeds.
+#: A number of units of time that no difference of timestamps exceeds, and that fits into 64 bits.
 _MAX_UNITS = 1 << 62
 
 
@@ -74,12 +74,14 @@ class NGramIterator(AccessedDatasetIterator):
         ngram: describes the sequences.
         schema: the fields of the samples; None for those of ``dataset_iterator.schema``, or of the
             first sample.
-        timestamps: the rows with timestamps, if those of ``dataset_iterator`` are transformed.
-        one_row_group: whether rows without row groups count as one.
+        timestamps: as many rows, with timestamps, if those of ``dataset_iterator`` are transformed
+            and may lack them; None: ``dataset_iterator``.
+        one_row_group: whether rows without row groups count as one row group.
 
     Attributes:
         fields: the names of the fields at each offset, offsets from the lowest on.
-        is_stored: whether the rows are not transformed.
+        is_stored: whether ``dataset_iterator`` also has the timestamps: its rows are then as they
+            are stored, not transformed.
         starts: the first row of each sequence, shape ``(n_sequences,)``.
         block_lengths: number of sequences that begin in each row group that has any, shape
             ``(n_row_groups,)``.
@@ -110,13 +112,18 @@ class NGramIterator(AccessedDatasetIterator):
     ) -> None:
         if not isinstance(ngram, NGram):
             raise ConfigError(f"ngram must be an NGram, got {ngram!r:.80}")
-        stored = dataset_iterator if timestamps is None else timestamps
+        stored = timestamps
+        if stored is None:
+            stored = dataset_iterator
         self._dataset_iterator = dataset_iterator
         self._ngram = ngram
         self.is_stored = stored is dataset_iterator
 
+        # Which fields each offset has, and which field has the timestamps.
         stored_names = _names_of_fields(stored)
-        names = stored_names if schema is None else list(schema.fields)
+        names = stored_names
+        if schema is not None:
+            names = list(schema.fields)
         self.fields = _match_fields(ngram, names)
         matched = match_names(ngram.timestamp_field, stored_names)
         if len(matched) > 1:
@@ -125,6 +132,7 @@ class NGramIterator(AccessedDatasetIterator):
             )
         self._timestamp_name = matched[0]
 
+        # The number of rows in each row group.
         rows = access_to(stored)
         blocks = rows.blocks()
         if blocks is None:
@@ -134,12 +142,14 @@ class NGramIterator(AccessedDatasetIterator):
                     f"ParquetDataset; got {stored!r:.80}"
                 )
             blocks = np.array([rows.n_samples])
+
+        # Which rows begin a sequence. Too few rows have none, and their timestamps are not read.
         self.starts = np.empty(0, np.int32)
         self.block_lengths = np.empty(0, np.int64)
         if rows.n_samples < ngram.length:
             return
 
-        (times,) = rows.columns([self._timestamp_name])
+        times = rows.columns([self._timestamp_name])[0]
         block_of_row = np.repeat(np.arange(len(blocks), dtype=np.int32), blocks)
         timeline = _Timeline(self._timestamp_name, times, block_of_row)
         timeline.check_complete()
@@ -217,10 +227,10 @@ class NGramAccess(OffsetsAccess):
 
     def batch(self, positions: IndexArrayOfInts) -> Any:
         columns = self.columns_of_offsets(positions, self.offsets)
-        return {
-            offset: {name: columns[offset, name] for name in names}
-            for offset, names in self._fields.items()
-        }
+        batch: dict[int, dict[str, Any]] = {}
+        for offset, names in self._fields.items():
+            batch[offset] = {name: columns[offset, name] for name in names}
+        return batch
 
     def columns(
         self, keys: Sequence[Any], positions: IndexArrayOfInts | None = None
@@ -235,24 +245,33 @@ class NGramAccess(OffsetsAccess):
             yield from self.samples(np.arange(first, end, dtype=np.intp))
 
     def _read_column(self, key: Any, positions: IndexArrayOfInts) -> npt.NDArray[Any]:
-        """Return the column of a field at an offset, or of the whole rows at an offset."""
-        is_pair = isinstance(key, tuple) and len(key) == 2
-        offset = key[0] if is_pair else key
-        names = self._fields.get(offset)
-        if names is None:
-            raise self._unknown_column(key)
-        if not is_pair:
-            samples = self.samples_at(positions, {offset: list(names)})
-            return objects([sample[offset] for sample in samples])
-        name = key[1]
-        if name not in names:
-            raise self._unknown_column(key)
-        return self.columns_of_offsets(positions, {offset: [name]})[offset, name]
+        """Return the column of a field at an offset, or of the whole rows at an offset.
 
-    def _unknown_column(self, key: Any) -> ConfigError:
+        Args:
+            key: ``(offset, name)``, or an offset.
+            positions: the numbers of the sequences, shape ``(n,)``.
+
+        Raises:
+            ConfigError: there is no such column.
+        """
+        is_field = isinstance(key, tuple) and len(key) == 2
+        if is_field:
+            offset, name = key
+            if name not in self._fields.get(offset, ()):
+                raise self._unknown_column_error(key)
+            return self.columns_of_offsets(positions, {offset: [name]})[offset, name]
+
+        names = self._fields.get(key)
+        if names is None:
+            raise self._unknown_column_error(key)
+        samples = self.samples_at(positions, {key: list(names)})
+        return objects([sample[key] for sample in samples])
+
+    def _unknown_column_error(self, key: Any) -> ConfigError:
         known_keys: list[str] = []
         for offset, names in self._fields.items():
-            known_keys.extend(repr((offset, name)) for name in names)
+            for name in names:
+                known_keys.append(repr((offset, name)))
         return ConfigError(
             f"n-grams have no column {key!r:.60}; "
             f"they have {', '.join(known_keys)}, and whole offsets"
@@ -261,7 +280,7 @@ class NGramAccess(OffsetsAccess):
 
 def names_at_all_offsets(fields: Mapping[int, Sequence[str]]) -> list[str]:
     """Return the names of the fields of all offsets, each once."""
-    names: dict[str, None] = {}
+    names: dict[str, None] = {}  # a dict keeps the order
     for names_of_offset in fields.values():
         names.update(dict.fromkeys(names_of_offset))
     return list(names)
@@ -299,8 +318,8 @@ class _Timeline:
         """Return the first rows of all sequences, in the order of the rows.
 
         Raises:
-            ConfigError: the rows of a row group are not sorted, or the threshold cannot be
-                compared with their differences.
+            ConfigError: the rows of a row group are not sorted, or the threshold of the n-gram
+                cannot be compared with differences of the timestamps.
         """
         begins_run = self._find_runs(ngram)
         first_rows = np.flatnonzero(begins_run)
@@ -309,8 +328,8 @@ class _Timeline:
             lengths = np.diff(first_rows, append=n_rows)
             return starts_in_runs(first_rows, lengths, ngram.length, 1)
 
-        # A sequence begins after the last timestamp of the previous one, so not at a row with an
-        # equal timestamp.
+        # A sequence begins after the last timestamp of the previous one, so it does not begin at a
+        # row with the timestamp of the row before.
         equals_previous = ~begins_run
         equals_previous[1:] &= equals_last(self.times)
         if not equals_previous.any():
@@ -321,9 +340,10 @@ class _Timeline:
         return starts_after_larger(borders, ngram.length, ngram.length, possible_starts)
 
     def _find_runs(self, ngram: NGram) -> npt.NDArray[np.bool_]:
-        """Return which rows do not continue the row before, shape ``(n_rows,)``.
+        """Return which rows begin a run, shape ``(n_rows,)``.
 
-        Such a row begins a run, and no sequence spans two runs.
+        Such a row is the first of all, is too much later than the row before, is earlier than it,
+        or is in another row group if these end sequences. No sequence spans two runs.
         """
         begins_run = np.zeros(len(self.times), dtype=bool)
         begins_run[0] = True
@@ -344,10 +364,11 @@ class _Timeline:
         """Refuse timestamps that decrease within a row group.
 
         Args:
-            decreases: whether they decrease from each row to the next, shape ``(n_rows - 1,)``.
+            decreases: whether the timestamp decreases from each row to the next within a row
+                group, shape ``(n_rows - 1,)``.
 
         Raises:
-            ConfigError: one does; the message names the row.
+            ConfigError: a timestamp decreases; the message names the row.
         """
         places = np.flatnonzero(decreases)
         if places.size:
@@ -362,7 +383,8 @@ class _Timeline:
 def _threshold_with_unit(threshold: Any, times: npt.NDArray[Any]) -> Any:
     """Return the threshold of an n-gram, in units of its timestamps.
 
-    A number counts the units of the timestamps, as in Petastorm: microseconds, or days.
+    A threshold that is a number counts the units of the timestamps, as in Petastorm: microseconds
+    of instants, or days.
     """
     if isinstance(threshold, np.timedelta64):
         return threshold
@@ -374,6 +396,7 @@ def _threshold_with_unit(threshold: Any, times: npt.NDArray[Any]) -> Any:
         n_units = _MAX_UNITS
     else:
         n_units = math.floor(threshold) * units_per_step
+    # An array, as the type of timedelta64() knows no unit that is a variable.
     return np.array(n_units, np.dtype(f"m8[{unit}]"))[()]
 
 
@@ -381,7 +404,7 @@ def _match_fields(ngram: NGram, names: Sequence[str]) -> dict[int, list[str]]:
     """Return the names of the fields at each offset, in the order of ``names``.
 
     Raises:
-        ConfigError: a choice of the n-gram matches none of them.
+        ConfigError: a choice of the n-gram matches none of ``names``.
     """
     fields: dict[int, list[str]] = {}
     for offset in sorted(ngram.fields):
@@ -398,10 +421,15 @@ def _names_of_fields(iterator: DatasetIteratorIF) -> list[str]:
     Raises:
         ConfigError: the samples are not dicts.
     """
-    fields = getattr(getattr(iterator, "schema", None), "fields", None)
+    schema = getattr(iterator, "schema", None)
+    fields = getattr(schema, "fields", None)
     if isinstance(fields, Mapping):
         return list(fields)
-    sample: Any = iterator[0] if len(iterator) else None
+
+    # Without a schema, the first sample tells the names.
+    sample: Any = None
+    if len(iterator) > 0:
+        sample = iterator[0]
     if not isinstance(sample, Mapping):
         raise ConfigError(
             f"n-grams need rows that are dicts, got {type(sample).__name__}: "

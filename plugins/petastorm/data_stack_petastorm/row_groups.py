@@ -13,11 +13,13 @@ from data_stack_petastorm.batches import count_rows, map_columns
 
 
 class RowGroups(DatasetIterator):
-    """Sample ``i`` is the columns of block ``i``: ``read_batch`` of its rows.
+    """Consecutive blocks of rows, each as one sample: a dict of columns, as ``read_batch`` returns.
+
+    A block is a row group or a part of one.
 
     Args:
         rows: any dataset; it is not closed.
-        lengths: number of rows of each block, shape ``(n_blocks,)``; the sum is the number of rows.
+        lengths: number of rows of each block, shape ``(n_blocks,)``; their sum is ``len(rows)``.
         transform: transforms the columns of a block; None: no transform.
     """
 
@@ -44,7 +46,8 @@ class RowGroups(DatasetIterator):
         is_block = type(index) is int and 0 <= index < len(self)
         if not is_block:
             return sample_or_view(self, index)
-        columns = self._rows.read_batch(np.arange(self._borders[index], self._borders[index + 1]))
+        row_numbers = np.arange(self._borders[index], self._borders[index + 1])
+        columns = self._rows.read_batch(row_numbers)
         if self._transform is None:
             return columns
         return self._transform(columns)
@@ -70,22 +73,30 @@ def parts_of_row_groups(
         The lengths of all parts, in order, shape ``(n_all_parts,)``; and the number of parts of
         each row group, shape ``(n_row_groups,)``.
     """
-    n_parts_of = np.minimum(np.maximum(lengths, 1), n_parts)
-    lengths_of_whole = np.repeat(lengths, n_parts_of)
-    part_lengths, n_remaining = np.divmod(lengths_of_whole, np.repeat(n_parts_of, n_parts_of))
+    n_parts_of_groups = np.minimum(np.maximum(lengths, 1), n_parts)
+
+    # All arrays from here on have an element for each part, shape ``(n_all_parts,)``.
+    group_lengths = np.repeat(lengths, n_parts_of_groups)
+    n_parts_of_same_group = np.repeat(n_parts_of_groups, n_parts_of_groups)
+    min_lengths, n_remaining = np.divmod(group_lengths, n_parts_of_same_group)
+
     # The first parts of a row group take the remaining rows, one each.
-    first_parts = np.cumsum(n_parts_of) - n_parts_of
-    numbers_in_group = np.arange(len(part_lengths)) - np.repeat(first_parts, n_parts_of)
-    return part_lengths + (numbers_in_group < n_remaining), n_parts_of
+    first_parts = np.cumsum(n_parts_of_groups) - n_parts_of_groups
+    numbers_in_group = np.arange(len(min_lengths)) - np.repeat(first_parts, n_parts_of_groups)
+    takes_remaining_row = numbers_in_group < n_remaining
+    return min_lengths + takes_remaining_row, n_parts_of_groups
 
 
 def take_only_batch(batches: list[Any]) -> Any:
-    """Return the columns of the row group of a batch of one row group."""
+    """Return the only sample of a batch; it collates batches of one sample of RowGroups."""
     return batches[0]
 
 
 def permute_rows(batch: dict[Any, Any], rng: np.random.Generator) -> dict[Any, Any]:
-    """Shuffle the rows of a batch; all columns, also those of all offsets, in the same way."""
+    """Return the batch with its rows in a random order.
+
+    All columns have the same order; for n-grams, also those of different offsets.
+    """
     order = rng.permutation(count_rows(batch))
 
     def permute(name: str, column: Any) -> Any:

@@ -17,16 +17,17 @@ from data_stack_petastorm.unischema import Unischema, schema_name
 #: view would keep the whole chunk in memory.
 _MAX_VIEW_BYTES = 1024
 
-#: Text of a row group is an array of fixed width up to this many bytes …
+#: Text of a row group is always an array of fixed width if that takes up to this many bytes.
 _MAX_TEXT_BYTES = 64 << 20
 
-#: … or up to this many times the bytes of its characters. A single long text among short ones
-#: would otherwise take the memory of the whole machine.
+#: A larger array of fixed width takes up to this many times the bytes of its characters. A single
+#: long text among short ones would otherwise take the memory of the whole machine.
 _MAX_PADDING_FACTOR = 16
 
+#: NumPy stores text as UTF-32.
 _BYTES_PER_CHARACTER = 4
 
-#: The types of NumPy that have values of text or bytes in rows.
+#: NumPy's types of text and bytes. Values of such fields are converted to them, as in Petastorm.
 _TEXT_TYPES: Final = frozenset({np.str_, np.bytes_})
 
 
@@ -42,15 +43,16 @@ class RowMaker:
         schema: schema of the rows, for the order of their fields and for NumPy's types of text.
     """
 
+    #: The names of the fields, in the order of a row.
     _names: tuple[str, ...]
-    #: The class of the tuples.
-    _type: Any
+    #: The class of the named tuples.
+    _row_type: Any
     #: NumPy's type of the values of each field of text or bytes.
     _text_types: dict[str, Callable[[Any], Any]]
 
     def __init__(self, schema: Unischema) -> None:
         self._names = tuple(schema.fields)
-        self._type = row_type(schema_name(schema), self._names)
+        self._row_type = row_type(schema_name(schema), self._names)
         self._text_types = {}
         for name, field in schema.fields.items():
             if field.shape == () and field.numpy_dtype in _TEXT_TYPES:
@@ -61,24 +63,29 @@ class RowMaker:
 
         Args:
             batch: columns of shape ``(n_rows, ...)`` by name.
-            n_rows: as of the columns; it counts where there are none.
+            n_rows: number of rows. It is needed for rows without fields, whose batch has no column
+                to take it from.
         """
         if not self._names:
-            return iter([self._type()] * n_rows)
-        values = [_values_of(batch[name], self._text_types.get(name)) for name in self._names]
-        # As the ``_make`` of a named tuple, but without a call of Python for each row.
-        make_row = functools.partial(tuple.__new__, self._type)
-        return map(make_row, zip(*values, strict=True))
+            return iter([self._row_type()] * n_rows)
+        values_of_fields = []
+        for name in self._names:
+            values = _convert_values(batch[name], self._text_types.get(name))
+            values_of_fields.append(values)
+        # This is what the ``_make`` of a named tuple does, but without a call of a Python function
+        # for each row.
+        make_row = functools.partial(tuple.__new__, self._row_type)
+        return map(make_row, zip(*values_of_fields, strict=True))
 
     def make_batch(self, batch: Mapping[str, npt.NDArray[Any]]) -> Any:
-        """Return a batch as one named tuple of columns."""
+        """Return a batch as one named tuple of columns, each of shape ``(n_rows, ...)``."""
         columns = []
         for name in self._names:
             column = batch[name]
             if self._text_types.get(name) is np.str_:
                 column = _as_fixed_width(column)
             columns.append(column)
-        return self._type._make(columns)
+        return self._row_type._make(columns)
 
 
 class NGramMaker:
@@ -89,7 +96,7 @@ class NGramMaker:
         ngram: the fields of each offset.
     """
 
-    #: Makes the rows at each offset, also at those without fields.
+    #: Makes the rows at each offset. An offset without fields has rows without fields.
     _maker_of_offset: dict[int, RowMaker]
 
     def __init__(self, schema: Unischema, ngram: NGram) -> None:
@@ -103,7 +110,7 @@ class NGramMaker:
 
         Args:
             batch: columns of shape ``(n_rows, ...)`` by offset and name.
-            n_rows: as of the columns; it counts at offsets where there are none.
+            n_rows: number of n-grams. It is needed for offsets without fields.
         """
         rows_of_offsets = []
         for offset, maker in self._maker_of_offset.items():
@@ -120,19 +127,22 @@ class NGramMaker:
         return tuples
 
 
-def _values_of(column: npt.NDArray[Any], text_type: Callable[[Any], Any] | None) -> Iterable[Any]:
-    """Return the values of a column: NumPy's scalars, objects, arrays.
+def _convert_values(
+    column: npt.NDArray[Any], text_type: Callable[[Any], Any] | None
+) -> Iterable[Any]:
+    """Return the values of a column as those of rows: scalars of NumPy, objects or arrays.
 
     Args:
         column: shape ``(n, ...)``.
-        text_type: ``np.str_`` or ``np.bytes_`` for text or bytes; None for others.
+        text_type: ``np.str_`` or ``np.bytes_`` for text or bytes; None for other values.
     """
-    if column.ndim > 1 and column.nbytes > _MAX_VIEW_BYTES * len(column):
-        # Copied one by one, when a row is made, to reuse the memory of the row before.
+    has_large_arrays = column.ndim > 1 and column.nbytes > _MAX_VIEW_BYTES * len(column)
+    if has_large_arrays:
+        # Each array is copied when its row is made, to reuse the memory of the previous row.
         return map(np.ndarray.copy, column)
     if text_type is None or column.dtype != object:
         return list(column)
-    # NumPy's pickles lose a NUL at the end of a text, so such a text stays Python's.
+    # NumPy's pickles lose a NUL at the end of a text, so such a text stays a ``str`` of Python.
     nul: Any = "\0" if text_type is np.str_ else b"\0"
     return [value if value is None or value.endswith(nul) else text_type(value) for value in column]
 

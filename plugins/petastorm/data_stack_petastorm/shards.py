@@ -1,4 +1,4 @@
-"""The order of the shards of a reader, whose rows do not depend on the seed."""
+"""The order of a reader's shards: the seed does not change which rows a shard has."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from data_stack.dataset.positions import IndexArrayOfInts
 from data_stack.dataset.randomness import KeyedPermutation, derive_seed
-from data_stack.exception import ConfigError
+from data_stack.exception import ConfigError, LoaderStateError
 from data_stack.loader import Order
 from data_stack.loader.plan import Plan, Uneven
 from data_stack.util.intervals import Intervals
@@ -40,9 +40,10 @@ class Sharding:
     """How a loader divides samples among shards.
 
     Attributes:
-        n_shards: at least 1.
+        n_shards: number of shards, at least 1.
         batch_size: batch size of each shard's loader.
-        uneven: as for :class:`~data_stack.loader.plan.Plan`.
+        uneven: what happens to samples that the shards do not divide, as for
+            :class:`~data_stack.loader.plan.Plan`.
     """
 
     n_shards: int
@@ -51,11 +52,32 @@ class Sharding:
 
     @staticmethod
     def of_state(state: Any) -> Sharding:
-        """Return the sharding that a loader's state describes; one shard if it describes none."""
-        order = state.get("order") if isinstance(state, Mapping) else None
+        """Return the sharding that a loader's state describes; one shard if it describes none.
+
+        Args:
+            state: what ``state_dict()`` of a loader returned. The loader that loads it checks it.
+
+        Raises:
+            LoaderStateError: the description is incomplete or damaged.
+        """
+        single_shard = Sharding(1, 1, "pad")
+        if not isinstance(state, Mapping):
+            return single_shard
+        order = state.get("order")
         if not isinstance(order, Mapping) or order.get("order") != "shards":
-            return Sharding(1, 1, "pad")
-        return Sharding(order["n_shards"], order["batch_size"], order["uneven"])
+            return single_shard
+        try:
+            n_shards = int(order["n_shards"])
+            batch_size = int(order["batch_size"])
+            uneven = order["uneven"]
+        except (KeyError, TypeError, ValueError) as error:
+            raise LoaderStateError(f"invalid shards in the state of a loader: {error!r}") from error
+        if n_shards < 1 or batch_size < 1 or uneven not in ("pad", "drop", "keep"):
+            raise LoaderStateError(
+                f"invalid shards in the state of a loader: {n_shards} shards, batches of "
+                f"{batch_size}, uneven={uneven!r:.40}"
+            )
+        return Sharding(n_shards, batch_size, uneven)
 
     def sizes(self, n_samples: int) -> ShardSizes:
         """Return the number of samples of each shard.
@@ -77,16 +99,16 @@ class Sharding:
 class Shards(Order):
     """Assigns blocks to shards without a seed, then shuffles within each shard by the seed.
 
-    So shards with different seeds together have each sample once. Each shard has consecutive blocks
-    of the epoch's sequence of blocks, which depends only on the epoch, and shares at most two
-    blocks with its neighbours.
+    So shards with different seeds together have each sample once. In each epoch, the blocks stand
+    in a sequence that depends only on the number of the epoch. A shard has consecutive blocks of
+    this sequence. It may share its first block and its last one with its neighbours.
 
     Args:
         lengths: number of samples of each block, shape ``(n_blocks,)``.
         sharding: how to divide the samples.
         make_order: makes the order of a shard's samples from the lengths of its blocks.
-        reshuffles: whether each epoch assigns other blocks; False: always in the order of the
-            dataset.
+        reshuffles: whether each epoch has another sequence of the blocks; False: the sequence is
+            always that of the dataset.
     """
 
     shares_seed = False
@@ -133,12 +155,16 @@ class Shards(Order):
         shard = int(shards[0])
         place = int(places[0])
         samples, needed_until = sharded_epoch.upcoming(shard, place, seed)
-        place_of_last_batch = place - self._sharding.batch_size
-        if place_of_last_batch >= 0:
-            _, last_needed_until = sharded_epoch.upcoming(shard, place_of_last_batch, seed)
-            if last_needed_until == needed_until:
-                samples = None  # they were prefetched for the shard's last batch
-        # The next position may be another shard's, which needs blocks of its own.
+
+        # The shard's previous batch may have needed the same blocks. Their samples were prefetched
+        # then.
+        place_of_previous_batch = place - self._sharding.batch_size
+        if place_of_previous_batch >= 0:
+            _, previous_needed_until = sharded_epoch.upcoming(shard, place_of_previous_batch, seed)
+            if previous_needed_until == needed_until:
+                samples = None
+
+        # Ask again at the next position: it may be that of another shard, which needs other blocks.
         return samples, position + 1
 
     def content(self) -> dict[str, Any]:
@@ -151,6 +177,11 @@ class Shards(Order):
         }
 
     def _shard_epoch(self, n_samples: int, epoch: int) -> _ShardedEpoch:
+        """Return the shards of an epoch.
+
+        Raises:
+            ConfigError: the blocks do not have ``n_samples`` samples in total.
+        """
         n_samples_of_blocks = int(self._lengths.sum())
         if n_samples_of_blocks != n_samples:
             raise ConfigError(
@@ -170,6 +201,7 @@ class Shards(Order):
         return sharded_epoch
 
     def __getstate__(self) -> dict[str, Any]:
+        """Return the state for a pickle, without the last epoch: a worker computes it again."""
         state = dict(self.__dict__)
         state["_last_epoch"] = None
         return state
@@ -178,9 +210,12 @@ class Shards(Order):
 class _ShardedEpoch:
     """The samples of each shard in one epoch.
 
-    The blocks of the epoch stand in a sequence. Each shard has an interval of the samples of this
-    sequence, in the order of the shards. A last interval has the samples of no shard, which
-    ``uneven="drop"`` skips; it is treated as one more shard.
+    The blocks of the epoch stand in a sequence, and so do their samples. The sequence of samples is
+    cut into consecutive intervals: one for each shard, in the order of the shards, and a last one
+    for the samples that ``uneven="drop"`` skips. This last interval is treated as one more shard.
+
+    A *position* counts the samples of all shards, as their loaders return them. A *place* counts
+    the samples of one shard.
 
     Args:
         lengths: number of samples of each block, shape ``(n_blocks,)``.
@@ -196,16 +231,18 @@ class _ShardedEpoch:
     _make_order: OrderMaker
     #: The blocks in the epoch's sequence, as intervals of places in that sequence.
     _blocks: Intervals
-    #: What leads from a place in a block of the sequence to the sample of the dataset.
+    #: For each block of the sequence, what is added to the number of one of its samples in the
+    #: sequence to get the number of this sample in the dataset, shape ``(n_blocks,)``.
     _shifts: npt.NDArray[np.int64]
-    #: The samples of every shard in full steps; and those of all shards together.
+    #: Number of samples of one shard in all full steps.
     _n_in_full_steps: int
+    #: Number of samples of all shards together in all full steps.
     _n_in_all_full_steps: int
     #: The samples of the last step, as an interval for each shard and one for no shard.
     _last_step: Intervals
     #: All samples, as an interval of the sequence for each shard and one for no shard.
     _shards: Intervals
-    #: The orders of the shards that were asked for.
+    #: The orders of the shards that were needed so far.
     _order_of_shard: dict[int, Order]
 
     def __init__(
@@ -236,10 +273,11 @@ class _ShardedEpoch:
         self._order_of_shard = {}
 
     def locate(self, positions: IndexArrayOfInts) -> tuple[IndexArrayOfInts, IndexArrayOfInts]:
-        """Return the shard of each position of the loaders' common order, and its place there.
+        """Return the shard of each position, and its place in the shard.
 
         Args:
-            positions: shape ``(n,)``.
+            positions: positions in the order in which all loaders together return samples, shape
+                ``(n,)``.
 
         Returns:
             The shards, and the places in the shards, each of shape ``(n,)``.
@@ -254,7 +292,8 @@ class _ShardedEpoch:
         if not is_in_last_step.any():
             return shards, places
 
-        # In the last step, each shard has an interval. The samples of no shard are only there.
+        # In the shorter last step, each shard has an interval of the positions; the samples of no
+        # shard come after these.
         last_shards = self._last_step.find(np.maximum(positions_in_last_step, 0))
         n_before = np.where(last_shards < self._n_shards, self._n_in_full_steps, 0)
         last_places = n_before + positions_in_last_step - self._last_step.starts[last_shards]
@@ -263,14 +302,14 @@ class _ShardedEpoch:
         return shards, places
 
     def samples(self, shard: int, places: IndexArrayOfInts, seed: int) -> IndexArrayOfInts:
-        """Return the samples at these places of a shard."""
+        """Return the samples at these places of a shard, in the shard's order."""
         order = self._order_of(shard)
         shard_seed = derive_seed("shard", seed, shard)
         places_in_shard = order.indices(places, self._length_of(shard), shard_seed, self.epoch)
         return self._samples_of_dataset(shard, places_in_shard)
 
     def upcoming(self, shard: int, place: int, seed: int) -> tuple[IndexArrayOfInts | None, int]:
-        """Return what :meth:`Order.upcoming` does, for a place of a shard."""
+        """Return the samples to prefetch from a place of a shard on, as :meth:`Order.upcoming`."""
         order = self._order_of(shard)
         shard_seed = derive_seed("shard", seed, shard)
         places_in_shard, needed_until = order.upcoming(
@@ -284,7 +323,7 @@ class _ShardedEpoch:
         return int(self._shards.ends[shard] - self._shards.starts[shard])
 
     def _samples_of_dataset(self, shard: int, places: IndexArrayOfInts) -> IndexArrayOfInts:
-        """Return the samples at places of a shard, before its order."""
+        """Return the samples at places of a shard's interval, which is not shuffled."""
         places_in_sequence = places + self._shards.starts[shard]
         blocks = self._blocks.find(places_in_sequence)
         samples: IndexArrayOfInts = places_in_sequence + self._shifts[blocks]

@@ -13,12 +13,12 @@ def shuffle(rows: Iterator[Any], capacity: int, seed: object) -> Iterator[Any]:
     Args:
         rows: any number of rows.
         capacity: number of rows in the buffer; 0: no shuffling.
-        seed: its text determines the order.
+        seed: any value; ``str(seed)`` determines the order.
     """
     if capacity == 0:
         yield from rows
         return
-    generator = random.Random(str(seed))  # noqa: S311  # no secret
+    generator = random.Random(str(seed))  # noqa: S311  # the order is no secret
     buffer: list[Any] = []
     for row in rows:
         if len(buffer) < capacity:

@@ -168,6 +168,15 @@ def test_a_copy_has_the_fields_that_match_and_no_nulls(drives: str, tmp_path: Pa
     assert (tmp_path / "cli/_metadata").is_file()
 
 
+def test_an_empty_file_without_a_required_field_is_copied(drives: str, tmp_path: Path) -> None:
+    table = pq.read_table(Path(drives) / "part-000000.parquet").drop_columns(["event"])
+    pq.write_table(table.slice(0, 0), Path(drives) / "part-000009.parquet")
+
+    copy_dataset(None, drives, str(tmp_path / "copy"), ["id"], ["event"], False, 1, None)
+
+    assert [row["id"] for row in ParquetDataset(tmp_path / "copy")] == [15, 16, 17, 18, 19]
+
+
 def test_file_systems_of_urls(tmp_path: Path) -> None:
     resolver = FilesystemResolver(f"file://{tmp_path}/a%20b")
 

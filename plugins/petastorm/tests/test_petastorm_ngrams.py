@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import itertools
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 from data_stack_petastorm import ngram
 from data_stack_petastorm.ngram_iterator import NGramIterator
+from data_stack_petastorm.unischema import Unischema, UnischemaField
 from hypothesis import given
 from hypothesis import strategies as st
 from petastorm_fixtures import FIXTURES
@@ -198,3 +200,13 @@ def test_a_batch_reads_shared_rows_once() -> None:
     ngrams.read_batch(range(20))
 
     assert sorted(read) == list(range(22))
+
+
+def test_a_resolved_expression_keeps_its_flags() -> None:
+    speed = UnischemaField("speed", np.float32, ())
+    time = UnischemaField("time", np.int64, ())
+    description = NGram({0: [re.compile("SPEED", re.IGNORECASE)]}, 1, "time")
+
+    description.resolve_regex_field_names(Unischema("Frames", [speed, time]))
+
+    assert description.fields == {0: [speed]}

@@ -20,7 +20,7 @@ from data_stack_petastorm.reader.field_choices import check_choices, pattern_of
 from data_stack_petastorm.reader.shuffling import Shuffling
 from data_stack_petastorm.shards import Sharding
 
-from data_stack.exception import ConfigError
+from data_stack.exception import ConfigError, LoaderStateError
 from data_stack.formats.parquet import Field, Schema
 from data_stack.loader import BlockShuffled, InOrder
 
@@ -119,6 +119,21 @@ def test_the_sharding_of_a_state_is_that_of_its_order() -> None:
     assert Sharding.of_state({"order": order}) == Sharding(3, 8, "drop")
     for state in (None, {}, {"order": None}, {"order": {"order": "shuffled"}}):
         assert Sharding.of_state(state) == Sharding(1, 1, "pad")
+
+
+@pytest.mark.parametrize(
+    "damage", [{"n_shards": None}, {"batch_size": 0}, {"n_shards": -1}, {"uneven": "none"}]
+)
+def test_damaged_shards_of_a_state_are_refused(damage: dict[str, Any]) -> None:
+    order = {"order": "shards", "n_shards": 3, "batch_size": 8, "uneven": "drop", **damage}
+
+    with pytest.raises(LoaderStateError, match="invalid shards"):
+        Sharding.of_state({"order": order})
+
+
+def test_shards_of_a_state_without_their_number_are_refused() -> None:
+    with pytest.raises(LoaderStateError, match="n_shards"):
+        Sharding.of_state({"order": {"order": "shards"}})
 
 
 # ------------------------------------------------------------------ readers of others

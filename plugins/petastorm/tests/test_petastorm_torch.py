@@ -28,6 +28,8 @@ from data_stack_petastorm.pytorch import (
     InMemBatchedDataLoader,
     decimal_friendly_collate,
 )
+from data_stack_petastorm.test_util.reader_mock import ReaderMock, schema_data_generator_example
+from data_stack_petastorm.unischema import Unischema, UnischemaField
 from petastorm_fixtures import petastorm_folder
 
 from data_stack.exception import ConfigError, LoaderStateError
@@ -361,6 +363,36 @@ def test_a_capacity_below_an_epoch_warns(table: Path) -> None:
 
     assert warned[0].filename == __file__
     assert ids_of(loader) == list(range(100))
+
+
+def test_an_endless_foreign_reader_needs_a_capacity() -> None:
+    schema = Unischema("Rows", [UnischemaField("id", np.int64, ())])
+    reader = ReaderMock(schema, schema_data_generator_example)
+
+    with pytest.raises(ConfigError, match="requires rows_capacity"):
+        InMemBatchedDataLoader(reader, rows_capacity=None)
+
+
+def drop_even_ids(frame: Any) -> Any:
+    return frame[frame["id"] % 2 == 1]
+
+
+def test_an_epoch_with_dropped_rows_is_kept_once(table: Path) -> None:
+    def load(num_epochs: int | None) -> Any:
+        transform = TransformSpec(drop_even_ids, selected_fields=["id"])
+        reader = make_test_reader(
+            table,
+            batched=True,
+            num_epochs=num_epochs,
+            transform_spec=transform,
+            shuffle_row_groups=False,
+        )
+        return InMemBatchedDataLoader(reader, 30, rows_capacity=None)
+
+    assert ids_of(load(1)) == list(range(1, N_ROWS, 2))
+    for num_epochs in (2, None):
+        with pytest.raises(ConfigError, match="num_epochs=1"):
+            load(num_epochs)
 
 
 # ------------------------------------------------------------------ several readers

@@ -14,15 +14,16 @@ from data_stack_petastorm.pytorch.tensors import as_tensor
 class BatchedDataLoader(ReaderLoader):
     """Batches of numbers, like those of :class:`~data_stack_petastorm.pytorch.DataLoader`.
 
-    A function, ``transform_fn``, converts the array of each column.
+    A function, ``transform_fn``, converts the array of each column. A column without tensors, such
+    as text, raises a TypeError that names the field.
 
     Args:
         reader: as for :class:`~data_stack_petastorm.pytorch.DataLoader`.
-        batch_size: likewise.
+        batch_size: rows per batch; the last one may have fewer.
         transform_fn: converts an array of shape ``(batch_size, …)``, also to a device or dtype;
             None: ``torch.as_tensor``.
         shuffling_queue_capacity: as for :class:`~data_stack_petastorm.pytorch.DataLoader`.
-        drop_last: likewise.
+        drop_last: whether to drop the last batch of an epoch if it is shorter.
 
     Raises:
         ConfigError: an argument is out of range.

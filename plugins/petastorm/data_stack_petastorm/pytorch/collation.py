@@ -1,4 +1,4 @@
-"""Functions that make a batch of a list of rows."""
+"""Makes batches of lists of rows."""
 
 from __future__ import annotations
 

@@ -22,11 +22,15 @@ class DataLoader(ReaderLoader):
                 batch["image"]
 
     With the default ``collate_fn``, rows are read and shuffled as columns, never one by one.
-    Numbers become tensors without a copy; ``uint16`` becomes ``int32``, ``uint32`` ``int64`` and
-    ``bool`` ``uint8``, as in Petastorm. Strings, bytes and Decimals become lists; with
-    :func:`make_batch_reader` they are refused. Values that are None and arrays of text are refused
-    with any ``collate_fn``; the message names the field. Floats without a value are NaN with
-    :func:`make_batch_reader` and with ``nulls="nan"``.
+    The columns of a batch depend on the values of the field:
+
+    * numbers: a tensor, without a copy. ``uint16`` becomes ``int32``, ``uint32`` becomes ``int64``,
+      and ``bool`` becomes ``uint8``, as in Petastorm.
+    * strings, bytes and Decimals: a list. With :func:`make_batch_reader`, iterating raises a
+      TypeError that names the field.
+    * values that are None, and arrays of text: a TypeError, with any ``collate_fn``.
+    * floats without a value: NaN, with :func:`make_batch_reader` or ``nulls="nan"``. Without these
+      they are None, and raise a TypeError.
 
     Args:
         reader: a reader of :func:`make_reader` or :func:`make_batch_reader`, which determines
@@ -56,14 +60,16 @@ class DataLoader(ReaderLoader):
         *,
         drop_last: bool = False,
     ) -> None:
-        # Batches of columns are what the default function makes, only faster.
-        is_default = collate_fn is decimal_friendly_collate
+        # Batches of columns equal those of the default function, and are faster.
+        own_collate_fn: Callable[[list[Any]], Any] | None = collate_fn
+        if collate_fn is decimal_friendly_collate:
+            own_collate_fn = None
         super().__init__(
             reader,
             batch_size,
             shuffling_queue_capacity=shuffling_queue_capacity,
             drop_last=drop_last,
-            collate_fn=None if is_default else collate_fn,
+            collate_fn=own_collate_fn,
         )
         self.collate_fn = collate_fn
 

@@ -12,7 +12,7 @@ import torch
 from data_stack.dataset.positions import check_integer
 from data_stack.exception import ConfigError
 from data_stack.util.program_lines import warn_program
-from data_stack_petastorm.any_reader import check_reader
+from data_stack_petastorm.any_reader import check_reader, is_endless
 from data_stack_petastorm.batches import count_rows, map_columns
 from data_stack_petastorm.pytorch.batched_data_loader import BatchedDataLoader
 from data_stack_petastorm.reader.reader import Reader
@@ -38,8 +38,9 @@ class InMemBatchedDataLoader:
         shuffle: whether to shuffle the rows in each epoch.
 
     Raises:
-        ConfigError: an argument is out of range, or the reader is endless and ``rows_capacity`` is
-            None.
+        ConfigError: an argument is out of range; or ``rows_capacity`` is None, and nothing tells
+            where the first epoch ends: the reader is endless and not a :class:`Reader`, or has
+            several epochs and a transform that drops rows.
         TypeError: torch has no tensors for the values of a field; the message names it.
     """
 
@@ -47,9 +48,9 @@ class InMemBatchedDataLoader:
     _num_epochs: int | None
     _seed: int
     _shuffle: bool
-    #: The rows, as a batch of tensors.
+    #: The rows, as one batch of tensors of shape ``(n_rows, ...)``.
     _columns: dict[Any, Any]
-    #: Whether the loop has begun.
+    #: Whether the only loop has begun; it stays True afterwards.
     _in_iter: bool
 
     def __init__(
@@ -75,8 +76,8 @@ class InMemBatchedDataLoader:
         self._in_iter = False
 
         max_rows = _choose_max_rows(reader, rows_capacity)
-        # All shards must read batches of the same size, or they would divide the rows differently.
-        # So this depends on the arguments, and not on the rows of the shard.
+        # All shards must read batches of the same size, as the size determines which rows a shard
+        # has. So it depends on the arguments, and not on the number of rows of the shard.
         n_rows_at_once = _MAX_ROWS_AT_ONCE
         if rows_capacity is not None:
             n_rows_at_once = min(n_rows_at_once, rows_capacity)
@@ -130,7 +131,16 @@ class InMemBatchedDataLoader:
 def load_rows_into_memory(
     reader: Any, transform_fn: Callable[[Any], Any], rows_capacity: int
 ) -> tuple[Any, list[Any]]:
-    """Return names and columns of the first ``rows_capacity`` rows of a reader, and stop it."""
+    """Read the first rows of a reader, and stop it.
+
+    Args:
+        reader: any reader.
+        transform_fn: converts the array of a whole column, shape ``(n_rows, ...)``.
+        rows_capacity: maximum number of rows.
+
+    Returns:
+        The names of the fields, and their converted columns.
+    """
     n_rows_at_once = min(_MAX_ROWS_AT_ONCE, rows_capacity)
     columns = _read_rows(reader, n_rows_at_once, rows_capacity, transform_fn)
     return columns.keys(), list(columns.values())
@@ -140,7 +150,7 @@ def _choose_max_rows(reader: Any, rows_capacity: int | None) -> int:
     """Return the maximum number of rows to keep.
 
     Raises:
-        ConfigError: the reader is endless, and nothing tells when to stop.
+        ConfigError: ``rows_capacity`` is None, and nothing tells where the first epoch ends.
 
     Warns:
         UserWarning: an epoch of the reader has more rows than ``rows_capacity``.
@@ -148,14 +158,21 @@ def _choose_max_rows(reader: Any, rows_capacity: int | None) -> int:
     if not isinstance(reader, Reader):
         if rows_capacity is not None:
             return rows_capacity
-        if reader.num_epochs is None:
+        if is_endless(reader):
             raise ConfigError(
                 "an endless reader requires rows_capacity=, the number of rows to keep"
             )
         return sys.maxsize
 
+    # Rows that a transform drops are counted, too.
     n_rows_in_epoch = reader.loader(1).plan.n_batch_samples()
     if rows_capacity is None:
+        if reader.drops_rows and reader.num_epochs != 1:
+            # So many rows would include rows of the next epoch.
+            raise ConfigError(
+                "the transform of the reader drops rows, so the number of rows in an epoch is not "
+                "known: make the reader with num_epochs=1, or pass rows_capacity="
+            )
         return n_rows_in_epoch
     if rows_capacity < n_rows_in_epoch:
         warn_program(
@@ -190,7 +207,12 @@ def _read_rows(
 def _join_batches(
     batches: list[dict[Any, Any]], join_column: Callable[[list[Any]], Any]
 ) -> dict[Any, Any]:
-    """Return a batch of the joined columns; for n-grams, of those at each offset."""
+    """Join consecutive batches to one; for n-grams, the columns at each offset.
+
+    Args:
+        batches: at least one batch; all have the same columns.
+        join_column: joins the parts of a column.
+    """
     joined: dict[Any, Any] = {}
     for key, value in batches[0].items():
         parts = [batch[key] for batch in batches]
@@ -202,7 +224,12 @@ def _join_batches(
 
 
 def _take_rows(columns: dict[Any, Any], rows: torch.Tensor) -> dict[Any, Any]:
-    """Return a batch of some rows, by their numbers."""
+    """Return a batch of some rows.
+
+    Args:
+        columns: tensors of shape ``(n_rows, ...)`` by name.
+        rows: numbers of the rows, shape ``(n,)``.
+    """
 
     def take(name: str, column: Any) -> Any:
         return column[rows.to(column.device)]

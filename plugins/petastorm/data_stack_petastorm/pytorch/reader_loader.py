@@ -52,9 +52,9 @@ class ReaderLoader(LoaderBase):
     _drop_last: bool
     #: Names of columns that batches do not have.
     _omitted: frozenset[str]
-    #: Makes a batch of rows; None for batches of columns.
+    #: Makes a batch of a list of rows by the user's function; None for batches of columns.
     _collate: RowCollate | None
-    #: Makes the batches; None if rows are taken one by one.
+    #: Reads the batches; None if rows are taken one by one.
     _loader: Loader | None
     #: The batches of rows that are taken one by one.
     _row_batches: RowBatches
@@ -102,7 +102,7 @@ class ReaderLoader(LoaderBase):
         """Make a loader of the reader's rows; None for a reader whose rows are taken one by one.
 
         Args:
-            sharding: that of a state to be loaded; None: the reader's own.
+            sharding: the sharding of the state that the loader will load; None: the reader's own.
         """
         if not isinstance(self.reader, Reader) or self.reader.drops_rows:
             return None
@@ -137,7 +137,8 @@ class ReaderLoader(LoaderBase):
         elif self._loader is not None:
             yield from self._loader  # its workers collate
         else:
-            # Not map(), which would end where the function raises StopIteration.
+            # A loop and not map(): that would end without an error if the function raised
+            # StopIteration.
             for rows in self._row_batches:
                 yield self._collate(rows)
 
@@ -151,6 +152,7 @@ class ReaderLoader(LoaderBase):
             for batch in batches:
                 yield map_columns(batch, self._convert_column, self._omitted)
         except MissingValuesError as error:
+            # The path to the column is (name,), or (offset, name) for n-grams.
             if not error.column:
                 raise
             raise refusal(error.column[-1], "rows without a value (None)") from None
@@ -180,6 +182,9 @@ class ReaderLoader(LoaderBase):
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Let the next iteration resume where :meth:`state_dict` was called.
 
+        Shards may have changed since then: the loader is made anew, to divide the rows as at that
+        time.
+
         Raises:
             LoaderStateError: the state is invalid, or of other rows or another order; or it is of
                 shards with another seed.
@@ -189,6 +194,8 @@ class ReaderLoader(LoaderBase):
         loader: Any = self._make_loader(sharding_of_state)
         loader.load_state_dict(state)
 
+        # A seed that the user passed may differ from rank to rank, and each rank's state has its
+        # own. The state of another rank would give this rank the other one's order.
         has_shards = sharding_of_state.n_shards > 1 or loader.shard[1] > 1
         has_other_seed = state["seed"] != self.reader.seed
         if has_shards and has_other_seed and self.reader.has_own_seed:
@@ -198,6 +205,7 @@ class ReaderLoader(LoaderBase):
                 "all ranks, make all readers with its seed"
             )
 
+        # Everything is checked: replace the loader.
         current_loader.close()
         if self._is_entered:
             loader.__enter__()
@@ -205,6 +213,11 @@ class ReaderLoader(LoaderBase):
         self._in_iter = False
 
     def _loader_with_state(self) -> Loader:
+        """Return the loader, which has a state.
+
+        Raises:
+            ConfigError: rows are taken one by one, so there is no loader.
+        """
         if self._loader is None:
             raise ConfigError("this loader takes rows one by one and has no state")
         return self._loader
@@ -212,6 +225,7 @@ class ReaderLoader(LoaderBase):
     # ------------------------------------------------------------------ closing
 
     def __enter__(self) -> Any:
+        """Return this loader, whose workers then live until the end of the block."""
         self._is_entered = True
         if self._loader is not None:
             self._loader.__enter__()
@@ -223,6 +237,7 @@ class ReaderLoader(LoaderBase):
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
+        """End the workers, and stop the reader."""
         self._is_entered = False
         if self._loader is not None:
             self._loader.__exit__(error_type, error, traceback)

@@ -12,9 +12,9 @@ from data_stack_petastorm.shuffle_buffer import shuffle
 
 
 class RowBatches:
-    """Lists of rows, which are dicts; for n-grams, dicts of dicts by offset.
+    """Batches of rows as lists. A row is a dict; an n-gram is a dict of dicts by offset.
 
-    Each iteration is a pass over the reader's next epochs, and shuffles the rows in another order.
+    Each iteration begins with the reader's next epoch, and shuffles the rows in another order.
 
     Args:
         reader: any reader.
@@ -49,8 +49,8 @@ class RowBatches:
         self._n_passes = 0
 
     def __iter__(self) -> Iterator[list[dict[Any, Any]]]:
-        """Begin another pass."""
-        # After a broken pass, the reader may be in the middle of its rows.
+        """Iterate over the batches of another pass."""
+        # Each pass starts anew. The previous one may have ended in the middle of the rows.
         if self._n_passes > 0 or is_at_end(self._reader):
             restart(self._reader)
         self._n_passes += 1
@@ -73,16 +73,19 @@ class RowBatches:
 
 def iterate_rows(reader: Any) -> Iterator[dict[Any, Any]]:
     """Iterate over the rows of any reader as dicts; for n-grams, as dicts of dicts by offset."""
-    for row_or_group in reader:
-        values = _as_dict(row_or_group)
+    for row_or_row_group in reader:
+        values = _as_dict(row_or_row_group)
         if not reader.batched_output:
             yield values
             continue
+        # The values are the columns of a row group.
         for number in range(count_rows(values)):
             yield _take_row(values, number)
 
 
 def _take_row(columns: dict[Any, Any], number: int) -> dict[Any, Any]:
+    """Return a row of columns by its number."""
+
     def take_value(name: str, column: Any) -> Any:
         return column[number]
 

@@ -11,14 +11,15 @@ import torch
 #: Types of values that Petastorm does not convert to tensors.
 TYPES_WITHOUT_TENSORS: Final = (str, bytes, Decimal)
 
-#: How Petastorm converts tensors of dtypes that torch lacked when it was written …
+#: How Petastorm converts tensors of dtypes that old versions of torch lack, for columns.
 _PROMOTED_TENSORS: Final = {
     torch.uint16: torch.int32,
     torch.uint32: torch.int64,
     torch.bool: torch.uint8,
 }
 
-#: … and arrays, by the name of their dtype without its byte order.
+#: How it converts arrays of these dtypes, for single values. The keys are the names of the dtypes
+#: without the byte order.
 _PROMOTED_ARRAYS: Final = {"u2": np.int32, "u4": np.int64, "b1": np.uint8}
 
 
@@ -66,7 +67,12 @@ def as_tensor(name: str, column: Any) -> torch.Tensor:
 
 
 def refusal(name: str, what: str) -> TypeError:
-    """Return the error for a field whose values cannot be tensors; it says what to do."""
+    """Return the error for a field whose values cannot be tensors.
+
+    Args:
+        name: name of the field.
+        what: describes the values, such as "arrays of different shapes in one batch".
+    """
     return TypeError(
         f"field {name!r} has {what}, for which torch has no tensors: exclude the field "
         f"(schema_fields=) or such rows (predicate=col({name!r}).is_valid()), convert it by a "
@@ -75,7 +81,7 @@ def refusal(name: str, what: str) -> TypeError:
 
 
 def _describe_values(values: list[Any]) -> str:
-    """Return what is wrong with the values of a batch, for an error."""
+    """Return a description of values without tensors, for :func:`refusal`."""
     if any(value is None for value in values):
         return "rows without a value (None)"
     shapes = {value.shape for value in values if isinstance(value, (np.ndarray, torch.Tensor))}

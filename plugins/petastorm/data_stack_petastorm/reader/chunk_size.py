@@ -1,4 +1,4 @@
-"""The number of rows that a reader of rows reads together."""
+"""Chooses the number of rows that a reader of rows reads together, a chunk."""
 
 from __future__ import annotations
 
@@ -8,17 +8,19 @@ import numpy as np
 
 from data_stack.formats.parquet import Field, Schema
 
-#: A chunk has about this many bytes …
+#: A chunk has about this many bytes.
 _CHUNK_BYTES = 4 << 20
 
-#: … but no more rows than this, so that the first row comes soon.
+#: A chunk of small rows has no more rows than this, so that the first row comes soon.
 _MAX_ROWS = 512
 
-#: Estimate of a size of an array that differs from row to row.
+#: Estimate of the length of an axis whose length differs from row to row.
 _USUAL_SIZE = 64
 
-#: Estimate of the bytes of a text or another object; and the least bytes of any value.
+#: Estimate of the bytes of a text or another object.
 _OBJECT_BYTES = 16
+
+#: Any number or time counts at least this many bytes.
 _MIN_VALUE_BYTES = 8
 
 
@@ -37,8 +39,9 @@ def choose_chunk_size(fields: Schema, n_rows_per_sample: int) -> int:
 
 def _estimate_bytes(field: Field) -> int:
     """Return about how many bytes a value of a field takes."""
-    item_bytes = _OBJECT_BYTES
     if isinstance(field.dtype, np.dtype):
         item_bytes = max(field.dtype.itemsize, _MIN_VALUE_BYTES)
+    else:
+        item_bytes = _OBJECT_BYTES
     sizes = [_USUAL_SIZE if size is None else size for size in field.shape]
     return item_bytes * math.prod(sizes)

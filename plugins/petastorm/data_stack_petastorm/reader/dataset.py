@@ -32,11 +32,12 @@ _FILE_SYSTEM_SCHEMES = ("hdfs", "viewfs")
 
 @dataclass(frozen=True)
 class OpenedDataset:
-    """The dataset of a reader.
+    """The dataset of a reader, opened with the fields that the reader needs.
 
     Attributes:
-        dataset: has the fields of the reader's rows, or those that its transform receives.
-        names: the names of these fields in the order of a row.
+        dataset: the dataset. Its fields are those of the reader's rows, or, with a transform, those
+            that the transform receives.
+        names: the names of the fields in the order of a row.
         ngram: the n-gram of the reader; None for rows.
     """
 
@@ -58,21 +59,22 @@ def open_dataset(arguments: ReaderArguments, *, batched: bool) -> OpenedDataset:
         ConfigError: an argument is out of range, or a field does not exist.
         DatasetFileCorruptError: a footer is damaged, or files have different columns.
     """
-    source = _open_source(arguments)
+    location = _locate_files(arguments)
     spec = arguments.transform_spec
     if spec is not None and not isinstance(spec, TransformSpec):
         raise ConfigError(f"transform_spec must be a TransformSpec, got {spec!r:.80}")
     try:
         options = {
             "filters": _make_filter(arguments, batched=batched),
-            "row_groups": _select_row_groups(arguments.rowgroup_selector, source),
-            "filesystem": source.filesystem,
+            "row_groups": _select_row_groups(arguments.rowgroup_selector, location),
+            "filesystem": location.filesystem,
             "nulls": arguments.nulls or "none",
             "timestamp_unit": arguments.timestamp_unit,
         }
         if isinstance(arguments.schema_fields, NGram):
-            return _open_for_ngram(source, arguments.schema_fields, spec, options)
-        return _open_with_fields(source, check_choices(arguments.schema_fields), options)
+            return _open_for_ngram(location, arguments.schema_fields, spec, options)
+        choices = check_choices(arguments.schema_fields)
+        return _open_with_fields(location, choices, options)
     except ResourceNotFoundError as error:
         raise ParquetFilesNotFoundError(error.identifier, error.location) from error
 
@@ -81,23 +83,24 @@ def open_dataset(arguments: ReaderArguments, *, batched: bool) -> OpenedDataset:
 
 
 @dataclass(frozen=True)
-class _Source:
+class _FileLocation:
     """Where the files of a dataset are.
 
     Attributes:
-        files: what :class:`ParquetDataset` opens.
-        filesystem: the file system in which ``files`` is a path; None for others.
+        files: the first argument of :class:`ParquetDataset`.
+        filesystem: the file system in which ``files`` is a path; None: ``files`` is no path in a
+            file system that the user passed.
     """
 
     files: Any
     filesystem: Any
 
 
-def _open_source(arguments: ReaderArguments) -> _Source:
-    """Return where the files are, behind a cache if one is wanted.
+def _locate_files(arguments: ReaderArguments) -> _FileLocation:
+    """Return where the files are; with ``cache_type="local-disk"``, remote files behind a cache.
 
     Raises:
-        ConfigError: the arguments of the cache are invalid, or it cannot cache this source.
+        ConfigError: the arguments of the cache are invalid, or no cache of these files is possible.
     """
     cache_type = arguments.cache_type
     if cache_type not in (None, "null", "local-disk"):
@@ -116,7 +119,9 @@ def _open_source(arguments: ReaderArguments) -> _Source:
         filesystem = resolver.filesystem()
 
     if cache_type != "local-disk":
-        return _Source(files, filesystem)
+        return _FileLocation(files, filesystem)
+
+    # Put a cache before a remote store.
     if arguments.cache_location is None:
         raise ConfigError("cache_type='local-disk' requires cache_location=")
     if filesystem is not None or scheme in _FILE_SYSTEM_SCHEMES:
@@ -126,11 +131,11 @@ def _open_source(arguments: ReaderArguments) -> _Source:
             "storage_options="
         )
     if not is_remote_url:
-        return _Source(files, None)  # local files are as fast as a cache
+        return _FileLocation(files, None)  # local files are as fast as a cache
     cached = CachedStorageConnector(
         storage_connector_from_url(files), arguments.cache_location, arguments.cache_size_limit
     )
-    return _Source(cached, None)
+    return _FileLocation(cached, None)
 
 
 # ---------------------------------------------------------------------- which rows
@@ -154,15 +159,15 @@ def _make_filter(arguments: ReaderArguments, *, batched: bool) -> Any:
     return in_reduce(predicates, all)
 
 
-def _select_row_groups(selector: Any, source: _Source) -> Any:
-    """Return the numbers of the row groups of a selector.
+def _select_row_groups(selector: Any, location: _FileLocation) -> Any:
+    """Return the numbers of the row groups that a selector selects.
 
-    What is not a selector is returned as it is: :class:`ParquetDataset` takes numbers, and refuses
-    others.
+    A value that is not a selector is returned unchanged: :class:`ParquetDataset` takes numbers of
+    row groups, and refuses other values.
     """
     if not hasattr(selector, "select_row_groups"):
         return selector
-    files = find_files(source.files, filesystem=source.filesystem)
+    files = find_files(location.files, filesystem=location.filesystem)
     return select_row_groups(Footers(files, lazily=True), selector)
 
 
@@ -170,27 +175,29 @@ def _select_row_groups(selector: Any, source: _Source) -> Any:
 
 
 def _open_with_fields(
-    source: _Source, choices: list[Any], options: Mapping[str, Any]
+    location: _FileLocation, choices: list[Any], options: Mapping[str, Any]
 ) -> OpenedDataset:
-    """Open the dataset with chosen fields, in the order of a schema view.
+    """Open the dataset with the chosen fields; all fields if ``choices`` is empty.
 
-    These are first the choices that are fields, then the fields that others match.
+    A row first has the choices that are fields, then the fields that names and regular expressions
+    match, as a schema view of Petastorm.
 
     Raises:
-        NoFieldsError: nothing matches.
+        NoFieldsError: no field matches.
         ConfigError: a field does not exist.
     """
     if not choices:
-        dataset = ParquetDataset(source.files, **options)
+        dataset = ParquetDataset(location.files, **options)
         return OpenedDataset(dataset, list(dataset.schema.fields), None)
 
     patterns = [pattern_of(choice) for choice in choices]
     any_pattern = re.compile("|".join(patterns))
     try:
-        dataset = ParquetDataset(source.files, [any_pattern], **options)
+        dataset = ParquetDataset(location.files, [any_pattern], **options)
     except ConfigError as error:
-        # If the reason is another argument, this raises its error.
-        ParquetDataset(source.files, **options)
+        # Either no field matches, or another argument is invalid. Opening without the pattern
+        # raises the error of the other argument.
+        ParquetDataset(location.files, **options)
         raise NoFieldsError(
             f"No fields matching the criteria '{choices!r:.400}' were found in the dataset: {error}"
         ) from error
@@ -205,32 +212,43 @@ def _open_with_fields(
                 f"{choice!r:.80} in schema_fields matches no field of the dataset and is ignored",
                 package=__package__,
             )
-    ordered_names = list(dict.fromkeys([*names_of_fields, *names]))
+    ordered_names = list(dict.fromkeys(names_of_fields + names))
     return OpenedDataset(dataset, ordered_names, None)
 
 
 def _open_for_ngram(
-    source: _Source, ngram: NGram, spec: TransformSpec | None, options: Mapping[str, Any]
+    location: _FileLocation,
+    ngram: NGram,
+    spec: TransformSpec | None,
+    options: Mapping[str, Any],
 ) -> OpenedDataset:
     """Open the dataset for n-grams.
 
-    Without a transform, each n-gram reads the fields that it needs. A transform receives all fields
-    of the dataset, so only those of the n-gram are opened.
+    Without a transform, it is opened with all fields: an n-gram only reads those that it needs. A
+    transform receives all fields that the dataset was opened with, so these are then only the
+    fields of the n-gram.
     """
-    dataset = ParquetDataset(source.files, **options)
+    dataset = ParquetDataset(location.files, **options)
     if spec is not None:
-        columns = _stored_fields(ngram, list(dataset.schema.fields))
-        if columns is not None:
-            dataset = ParquetDataset(source.files, columns, **options)
+        names = _match_stored_fields(ngram, list(dataset.schema.fields))
+        if names is not None:
+            dataset = ParquetDataset(location.files, names, **options)
     return OpenedDataset(dataset, list(dataset.schema.fields), ngram)
 
 
-def _stored_fields(ngram: NGram, names: Sequence[str]) -> list[str] | None:
-    """Return the stored fields of an n-gram; None if the transform makes some of its fields."""
-    fields: dict[str, None] = {}
-    for choice in [*ngram.get_field_names_at_all_timesteps(), ngram.timestamp_field]:
+def _match_stored_fields(ngram: NGram, stored_names: Sequence[str]) -> list[str] | None:
+    """Return the names of an n-gram's fields and of its timestamp, each once.
+
+    None is returned if some of them are not stored, because a transform makes them. Which stored
+    fields the transform needs for them is unknown.
+    """
+    choices = ngram.get_field_names_at_all_timesteps()
+    choices.append(ngram.timestamp_field)
+    names: dict[str, None] = {}  # a dict keeps the order
+    for choice in choices:
         try:
-            fields.update(dict.fromkeys(match_names(choice, names)))
+            matched = match_names(choice, stored_names)
         except ConfigError:
             return None
-    return list(fields)
+        names.update(dict.fromkeys(matched))
+    return list(names)

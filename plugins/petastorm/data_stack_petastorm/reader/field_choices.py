@@ -10,10 +10,10 @@ from data_stack.exception import ConfigError
 
 
 def check_choices(schema_fields: Any) -> list[Any]:
-    """Return the choices as a list; none for None.
+    """Return the choices as a list; an empty list for None, which chooses all fields.
 
     Raises:
-        ConfigError: they are not a list.
+        ConfigError: ``schema_fields`` is a single name, a mapping, or not iterable.
     """
     if schema_fields is None:
         return []
@@ -27,18 +27,18 @@ def check_choices(schema_fields: Any) -> list[Any]:
 
 
 def is_field(choice: Any) -> bool:
-    """Return whether a choice is a field, and not a name or a regular expression."""
+    """Return whether a choice is a field, rather than a name or a regular expression."""
     return not isinstance(choice, (str, re.Pattern))
 
 
 def pattern_of(choice: Any) -> str:
     """Return a regular expression of the whole names that a choice matches.
 
-    A choice that is text is a name or a regular expression, whichever matches. The expression has
-    no flags at its start, so it may be joined with others by ``|``.
+    A choice that is text may be a name or a regular expression: the returned expression matches
+    both. It has no flags at its start, so it may be joined with others by ``|``.
 
     Raises:
-        ConfigError: the choice is something else.
+        ConfigError: the choice is neither a field, nor a name, nor a regular expression.
     """
     if is_field(choice):
         name = getattr(choice, "name", None)
@@ -52,8 +52,11 @@ def pattern_of(choice: Any) -> str:
         compiled = re.compile(choice)
     except re.error:  # a name such as "speed (km"
         return re.escape(str(choice))
-    # Flags at the start of an expression, "(?i)id", hold for all of it; joined with others, they
-    # must be those of a group.
-    letters = [letter for letter in "imsx" if compiled.flags & re.RegexFlag[letter.upper()]]
+    # Flags at the start of an expression, "(?i)id", hold for all of it. Python only allows them at
+    # the very start, so they become the flags of a group: "(?i:id)".
+    flags = ""
+    for letter in "imsx":
+        if compiled.flags & re.RegexFlag[letter.upper()]:
+            flags += letter
     text = re.sub(r"^\(\?[aiLmsux]+\)", "", compiled.pattern)
-    return f"{re.escape(text)}|(?{''.join(letters)}:{text})"
+    return f"{re.escape(text)}|(?{flags}:{text})"

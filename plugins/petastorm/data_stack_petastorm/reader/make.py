@@ -67,7 +67,8 @@ def make_reader(dataset_url: Any, *arguments: Any, **named: Any) -> Reader:
 def make_batch_reader(dataset_url_or_urls: Any, *arguments: Any, **named: Any) -> Reader:
     """Read the row groups of a Parquet dataset as named tuples of arrays of decoded values.
 
-    Nulls stay None. Arguments as for :func:`make_reader`, except:
+    An array has shape ``(n_rows, ...)``. Nulls stay None. The arguments are those of
+    :func:`make_reader`, with these differences:
 
     * The function of ``transform_spec`` gets the DataFrame of a row group, unless its ``on`` says
       otherwise. It may drop rows; a :class:`~data_stack_petastorm.pytorch.DataLoader` of the reader
@@ -87,6 +88,11 @@ def make_batch_reader(dataset_url_or_urls: Any, *arguments: Any, **named: Any) -
 
 
 def _make_reader(arguments: ReaderArguments, *, batched: bool) -> Reader:
+    """Make a reader of rows, or of row groups if it is ``batched``.
+
+    Raises:
+        ConfigError: an argument is invalid; other errors as for :func:`make_reader`.
+    """
     pool_type = arguments.reader_pool_type
     if pool_type not in _WORKER_KINDS:
         known_types = ", ".join(repr(name) for name in _WORKER_KINDS)
@@ -98,6 +104,7 @@ def _make_reader(arguments: ReaderArguments, *, batched: bool) -> Reader:
     seed = _choose_seed(arguments, n_shards=shard[1])
     source = make_source(opened, arguments.transform_spec, batched=batched, seed=seed)
 
+    has_own_seed = arguments.seed is not None or arguments.shard_seed is not None
     row_group_rows = None
     if source.row_group_transform is not None:
         row_group_rows = (opened.dataset, source.row_group_transform)
@@ -113,7 +120,7 @@ def _make_reader(arguments: ReaderArguments, *, batched: bool) -> Reader:
         of_groups=row_group_rows,
         fills_nulls=_fills_nulls(arguments, batched=batched),
         drops_rows=source.drops_rows,
-        has_own_seed=arguments.seed is not None or arguments.shard_seed is not None,
+        has_own_seed=has_own_seed,
         reported={"zmq_copy_buffers": arguments.zmq_copy_buffers},
     )
 
@@ -122,7 +129,10 @@ def _check_shard(cur_shard: Any, shard_count: Any) -> tuple[int, int]:
     """Return the shard and the number of shards; ``(0, 1)`` if both are None.
 
     Raises:
-        ConfigError: only one of them is given, or one is not an integer.
+        ConfigError: only one of the two is given, or one is not an integer.
+
+    Warns:
+        UserWarning: both are None, and this is one of several training processes.
     """
     if cur_shard is None and shard_count is None:
         warn_without_shard(
@@ -142,10 +152,10 @@ def _check_shard(cur_shard: Any, shard_count: Any) -> tuple[int, int]:
 
 
 def _choose_seed(arguments: ReaderArguments, *, n_shards: int) -> int:
-    """Return the seed that was passed, or another one for a reader without.
+    """Return the seed that the user passed, else 0 for shards, else a random seed.
 
     Warns:
-        UserWarning: it was passed by the deprecated name.
+        UserWarning: the user passed the deprecated ``shard_seed``.
     """
     if arguments.shard_seed is not None:
         warn_program(
@@ -163,6 +173,11 @@ def _choose_seed(arguments: ReaderArguments, *, n_shards: int) -> int:
 
 
 def _make_shuffling(arguments: ReaderArguments) -> Shuffling:
+    """Return what the reader shuffles.
+
+    Raises:
+        ConfigError: ``shuffle_row_drop_partitions`` is not a positive integer.
+    """
     n_mixed = check_integer(
         "shuffle_row_drop_partitions", arguments.shuffle_row_drop_partitions, at_least=1
     )
@@ -175,7 +190,17 @@ def _make_shuffling(arguments: ReaderArguments) -> Shuffling:
 def _make_loader_options(
     arguments: ReaderArguments, shard: tuple[int, int], seed: int, *, is_local: bool
 ) -> Mapping[str, Any]:
-    """Return the arguments of the reader's loaders."""
+    """Return the arguments of the reader's loaders, by their names.
+
+    Args:
+        arguments: the arguments of the reader.
+        shard: the shard, and the number of shards.
+        seed: the seed of all orders.
+        is_local: whether the dataset is in local files.
+
+    Raises:
+        ConfigError: ``workers_count`` is not a positive integer.
+    """
     n_workers = check_integer("workers_count", arguments.workers_count, at_least=1)
     if is_local and arguments.transform_spec is None:
         n_workers = min(n_workers, _MAX_WORKERS_PER_PROCESSOR * n_processors())
@@ -195,5 +220,5 @@ def _make_loader_options(
 def _fills_nulls(arguments: ReaderArguments, *, batched: bool) -> bool:
     """Return whether loaders of the reader replace missing floats by NaN."""
     if arguments.nulls is None:
-        return batched  # as in Petastorm
+        return batched  # Petastorm fills them for row groups only
     return arguments.nulls == "nan"

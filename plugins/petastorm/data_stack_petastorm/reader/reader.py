@@ -52,8 +52,8 @@ class Reader(BaseReader):
         fields: the fields of the rows, in their order.
         ngram: the n-gram; None for rows.
         batched: whether a tuple has the columns of a row group.
-        of_groups: for ``batched``, other rows, and the function that transforms the columns of a
-            row group of them; None: the rows of ``iterator``.
+        of_groups: for ``batched``: the untransformed rows, and the function that transforms the
+            columns of a whole row group of them. None: the reader returns the rows of ``iterator``.
         shuffling: whether to shuffle row groups, whether to shuffle rows, and the number of row
             groups to mix.
         options: options of the loader: seed, epochs, shard, uneven, workers, worker_kind, prefetch.
@@ -62,8 +62,8 @@ class Reader(BaseReader):
         fills_nulls: whether loaders read floats without a value as NaN.
         drops_rows: whether the function of ``of_groups`` drops rows, so that :meth:`loader` cannot
             batch them.
-        has_own_seed: whether the user passed the seed, so that other ranks may have other seeds.
-        reported: arguments that ``diagnostics`` repeats.
+        has_own_seed: whether the user passed the seed. Then other ranks may have other seeds.
+        reported: arguments that :attr:`diagnostics` contains unchanged.
 
     Attributes:
         dataset: as given.
@@ -74,11 +74,11 @@ class Reader(BaseReader):
         num_epochs: number of epochs; None: endless.
         seed: the seed of all orders.
         batched_output: whether a tuple has the columns of a row group.
-        is_batched_reader: the same.
+        is_batched_reader: the same as ``batched_output``, under Petastorm's other name.
         fills_nulls: as given.
         drops_rows: as given.
         has_own_seed: as given.
-        last_row_consumed: whether the last row of the last epoch was read.
+        last_row_consumed: whether the last row of the last epoch was returned.
         stopped: whether the reader was stopped.
     """
 
@@ -97,15 +97,17 @@ class Reader(BaseReader):
     last_row_consumed: bool
     stopped: bool
 
-    #: The arguments of all loaders of this reader, but for ``uneven``.
+    #: The arguments of all loaders of this reader, except ``uneven``.
     _loader_options: dict[str, Any]
-    #: How to divide the rows of an uneven number of shards; None: see ``options``.
+    #: What happens to rows that the number of shards does not divide, "pad", "drop" or "keep";
+    #: None: the reader keeps them, and its loaders pad.
     _uneven: Uneven | None
     _n_shards: int
     _shuffling: Shuffling
     #: Number of samples of each row group that has any, shape ``(n_row_groups,)``.
     _block_lengths: npt.NDArray[Any]
-    #: The rows of whole row groups and the function that transforms these; None: ``iterator``.
+    #: For a reader of row groups: the untransformed rows, and the function that transforms the
+    #: columns of a whole row group of them. None: the rows of ``iterator`` are returned.
     _row_group_rows: tuple[Any, Callable[..., Any]] | None
     _reported: dict[str, Any]
     #: Makes the tuples that the reader returns.
@@ -153,7 +155,7 @@ class Reader(BaseReader):
         else:
             self._row_maker = NGramMaker(self.schema, ngram)
 
-        # In which order, and by whom they are read.
+        # In which order the rows are read, and which shard reads them.
         self.num_epochs = options["epochs"]
         self.seed = options["seed"]
         self.has_own_seed = has_own_seed
@@ -169,7 +171,7 @@ class Reader(BaseReader):
             chunk_size = choose_chunk_size(fields, n_rows_per_sample)
             self._loader = self.loader(chunk_size, uneven=self._uneven or "keep")
 
-        # What changes while they are read.
+        # What changes while the rows are read.
         self.last_row_consumed = False
         self.stopped = False
         self._lock = threading.RLock()
@@ -230,27 +232,31 @@ class Reader(BaseReader):
         self.restart()
 
     def restart(self) -> None:
-        """Restart with the next epoch, from any row."""
+        """Restart with the next epoch, also in the middle of an epoch.
+
+        Rows of the current epoch that were not read yet are skipped.
+        """
         self._forget_rows()
         self.last_row_consumed = False
         self.stopped = False
 
     def stop(self) -> None:
-        """End the workers; :meth:`reset` restarts the reader."""
+        """End the workers and skip the remaining rows; :meth:`reset` restarts the reader."""
         self.stopped = True
         self._forget_rows()
         self._loader.close()
 
     def __enter__(self) -> Reader:
+        """Return the reader; restart it if it was stopped."""
         if self.stopped:
             self.reset()
         return self
 
     def _next_rows(self) -> Iterator[Any]:
-        """Return the rows of the loader's next batch.
+        """Return the tuples of the loader's next batch, which may be none.
 
         Raises:
-            StopIteration: there is none.
+            StopIteration: the loader has no more batches.
         """
         batch = self._next_batch()
         n_rows = count_rows(batch)
@@ -265,7 +271,7 @@ class Reader(BaseReader):
         """Return the loader's next batch.
 
         Raises:
-            StopIteration: there is none.
+            StopIteration: the loader has no more batches.
             RuntimeError: the reader was stopped.
         """
         if self.stopped:
@@ -278,7 +284,7 @@ class Reader(BaseReader):
         if self._batches is None:
             self._refuse_empty_shards()
             self._batches = iter(self._loader)
-        place = self._loader.tell()
+        place_of_batch = self._loader.tell()
         try:
             return next(self._batches)
         except StopIteration:
@@ -288,21 +294,22 @@ class Reader(BaseReader):
         except BaseException:
             # The next call begins another iteration, which tries this batch again.
             self._batches = None
-            self._loader.seek(*place)
+            self._loader.seek(*place_of_batch)
             raise
 
     def _forget_rows(self) -> None:
+        """End the current iteration of the loader, and skip the rows that were not read yet."""
         self._batches = None
         self._rows = iter(())
 
     def _refuse_empty_shards(self) -> None:
-        """Refuse more shards than rows, or more than row groups if these are divided.
+        """Refuse shards without rows, or without row groups if the reader returns row groups.
 
-        A DataLoader of a reader of row groups divides their rows, so the reader asks this only when
-        it is read itself.
+        A reader of row groups calls this only before it returns the first one: its DataLoaders
+        divide the rows, of which there may be enough.
 
         Raises:
-            NoDataAvailableError: there are more.
+            NoDataAvailableError: there are more shards than rows or row groups.
         """
         plan = self._loader.plan
         has_empty_shards = 0 < plan.n_samples < plan.world
@@ -325,14 +332,13 @@ class Reader(BaseReader):
         They are also under Petastorm's names, which do not count prefetched batches.
         """
         statistics = self._loader.stats()
-        return {
-            **asdict(statistics),
-            "output_queue_size": 0,
-            "items_consumed": statistics.n_batches,
-            "items_produced": statistics.n_batches,
-            "items_inprocess": 0,
-            **self._reported,
-        }
+        diagnostics = asdict(statistics)
+        diagnostics["output_queue_size"] = 0
+        diagnostics["items_consumed"] = statistics.n_batches
+        diagnostics["items_produced"] = statistics.n_batches
+        diagnostics["items_inprocess"] = 0
+        diagnostics.update(self._reported)
+        return diagnostics
 
     # ------------------------------------------------------------------ loaders
 
@@ -355,14 +361,15 @@ class Reader(BaseReader):
             shuffling_queue_capacity: minimum number of rows to shuffle together, rounded up to
                 whole row groups.
             drop_last: whether to drop the last batch of an epoch if it is shorter.
-            collate: as for :class:`~data_stack.loader.loader.Loader`.
-            transform: likewise.
-            sharding: the sharding of a state to be loaded, see :meth:`Sharding.of_state`; None: the
-                reader's own.
+            collate: makes a batch, as for :class:`~data_stack.loader.loader.Loader`. The loader
+                does not fill nulls then.
+            transform: changes a batch of columns, as for :class:`~data_stack.loader.loader.Loader`.
+            sharding: the sharding of the state that the loader will load, see
+                :meth:`Sharding.of_state`; None: the reader's own.
             uneven: as for :class:`~data_stack.loader.loader.Loader`; None: that of the reader, or
                 "pad".
             options: other arguments of :class:`~data_stack.loader.loader.Loader`, such as
-                ``timeout_seconds``, instead of the reader's.
+                ``timeout_seconds``; they override those of the reader.
 
         Raises:
             ConfigError: an argument is out of range.
@@ -374,9 +381,14 @@ class Reader(BaseReader):
         order = self._make_order(self._block_lengths, sharding, shuffling.make_order)
 
         if self.fills_nulls and collate is None:
-            filling = NanForNull(self.fields, transform)
-            if filling:
-                transform = filling
+            nan_for_null = NanForNull(self.fields, transform)
+            # It is false if no field can have missing floats: nothing is to be filled then.
+            if nan_for_null:
+                transform = nan_for_null
+
+        loader_options = dict(self._loader_options)
+        loader_options["uneven"] = uneven
+        loader_options.update(options)
         return Loader(
             self.iterator,
             batch_size,
@@ -384,28 +396,33 @@ class Reader(BaseReader):
             drop_last=drop_last,
             collate=collate,
             transform=transform,
-            **{**self._loader_options, "uneven": uneven, **options},
+            **loader_options,
         )
 
     def _make_row_group_loader(self) -> Loader:
         """Make a loader of the columns of one row group, or of a part of one, at a time."""
-        rows = self.iterator
-        row_group_transform = None
-        if self._row_group_rows is not None:
+        if self._row_group_rows is None:
+            rows = self.iterator
+            row_group_transform = None
+        else:
             rows, row_group_transform = self._row_group_rows
         shuffling = self._shuffling
-        part_lengths, n_parts_of = parts_of_row_groups(self._block_lengths, shuffling.n_mixed)
-
-        # The samples are the parts, and the blocks of their order the row groups. Mixing row groups
-        # mixes their parts; the rows of a part are permuted by the loader's transform.
-        uneven: Uneven = self._uneven or "keep"
-        transform = permute_rows if shuffling.rows else None
-        order_of_parts = shuffling._replace(rows=shuffling.row_groups)
-        order = self._make_order(
-            n_parts_of, Sharding(self._n_shards, 1, uneven), order_of_parts.make_order
+        part_lengths, n_parts_of_row_groups = parts_of_row_groups(
+            self._block_lengths, shuffling.n_mixed
         )
+        parts = RowGroups(rows, part_lengths, row_group_transform)
+
+        # The samples of this loader are the parts, and the blocks of its order are the row groups.
+        # So the order shuffles parts where Shuffling says "rows".
+        uneven: Uneven = self._uneven or "keep"
+        sharding = Sharding(self._n_shards, 1, uneven)
+        shuffling_of_parts = shuffling._replace(rows=shuffling.row_groups)
+        order = self._make_order(n_parts_of_row_groups, sharding, shuffling_of_parts.make_order)
+
+        # The rows within a part are shuffled by the loader's transform.
+        transform = permute_rows if shuffling.rows else None
         return Loader(
-            RowGroups(rows, part_lengths, row_group_transform),
+            parts,
             1,
             shuffle=order,
             collate=take_only_batch,
@@ -417,7 +434,13 @@ class Reader(BaseReader):
     def _make_order(
         self, block_lengths: npt.NDArray[Any], sharding: Sharding, make_order: OrderMaker
     ) -> Order:
-        """Return the order of samples: within a shard, as ``make_order`` makes it."""
+        """Return the order of a loader's samples.
+
+        Args:
+            block_lengths: number of samples of each block, shape ``(n_blocks,)``.
+            sharding: how to divide the samples among shards.
+            make_order: makes the order within a shard.
+        """
         if sharding.n_shards == 1:
             return make_order(block_lengths)
         reshuffles = self._shuffling.row_groups

@@ -13,12 +13,12 @@ from data_stack.loader import BlockShuffled, InOrder, Order
 
 
 class Shuffling(NamedTuple):
-    """What a reader shuffles, whose blocks are row groups or parts of them.
+    """What a reader shuffles: row groups, the rows of each, or the rows of several together.
 
     Attributes:
         row_groups: whether to shuffle the row groups.
         rows: whether to shuffle the rows of each row group.
-        n_mixed: number of row groups whose rows are mixed; 1: none are.
+        n_mixed: number of row groups whose rows are shuffled together; 1: each on its own.
     """
 
     row_groups: bool
@@ -26,7 +26,7 @@ class Shuffling(NamedTuple):
     n_mixed: int
 
     def with_capacity(self, capacity: Any, lengths: npt.NDArray[np.int64]) -> Shuffling:
-        """Return how to shuffle with at least so many rows in memory as Petastorm's buffer has.
+        """Return a shuffling of at least ``capacity`` rows together, as in Petastorm's buffer.
 
         Args:
             capacity: minimum number of rows to shuffle together, rounded up to whole row groups; 0
@@ -47,7 +47,11 @@ class Shuffling(NamedTuple):
         return self._replace(rows=True, n_mixed=max(self.n_mixed, n_row_groups))
 
     def make_order(self, lengths: npt.NDArray[np.int64]) -> Order:
-        """Return the order of rows in row groups of these lengths, shape ``(n_row_groups,)``."""
+        """Return the order of the rows.
+
+        Args:
+            lengths: number of rows of each row group, shape ``(n_row_groups,)``.
+        """
         if self.rows or self.n_mixed > 1:
             return BlockShuffled(block_lengths=lengths, window=self.n_mixed, blocks=self.row_groups)
         if self.row_groups:

@@ -144,11 +144,12 @@ class SparkDatasetConverter(data_stack_spark.SparkDatasetConverter):
         Args:
             batch_size: rows of each batch; None: 32.
             prefetch: number of batches to prefetch; None: ``tf.data.AUTOTUNE``.
-            num_epochs: as for :meth:`make_torch_dataloader`, like all other arguments.
-            workers_count: likewise.
+            num_epochs: epochs of the reader; None: endless.
+            workers_count: workers of the reader; None: 4.
             shuffling_queue_capacity: rows of the buffer of ``tf.data.Dataset.shuffle``; None: the
                 reader's order.
-            petastorm_reader_kwargs: likewise.
+            petastorm_reader_kwargs: other arguments of
+                :func:`data_stack_petastorm.make_batch_reader`.
 
         Raises (at the beginning of the block):
             TypeError, ConfigError, RuntimeError: as for :meth:`make_torch_dataloader`.
@@ -239,9 +240,9 @@ def make_spark_converter(
 
 
 def _get_horovod_rank_and_size() -> tuple[int, int] | tuple[None, None]:
-    """Return the rank of this process and the number of processes, as the launcher says.
+    """Return the rank of this process and the number of processes, as its launcher set them.
 
-    Both are None for a process without a launcher.
+    Both are None for a process without a launcher, such as Horovod's or torchrun.
     """
     return launcher_shard() or (None, None)
 
@@ -314,7 +315,7 @@ def _check_url(dir_url: str) -> None:
     """Refuse a path that is not a URL: the executors may be on another machine.
 
     Raises:
-        ConfigError: it has no scheme.
+        ConfigError: ``dir_url`` has no scheme.
     """
     if not urlsplit(dir_url).scheme:
         raise ConfigError(
@@ -323,15 +324,19 @@ def _check_url(dir_url: str) -> None:
 
 
 def _check_parent_cache_dir_url(dir_url: str) -> None:
-    """Refuse a path, and log a warning of a folder that the nodes of Databricks do not share.
+    """Refuse a path that is not a URL; warn of a folder that not all nodes of Databricks share.
+
+    The warning is logged.
 
     Raises:
-        ConfigError: it has no scheme.
+        ConfigError: ``dir_url`` has no scheme.
     """
     _check_url(dir_url)
+    if _DATABRICKS_VARIABLE not in os.environ:
+        return
     path = local_path(dir_url)
     is_shared = not path or path.startswith("/dbfs/")
-    if _DATABRICKS_VARIABLE not in os.environ or is_shared or _is_spark_local_mode():
+    if is_shared or _is_spark_local_mode():
         return
     logger.warning(
         "on a cluster of Databricks you should specify a dbfs fuse path, such as "
@@ -342,10 +347,10 @@ def _check_parent_cache_dir_url(dir_url: str) -> None:
 
 
 def _normalize_databricks_dbfs_url(url: str, err_msg: str) -> str:
-    """Return the URL of the folder at which a URL of Databricks' store is mounted.
+    """Return the URL of the local folder at which a ``dbfs:/`` URL of Databricks is mounted.
 
     Raises:
-        ConfigError: it is another URL, or has a host; the message is ``err_msg``.
+        ConfigError: ``url`` is not in that store, or has a host; the message is ``err_msg``.
     """
     if url.startswith(("file:/dbfs/", "file:///dbfs/")):
         return url
@@ -362,7 +367,7 @@ def _wait_file_available(url_list: Sequence[str]) -> None:
     A mounted file system may show files of an executor a little later.
 
     Raises:
-        RuntimeError: some do not appear.
+        RuntimeError: some files do not appear within 30 seconds.
     """
     deadline = time.monotonic() + _FILE_AVAILABILITY_WAIT_TIMEOUT_SECS
     missing_urls = _missing_files(url_list)

@@ -26,13 +26,17 @@ def make_petastorm_dataset(reader: Any) -> tf.data.Dataset:
             for row in make_petastorm_dataset(reader).batch(64):
                 ...
 
-    The reader's schema determines the signature: dtypes and shapes, with None for a size that
-    differs. ``uint16`` becomes ``int32`` and ``uint32`` ``int64``; text and bytes become
-    ``tf.string``, Decimals their normalised text, dates and times ``int64`` nanoseconds since 1970.
+    The reader's schema determines the dtypes and shapes of the tensors; a size that differs from
+    row to row is None.
+
+    * ``uint16`` becomes ``int32``, and ``uint32`` becomes ``int64``.
+    * Text and bytes become ``tf.string``. So do Decimals, as normalized text.
+    * Dates and times become ``int64``, in nanoseconds since 1970.
+
     If all values of each field have one shape, rows are read in batches, which TensorFlow
-    unbatches. Each iteration over the dataset begins with the next epochs of the reader, so
-    ``repeat`` works, in other orders. In a graph of TensorFlow 1, the dataset has
-    ``make_one_shot_iterator``.
+    unbatches: this is faster. Each iteration over the dataset begins with the reader's next epoch,
+    so ``repeat`` works, and its passes have different orders. In a graph of TensorFlow 1, the
+    dataset has ``make_one_shot_iterator``.
 
     Args:
         reader: a reader of :func:`make_reader` or :func:`make_batch_reader`, or a
@@ -48,20 +52,28 @@ def make_petastorm_dataset(reader: Any) -> tf.data.Dataset:
     check_reader(reader)
     warn_of_omitted_columns(names_without_tensors(reader))
     signature = RowSignature(reader)
+    # A tf.function is traced as a graph, too, but has the datasets of TensorFlow 2.
     is_graph = not tf.executing_eagerly() and not tf.inside_function()
     if not is_graph and _can_be_batched(reader, signature):
         dataset = _unbatch_loader(reader, signature)
     else:
-        # Only the class of TensorFlow 1 has make_one_shot_iterator.
-        dataset_class = tf.compat.v1.data.Dataset if is_graph else tf.data.Dataset
-        dataset = dataset_class.from_generator(
-            lambda: _iterate_pass(reader, signature), output_signature=signature.specs
-        )
+        dataset_class = tf.data.Dataset
+        if is_graph:
+            # Only the class of TensorFlow 1 has make_one_shot_iterator.
+            dataset_class = tf.compat.v1.data.Dataset
+
+        def iterate_pass() -> Iterator[dict[str, Any]]:
+            return _iterate_pass(reader, signature)
+
+        dataset = dataset_class.from_generator(iterate_pass, output_signature=signature.specs)
     return dataset.map(signature.make_builder())
 
 
 def _can_be_batched(reader: Any, signature: RowSignature) -> bool:
-    """Return whether a loader can read the rows in batches, as their tensors have equal shapes."""
+    """Return whether a loader can read the rows in batches.
+
+    For this, all rows of a field need tensors of the same shape.
+    """
     if not isinstance(reader, Reader) or reader.batched_output:
         return False
     if not signature.fields:
@@ -70,11 +82,11 @@ def _can_be_batched(reader: Any, signature: RowSignature) -> bool:
 
 
 def _unbatch_loader(reader: Reader, signature: RowSignature) -> tf.data.Dataset:
-    """Return the flat rows of a reader, read in batches."""
+    """Return a dataset of the flat rows of a reader, which a loader reads in batches."""
     loader = reader.loader(_ROWS_AT_ONCE, transform=ColumnConverter(signature.fields))
-    specs_of_batches = {
-        key: tf.TensorSpec((None, *spec.shape), spec.dtype) for key, spec in signature.specs.items()
-    }
+    specs_of_batches = {}
+    for key, spec in signature.specs.items():
+        specs_of_batches[key] = tf.TensorSpec((None, *spec.shape), spec.dtype)
     dataset = loader.tensorflow().dataset(output_signature=specs_of_batches).unbatch()
     if reader.num_epochs is None:
         n_rows = tf.data.INFINITE_CARDINALITY

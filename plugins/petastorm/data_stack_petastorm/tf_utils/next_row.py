@@ -89,7 +89,7 @@ def _take_tensors(reader: Any, capacity: int, signature: RowSignature) -> Sequen
 
 
 def _make_graph_tensors(reader: Any, capacity: int, signature: RowSignature) -> Sequence[Any]:
-    """Return the tensors of a graph that takes another row at each run."""
+    """Return tensors of a graph, in the order of the signature; each run takes another row."""
 
     def take_values() -> list[Any]:
         return _take_values(reader, capacity, signature)
@@ -115,5 +115,6 @@ def _take_values(reader: Any, capacity: int, signature: RowSignature) -> list[An
     try:
         return list(next(shared.rows).values())
     except StopIteration:
-        del _shared_rows[reader]  # after reset() of the reader, the next call starts again
+        # After reset() of the reader, the next call iterates over its rows again.
+        del _shared_rows[reader]
         raise

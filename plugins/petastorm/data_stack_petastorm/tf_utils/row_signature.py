@@ -79,15 +79,17 @@ class RowSignature:
             for name in names:
                 key = flat_key(offset, name)
                 field = schema.fields[name]
-                shape = (None, *field.shape) if reader.batched_output else field.shape
+                shape = field.shape
+                if reader.batched_output:
+                    shape = (None, *field.shape)  # the first axis is that of the rows
                 self.fields[key] = field
                 self.specs[key] = tf.TensorSpec(shape, _tensor_dtype(field))
 
     def make_builder(self) -> Callable[[Mapping[str, Any]], Any]:
         """Return a function that makes a named tuple of a flat row of tensors.
 
-        For n-grams, it makes a dict of named tuples by offset. TensorFlow must not rewrite the
-        function for its graphs.
+        For n-grams, it makes a dict of named tuples by offset. The function is marked, so that
+        TensorFlow does not rewrite its code for graphs.
         """
         builder: Callable[[Mapping[str, Any]], Any]
         builder = tf.autograph.experimental.do_not_convert(self._build_row)
@@ -118,7 +120,7 @@ def _tensor_dtype(field: Field) -> tf.DType:
     """Return the dtype of the tensor of a field.
 
     Raises:
-        ConfigError: TensorFlow has none.
+        ConfigError: TensorFlow has no tensors for the values of the field.
     """
     dtype = field.dtype
     if not isinstance(dtype, np.dtype):
@@ -127,7 +129,8 @@ def _tensor_dtype(field: Field) -> tf.DType:
         return tf.string
     if dtype.kind == "M":
         return tf.int64  # nanoseconds
-    if dtype.kind not in "Om":
+    is_object_or_duration = dtype.kind in "Om"
+    if not is_object_or_duration:
         try:
             tensor_dtype = tf.dtypes.as_dtype(PROMOTED_DTYPES.get(dtype.str[1:], dtype))
         except TypeError:

@@ -28,6 +28,11 @@ class ColumnConverter:
         self._fields = fields
 
     def __call__(self, batch: Mapping[Any, Any]) -> dict[str, Any]:
+        """Return the converted columns by their keys, shape ``(n, ...)``.
+
+        Raises:
+            TypeError: a value is missing; the message names the field.
+        """
         columns = flatten(batch)
         return {key: _convert_column(field, columns[key]) for key, field in self._fields.items()}
 
@@ -36,7 +41,7 @@ def iterate_flat_rows(reader: Any, fields: Mapping[str, Field]) -> Iterator[dict
     """Iterate over the remaining rows of a reader as flat rows of converted values.
 
     Args:
-        reader: any reader; one of row groups has columns for values.
+        reader: any reader. For a reader of row groups, a flat row has the columns of a row group.
         fields: the field of each key of a flat row.
     """
     nan_for_null = NanForNull.of_reader(reader)
@@ -84,7 +89,7 @@ def _convert_column(field: Field, column: npt.NDArray[Any]) -> Any:
 
 
 def _convert_value(field: Field, value: Any) -> Any:
-    """Return a value as one of which TensorFlow makes a tensor.
+    """Convert a value for TensorFlow: to a number, an array, text or bytes.
 
     Raises:
         TypeError: the value is missing; the message names the field.

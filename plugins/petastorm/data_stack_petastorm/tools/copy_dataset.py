@@ -31,7 +31,7 @@ _DEFAULT_ROW_GROUP_MB = 32.0
 #: Size of a file where the number of files is not given.
 _DEFAULT_FILE_MB = 512.0
 
-#: A size that no file reaches.
+#: A size that no file reaches, for a copy with one file.
 _ENDLESS_FILE_MB = 1e9
 
 
@@ -64,6 +64,7 @@ def copy_dataset(
             ``AnalysisException``).
         ResourceNotFoundError: the source does not exist.
     """
+    # Refuse a wrong selection or target before anything is written.
     names = _match_names(source_url, field_regex)
     if not overwrite_output and folder_of(target_url).list_files():
         raise _target_exists_error(
@@ -76,30 +77,35 @@ def copy_dataset(
         raise ConfigError(f"source and target are both {target_url!r}")
 
     row_groups = RowGroups(footers, read_schema(footers))
-    schema = row_groups.schema.view(names) if names else row_groups.schema
+    schema = row_groups.schema
+    if names:
+        schema = schema.view(names)
     required_names = list(not_null_fields or ())
     for name in required_names:
         row_groups.schema[name]  # raises if the field does not exist
+    needed_names = list(dict.fromkeys(list(schema.fields) + required_names))
 
+    # Copy the rows, one row group after the other.
     names_of_partitions = partition_names(footers.files.partitions)
+    partition_by = [name for name in names_of_partitions if name in schema]
     with ParquetWriter(
         target_url,
         schema,
-        partition_by=[name for name in names_of_partitions if name in schema],
+        partition_by=partition_by,
         row_group_mb=row_group_size_mb or _DEFAULT_ROW_GROUP_MB,
         file_mb=_choose_file_mb(footers, partitions_count),
         petastorm=UNISCHEMA_KEY in footers.metadata,
         overwrite=overwrite_output,
     ) as writer:
         for group in range(len(footers)):
-            needed_names = list(dict.fromkeys([*schema.fields, *required_names]))
             table = _read_table(row_groups, group, needed_names, names_of_partitions)
             table = _drop_nulls(table, required_names)
             copied_names = [name for name in schema.fields if name in table.column_names]
             writer.append_arrow(table.select(copied_names))
 
+    # Build the indexes of the copied fields again, as the copy has other row groups. Indexes that
+    # are out of date or damaged are not copied; the dataset is read without them.
     indexes: list[Indexer] = []
-    # Indexes that are out of date or damaged are not copied; the dataset is read without them.
     with contextlib.suppress(ConfigError, DatasetFileCorruptError):
         indexes = [index for index in read_indexes(footers).values() if index.field in schema]
     if indexes:
@@ -107,7 +113,7 @@ def copy_dataset(
 
 
 def _match_names(source_url: str, field_regex: Sequence[str] | None) -> list[str]:
-    """Return the names of the fields to copy; none for all fields.
+    """Return the names of the fields to copy; an empty list stands for all fields.
 
     Raises:
         ConfigError: no field matches, or the dataset has no schema.
@@ -126,7 +132,7 @@ def _match_names(source_url: str, field_regex: Sequence[str] | None) -> list[str
 
 
 def _choose_file_mb(footers: Footers, partitions_count: int | None) -> float:
-    """Return the size of the files, in MB, so that there are about so many."""
+    """Return the size of each file, in MB, that makes about ``partitions_count`` files."""
     if not partitions_count:
         return _DEFAULT_FILE_MB
     if partitions_count == 1:
@@ -139,7 +145,7 @@ def _choose_file_mb(footers: Footers, partitions_count: int | None) -> float:
 def _read_table(
     row_groups: RowGroups, group: int, names: Sequence[str], names_of_partitions: Sequence[str]
 ) -> pa.Table:
-    """Return fields of a row group, without decoding their cells.
+    """Return fields of a row group as they are stored, without decoding their cells.
 
     Args:
         row_groups: the row groups of the dataset.
@@ -148,10 +154,13 @@ def _read_table(
         names_of_partitions: the fields whose values are in the names of folders.
     """
     footers = row_groups.footers
-    file = int(footers.file_of[group])
-    with reading_parquet(footers.name_of(group)), footers.files.open(file) as opened:
+    file_number = int(footers.file_of[group])
+    with reading_parquet(footers.name_of(group)), footers.files.open(file_number) as file:
         reader = pq.ParquetFile(
-            opened, metadata=footers.of(file), pre_buffer=True, page_checksum_verification=True
+            file,
+            metadata=footers.of(file_number),
+            pre_buffer=True,
+            page_checksum_verification=True,
         )
         stored_names = [name for name in reader.schema_arrow.names if name in names]
         table = reader.read_row_group(int(footers.index_of[group]), columns=stored_names)
@@ -160,18 +169,23 @@ def _read_table(
         return table
     for name in names:
         if name in names_of_partitions:
+            # All rows of a file have one value, which is in the names of its folders.
             value = row_groups.read(group, [name])[name].value(0)
             table = table.append_column(name, pa.array([value] * n_rows))
     return table
 
 
 def _drop_nulls(table: pa.Table, required_names: Sequence[str]) -> pa.Table:
-    """Return the rows in which none of these fields is null; a file may lack a field."""
+    """Return the rows in which none of these fields is null.
+
+    All rows of a file that lacks a field are null there.
+    """
     for name in required_names:
         if name in table.column_names:
             has_value = pc.is_valid(table.column(name))
         else:
-            has_value = pa.array([False] * len(table))
+            # The type is given, as an empty list has none.
+            has_value = pa.array([False] * len(table), pa.bool_())
         table = table.filter(has_value)
     return table
 
