@@ -30,9 +30,9 @@ _MAX_ROW_GROUP: Final = 2**31 - 1
 #: them. Real indexes have few such values.
 _MAX_SAME_HASH: Final = 64
 
-#: The maximum number of values in all indexes together. If a value occurs twice in an index, the row
-#: groups of both are joined and count as well. Without a limit, a small pickle could name one large
-#: dict or set many times.
+#: The maximum number of values in all indexes together. If a value occurs twice in an index, the
+#: row groups of both are joined and count as well. Without a limit, a small pickle could name one
+#: large dict or set many times.
 _MAX_CONVERTED: Final = 20_000_000
 
 
@@ -72,7 +72,7 @@ def _read_indexes(root: Any) -> dict[str, Indexer]:
 class _IndexConversion:
     """Converts the indexes of a pickle, and limits how much is converted."""
 
-    #: Converted sets, by the ``id`` of their stubs. The values of an index share few different sets.
+    #: Converted sets, by the ``id`` of their stubs. Many values of an index share a set.
     _sets: dict[int, frozenset[int]]
     #: How many more values may be converted.
     _n_left: int
