@@ -76,31 +76,30 @@ def are_members(column: npt.NDArray[Any], members: frozenset[Any]) -> npt.NDArra
 
 def _are_among_times(times: npt.NDArray[Any], members: frozenset[Any]) -> npt.NDArray[np.bool_]:
     """Return whether each time is among the members; NaT is if None is a member."""
-    member_times = []
+    members_by_dtype: dict[np.dtype[Any], list[Any]] = {}
     for member in members:
         if isinstance(member, np.generic) and member.dtype.kind == times.dtype.kind:
-            converted = _convert_exactly(member, times.dtype)
-            if converted is not None:
-                member_times.append(converted)
+            members_by_dtype.setdefault(member.dtype, []).append(member)
+
     answers = np.zeros(len(times), bool)
-    if member_times:
-        answers = np.isin(times, np.array(member_times))
+    for dtype, same_unit_members in members_by_dtype.items():
+        member_times = _convert_exactly(np.array(same_unit_members, dtype), times.dtype)
+        answers |= np.isin(times, member_times)
     if None in members:
         answers |= np.isnat(times)
     return answers
 
 
-def _convert_exactly(time: Any, dtype: np.dtype[Any]) -> Any:
-    """Convert a time of numpy to the unit of a column; None if the unit cannot hold it.
+def _convert_exactly(times: npt.NDArray[Any], dtype: np.dtype[Any]) -> npt.NDArray[Any]:
+    """Convert times to the unit of a column, without those that the unit cannot hold.
 
     numpy would compare times of two units in the finer one, where years far away wrap around and
     may equal another time.
     """
-    try:
-        converted = time.astype(dtype)
-    except OverflowError:
-        return None
-    return converted if converted.astype(time.dtype) == time else None
+    converted = times.astype(dtype)
+    is_exact = converted.astype(times.dtype) == times
+    exact: npt.NDArray[Any] = converted[is_exact]
+    return exact
 
 
 def elements_of(value: Any) -> npt.NDArray[Any]:
