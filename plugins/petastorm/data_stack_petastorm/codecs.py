@@ -1,4 +1,4 @@
-"""Petastorm's codecs: ``encode(field, value)`` and ``decode(field, cell)``."""
+"""Petastorm's codecs, which encode the values of a field as cells of a column and decode them."""
 
 from __future__ import annotations
 
@@ -30,7 +30,8 @@ __all__ = [
     "as_field_codec",
 ]
 
-#: The dtypes that numbers in a column of a type of Spark must fit.
+#: By Spark's name of a type of numbers, the widest dtype of its kind. Numbers of a field of another
+#: kind must fit into it; Spark or Parquet checks the size of the column itself. See `_fit_number`.
 _NUMBERS_OF_SPARK: Final = {
     "boolean": np.dtype(np.bool_),
     "tinyint": np.dtype(np.int64),
@@ -48,6 +49,7 @@ _NUMBERS_OF_SPARK: Final = {
 class _BytesCodec(DataframeColumnCodec):
     """A codec with cells of bytes, which a codec of data_stack encodes and decodes."""
 
+    #: The codec of data_stack.
     _codec: Codec
 
     @property
@@ -56,7 +58,11 @@ class _BytesCodec(DataframeColumnCodec):
         return self._codec
 
     def encode(self, unischema_field: Any, value: Any) -> bytearray:
-        """Encode an array of the field's type and shape.
+        """Encode an array as the bytes of a cell.
+
+        Args:
+            unischema_field: the field.
+            value: an array of the field's dtype and shape; any array for a field of objects.
 
         Raises:
             ValueError: the value is not such an array.
@@ -66,12 +72,12 @@ class _BytesCodec(DataframeColumnCodec):
         return bytearray(codec.encode(value))
 
     def decode(self, unischema_field: Any, value: Any) -> Any:
-        """Decode the array."""
+        """Decode the bytes of a cell to an array of the field's dtype and shape."""
         codec = self._codec_for(unischema_field)
         return codec.decode(bytes(value))
 
     def spark_dtype(self) -> DataType:
-        """Return the type of bytes."""
+        """Return pyspark's type of bytes."""
         return spark_type_named("binary")
 
     def _codec_for(self, field: Any) -> Codec:
@@ -84,7 +90,9 @@ class _BytesCodec(DataframeColumnCodec):
 
 
 def _check_array(field: Any, value: Any) -> None:
-    """Check that a value is an array of a field's type and shape; a field of objects takes any.
+    """Check that a value is an array of a field's type and shape.
+
+    A field of objects takes any value.
 
     Raises:
         ValueError: the value is something else.
@@ -107,10 +115,10 @@ def _check_array(field: Any, value: Any) -> None:
 
 
 class BinaryCodec(_BytesCodec):
-    """Any codec of data_stack with cells of bytes.
+    """Makes one of Petastorm's codecs of any codec of data_stack that encodes to bytes.
 
     Args:
-        codec: a codec of data_stack.
+        codec: the codec of data_stack.
     """
 
     def __init__(self, codec: Codec) -> None:
@@ -118,23 +126,23 @@ class BinaryCodec(_BytesCodec):
 
 
 class NdarrayCodec(_BytesCodec):
-    """Arrays as ``.npy`` files."""
+    """Encodes arrays as ``.npy`` files."""
 
     _codec = NpyCodec()
 
 
 class CompressedNdarrayCodec(_BytesCodec):
-    """Arrays as compressed ``.npz`` files."""
+    """Encodes arrays as compressed ``.npz`` files."""
 
     _codec = NpzCodec()
 
 
 class CompressedImageCodec(_BytesCodec):
-    """Images as files; shape ``(height, width)``, or ``(height, width, 3)`` in RGB.
+    """Encodes images of shape ``(height, width)``, or ``(height, width, 3)`` in RGB, as files.
 
     Args:
         image_codec: "png" for uint8 and uint16, "jpeg" or "jpg" for uint8.
-        quality: quality of JPEG, 0 to 100.
+        quality: quality of JPEG, 0 to 100; PNG, which loses nothing, ignores it.
 
     Raises:
         ConfigError: the codec or quality is invalid.
@@ -188,7 +196,7 @@ class CompressedImageCodec(_BytesCodec):
 
 
 class ScalarCodec(DataframeColumnCodec):
-    """Numbers, text, bytes, decimals, dates and times in Parquet's own types.
+    """Stores numbers, text, bytes, decimals, dates and times in Parquet's own types.
 
     Args:
         spark_type: a type of :mod:`pyspark.sql.types`; or, without pyspark, its name (``"int"``,
@@ -215,7 +223,9 @@ class ScalarCodec(DataframeColumnCodec):
         return "string" if is_limited_text else name
 
     def encode(self, unischema_field: Any, value: Any) -> Any:
-        """Convert a value to a number, text or bytes of Python.
+        """Convert a scalar of Python or numpy to the cell of a column, a value of Python.
+
+        Text becomes a ``str``, and an int in a column of decimals a ``Decimal``.
 
         Raises:
             TypeError: the value is not a scalar.
@@ -261,7 +271,7 @@ class ScalarCodec(DataframeColumnCodec):
 
 
 def _check_text(field: Any, value: Any) -> str:
-    """Return a text as a ``str`` of Python.
+    """Return a text, which may be a ``numpy.str_``, as a ``str`` of Python.
 
     Raises:
         ValueError: the value is not text.
@@ -279,7 +289,8 @@ def _fit_number(field: Any, value: Any, column_dtype: np.dtype[Any]) -> bool | i
     Args:
         field: the field of Petastorm.
         value: the number.
-        column_dtype: the dtype that all numbers in the column fit, for a field of another kind.
+        column_dtype: the dtype that the number must fit if the field has another kind, such as a
+            field of floats in a column of integers.
 
     Raises:
         ValueError: the value is not a number, or does not fit.
@@ -300,18 +311,26 @@ def _fit_number(field: Any, value: Any, column_dtype: np.dtype[Any]) -> bool | i
 
 
 def as_field_codec(codec: Any) -> Any:
-    """Return the codec of data_stack that stores the same cells; None for None."""
+    """Return the codec of data_stack that stores the same cells as one of Petastorm.
+
+    None and codecs of data_stack are returned unchanged.
+    """
+    # A class that a user derived from one of ours may encode in another way, hence type().
     if type(codec) is ScalarCodec:
         return LenientScalarCodec(codec.type_name)
     if type(codec) in (BinaryCodec, NdarrayCodec, CompressedNdarrayCodec, CompressedImageCodec):
         return codec.stored
-    if isinstance(codec, DataframeColumnCodec):  # of a user, perhaps derived from one of ours
+    if isinstance(codec, DataframeColumnCodec):
         return UserCodec(codec)
     return codec
 
 
 def as_column_codec(codec: Any) -> Any:
-    """Return the codec of a field as one of Petastorm's; None if Parquet itself has the type."""
+    """Return the codec of Petastorm that stores the same cells as one of data_stack.
+
+    Codecs of Petastorm are returned unchanged. None stands for the default of Parquet: for lists,
+    and for scalars without a type of their own.
+    """
     if isinstance(codec, UserCodec):
         return codec.codec
     if isinstance(codec, parquet_codecs.ListCodec):

@@ -20,27 +20,41 @@ class DataframeColumnCodec(ABC):
 
     To make a codec of your own, define a class at the top of a module. Its attributes must be plain
     data: numbers, text, lists, dicts, arrays, types of numpy and Spark. A dataset stores the name
-    of the class and the attributes. Import the class before you read the dataset: nothing that is
-    stored is ever imported or run.
+    of the class and the attributes. Import the class before you read the dataset: data_stack never
+    imports or runs what a dataset names.
     """
 
-    def __init_subclass__(cls, **options: Any) -> None:
-        super().__init_subclass__(**options)
-        is_ours = cls.__module__.rpartition(".")[0] == __package__
-        if not is_ours:
+    def __init_subclass__(cls, **class_arguments: Any) -> None:
+        """Register the class for :func:`restore_codec`, unless it is one of this package."""
+        super().__init_subclass__(**class_arguments)
+        package_of_class = cls.__module__.rpartition(".")[0]
+        if package_of_class != __package__:
             user_codecs[class_name(cls)] = cls
 
     @abstractmethod
     def encode(self, unischema_field: Any, value: Any) -> Any:
-        """Return the cell for ``value``, of the type :meth:`spark_dtype`."""
+        """Return the cell for a value.
+
+        Args:
+            unischema_field: the :class:`UnischemaField` of the value.
+            value: the value; never None.
+
+        Returns:
+            A value of Python of the type :meth:`spark_dtype`.
+        """
 
     @abstractmethod
     def decode(self, unischema_field: Any, value: Any) -> Any:
-        """Return the value of a cell."""
+        """Return the value of a cell.
+
+        Args:
+            unischema_field: the :class:`UnischemaField` of the value.
+            value: the cell; never None.
+        """
 
     @abstractmethod
     def spark_dtype(self) -> DataType:
-        """Return the type of the column, of :mod:`pyspark.sql.types`."""
+        """Return the type of the column: one of :mod:`pyspark.sql.types`, or its name."""
 
     def __str__(self) -> str:
         return f"{type(self).__name__}()"

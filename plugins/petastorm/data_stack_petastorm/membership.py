@@ -1,4 +1,4 @@
-"""Which values are members of a set, compared as Python compares them."""
+"""Finds which values of a column are members of a set, compared as Python compares them."""
 
 from __future__ import annotations
 
@@ -16,16 +16,17 @@ from data_stack_petastorm.plain_times import as_numpy_time
 
 
 def check_members(values: Iterable[Any], what: str) -> frozenset[Any]:
-    """Return values as a set of numbers and texts of Python, and of times of numpy.
+    """Return the members of a predicate's set, to be compared with values of columns.
 
-    None stands for null. NaN is left out, as it equals nothing.
+    Scalars of numpy become numbers and texts of Python, and all times become times of numpy. None
+    stands for null. NaN and NaT are left out, because they equal nothing.
 
     Args:
         values: the values.
         what: the name of the predicate, for messages.
 
     Raises:
-        ConfigError: they are not a list or set, or cannot be hashed.
+        ConfigError: the values are not a list or set, or cannot be hashed.
     """
     if isinstance(values, (str, bytes)) or not isinstance(values, Iterable):
         raise ConfigError(
@@ -33,12 +34,14 @@ def check_members(values: Iterable[Any], what: str) -> frozenset[Any]:
         )
     members = [_as_member(value) for value in values]
     try:
+        # NaN and NaT differ from themselves.
         return frozenset(member for member in members if member == member)
     except (TypeError, ValueError) as error:
         raise ConfigError(f"{what} needs hashable values: {error}") from error
 
 
 def _as_member(value: Any) -> Any:
+    """Return a time as a time of numpy, and another scalar of numpy as a value of Python."""
     member = as_numpy_time(value)
     is_time = isinstance(member, np.generic) and member.dtype.kind in "mM"
     if isinstance(member, np.generic) and not is_time:
@@ -72,23 +75,37 @@ def are_members(column: npt.NDArray[Any], members: frozenset[Any]) -> npt.NDArra
 
 
 def _are_among_times(times: npt.NDArray[Any], members: frozenset[Any]) -> npt.NDArray[np.bool_]:
-    member_times = [
-        member
-        for member in members
-        if isinstance(member, np.generic) and member.dtype.kind == times.dtype.kind
-    ]
+    """Return whether each time is among the members; NaT is if None is a member."""
+    members_by_dtype: dict[np.dtype[Any], list[Any]] = {}
+    for member in members:
+        if isinstance(member, np.generic) and member.dtype.kind == times.dtype.kind:
+            members_by_dtype.setdefault(member.dtype, []).append(member)
+
     answers = np.zeros(len(times), bool)
-    if member_times:
-        answers = np.isin(times, np.array(member_times))
+    for dtype, same_unit_members in members_by_dtype.items():
+        member_times = _convert_exactly(np.array(same_unit_members, dtype), times.dtype)
+        answers |= np.isin(times, member_times)
     if None in members:
         answers |= np.isnat(times)
     return answers
 
 
-def elements_of(value: Any) -> npt.NDArray[Any]:
-    """Return the elements of the value of a row, shape ``(n,)``.
+def _convert_exactly(times: npt.NDArray[Any], dtype: np.dtype[Any]) -> npt.NDArray[Any]:
+    """Convert times to the unit of a column, without those that the unit cannot hold.
 
-    A missing list has no elements, and a text is one.
+    numpy would compare times of two units in the finer one, where years far away wrap around and
+    may equal another time.
+    """
+    converted = times.astype(dtype)
+    is_exact = converted.astype(times.dtype) == times
+    exact: npt.NDArray[Any] = converted[is_exact]
+    return exact
+
+
+def elements_of(value: Any) -> npt.NDArray[Any]:
+    """Return the elements of a list or array of any shape, as an array of shape ``(n,)``.
+
+    None, a missing list, has no elements. A text is its only element.
 
     Raises:
         PredicateError: the value is not a list or array.

@@ -1,4 +1,4 @@
-"""Columns of structs, maps and nested lists, which Petastorm does not read."""
+"""Finds columns of structs, maps and nested lists, which Petastorm does not read."""
 
 from __future__ import annotations
 

@@ -7,8 +7,8 @@ from typing import Any, Final
 
 import numpy as np
 
-#: Units that Python's times may hold exactly: years and months have no length in days, and numpy
-#: alone has parts of nanoseconds.
+#: Units that Python's times may hold exactly. A year or month has no fixed number of days, and
+#: units below a nanosecond only exist in numpy.
 _UNITS: Final = frozenset({"D", "h", "m", "s", "ms", "us", "ns"})
 
 
@@ -25,25 +25,31 @@ def plain_time(value: np.datetime64 | np.timedelta64) -> Any:
         in_microseconds: Any = value.astype(_microseconds_of(value))
         plain = in_microseconds.item()
         if unit == "D" and isinstance(value, np.datetime64):
-            plain = value.item()
-        # numpy gives NaT as None, and years beyond 9999 as an integer.
-        is_time = isinstance(plain, (date, timedelta))
-        is_exact = is_time and bool(in_microseconds == value)
+            plain = value.item()  # a date, not a datetime at midnight
     except OverflowError:
         return value
+    # numpy gives NaT as None, and years beyond 9999 as an integer.
+    if not isinstance(plain, (date, timedelta)):
+        return value
+    # numpy cuts off nanoseconds, and wraps around beyond 64 bits without an error: neither survives
+    # the way back.
+    is_exact = bool(in_microseconds.astype(value.dtype) == value)
     return plain if is_exact else value
 
 
 def _microseconds_of(value: np.datetime64 | np.timedelta64) -> str:
+    """Return the dtype of microseconds for a point in time or for a duration."""
     return "M8[us]" if isinstance(value, np.datetime64) else "m8[us]"
 
 
 def as_numpy_time(value: Any) -> Any:
-    """Convert a time of Python or pandas to a time of numpy; other values are unchanged.
+    """Convert a time of Python or pandas to a time of numpy; return other values unchanged.
 
-    A time with a zone becomes UTC. A time of day becomes the time since midnight.
+    A datetime with a time zone is converted to UTC. A time of day becomes the timedelta since
+    midnight.
     """
-    if hasattr(value, "to_datetime64"):  # of pandas, whose times are more exact than datetimes
+    # pandas' Timestamp is a datetime with nanoseconds, which the conversion below would lose.
+    if hasattr(value, "to_datetime64"):
         return value.to_datetime64()
     if isinstance(value, datetime) and value.tzinfo is not None:
         in_utc = value.astimezone(timezone.utc)

@@ -1,6 +1,6 @@
-"""Petastorm's predicates, which select the same rows as there.
+"""Petastorm's predicates, which select the same rows as Petastorm.
 
-They treat null as a value, so ``in_negate(p)`` selects exactly the rows that ``p`` does not select
+A null is a value for them, so ``in_negate(p)`` selects exactly the rows that ``p`` does not select
 (https://github.com/uber/petastorm, ``petastorm/predicates.py``).
 """
 
@@ -44,39 +44,44 @@ __all__ = [
     "in_set",
 ]
 
-#: The functions of :class:`in_reduce` that are computed for all rows at once.
-_ALL: Final = (all, np.all, np.logical_and.reduce)
-_ANY: Final = (any, np.any, np.logical_or.reduce)
+#: Functions for :class:`in_reduce` which are True if all predicates select a row. It computes their
+#: results for all rows at once.
+_FUNCTIONS_OF_ALL: Final = (all, np.all, np.logical_and.reduce)
 
-#: How far the sum of fractions may be above 1, because floats are rounded.
-_ROUNDING: Final = 1e-9
+#: Functions for :class:`in_reduce` which are True if any predicate selects a row.
+_FUNCTIONS_OF_ANY: Final = (any, np.any, np.logical_or.reduce)
+
+#: The sum of fractions may be above 1 by this much, because floats are rounded.
+_MAX_ROUNDING: Final = 1e-9
 
 _Bools = npt.NDArray[np.bool_]
 
 
 class PredicateBase(ABC):
-    """Derive from it for a predicate of your own."""
+    """Base class of predicates; derive a predicate of your own from it."""
 
     @abstractmethod
     def get_fields(self) -> Any:
-        """Return the names of the required fields, at least one."""
+        """Return the names of the fields that :meth:`do_include` needs, at least one."""
 
     @abstractmethod
     def do_include(self, values: Mapping[str, Any]) -> Any:
         """Return whether to include a row.
 
+        :func:`~data_stack_petastorm.reader.make_batch_reader` passes a DataFrame of many rows, and
+        expects a Series or array with a bool for each.
+
         Args:
-            values: the values of a row by name; for
-                :func:`~data_stack_petastorm.reader.make_batch_reader` a DataFrame of rows, for
-                which the result is a Series or array of bools.
+            values: the values of the row by the name of their field; or the DataFrame.
         """
 
 
 class in_set(OneColumnPredicate, PredicateBase):  # noqa: N801  # Petastorm's spelling
-    """Selects rows whose value is one of several; null if None is among them.
+    """Selects rows whose value is one of several.
 
     Args:
-        inclusion_values: hashable values, compared as in Python: 1 equals 1.0, but not "1".
+        inclusion_values: hashable values, compared as in Python: 1 equals 1.0, but not "1". None
+            selects rows with null.
         predicate_field: the field.
     """
 
@@ -92,7 +97,7 @@ class in_set(OneColumnPredicate, PredicateBase):  # noqa: N801  # Petastorm's sp
 
 
 def _bound_of_members(field: Any, members: frozenset[Any]) -> pc.Expression | None:
-    """Return an expression that is true of all rows with a member.
+    """Return an expression of pyarrow that is true of all rows whose value is a member.
 
     None if the members have several types, or a type that Arrow lacks.
     """
@@ -128,12 +133,12 @@ class in_intersection(OneColumnPredicate, PredicateBase):  # noqa: N801
 
 
 class in_pseudorandom_split(OneColumnPredicate, PredicateBase):  # noqa: N801
-    """Selects one subset of a pseudorandom split, which is reproducible.
+    """Selects one subset of a reproducible pseudorandom split of the rows.
 
-    Each value is in the same subset as in Petastorm. The MD5 of ``str(value)`` determines the
-    subset, so that rows with the same value stay together; sizes are approximate. All nulls are in
-    the subset of one text: "nan" for floats, "NaT" for timestamps, and "None" for others, as
-    Petastorm reads them.
+    Each value is in the same subset as in Petastorm. The MD5 digest of ``str(value)`` determines
+    the subset, so rows with the same value are in the same subset, and the sizes of subsets are
+    approximate. Nulls have the text that Petastorm has for them: "nan" for floats, "NaT" for
+    timestamps, and "None" for other types.
 
     Args:
         fraction_list: the fraction of values in each subset, each in [0, 1], with a sum of at most
@@ -152,7 +157,7 @@ class in_pseudorandom_split(OneColumnPredicate, PredicateBase):  # noqa: N801
     ) -> None:
         fractions = [float(fraction) for fraction in fraction_list]
         are_fractions = all(0 <= fraction <= 1 for fraction in fractions)
-        if not are_fractions or sum(fractions) > 1 + _ROUNDING:
+        if not are_fractions or sum(fractions) > 1 + _MAX_ROUNDING:
             raise ConfigError(
                 "fractions must be between 0 and 1, with a sum of at most 1; got "
                 f"{shorten(fraction_list)}"
@@ -182,7 +187,7 @@ class in_lambda(IdentifiedPredicate, PredicateBase):  # noqa: N801
         state_arg: a further argument of the function; None to omit it.
 
     Raises:
-        ConfigError: the fields are not a list of names, or the function is none.
+        ConfigError: the fields are not a list of names, or the function cannot be called.
     """
 
     _fields: list[str]
@@ -204,23 +209,25 @@ class in_lambda(IdentifiedPredicate, PredicateBase):  # noqa: N801
             raise ConfigError(f"in_lambda needs a function, got {shorten(predicate_func)}")
         self._fields = [check_field_name(name, "in_lambda") for name in predicate_fields]
         self._function = predicate_func
-        self._state = () if state_arg is None else (state_arg,)
-        self._arguments = (self._fields, predicate_func)
+        self._state = ()
         if state_arg is not None:
-            self._arguments = (self._fields, predicate_func, state_arg)
+            self._state = (state_arg,)
+        self._arguments = (self._fields, predicate_func, *self._state)
 
     def get_fields(self) -> set[str]:
-        """Return the names of the required fields."""
+        """Return the names of the fields that the function receives."""
         return set(self._fields)
 
     def do_include(self, values: Mapping[str, Any]) -> Any:
-        """Call the function."""
+        """Return what the function returns for a row."""
         arguments = [values[name] for name in self._fields]
         return self._function(*arguments, *self._state)
 
 
 class in_negate(ColumnPredicate, PredicateBase):  # noqa: N801
-    """Selects the rows that a predicate does not select; unlike ``~``, also rows with null.
+    """Selects the rows that a predicate does not select, also those with null.
+
+    The operator ``~`` of pyarrow's expressions selects no rows with null.
 
     Args:
         predicate: a predicate, or an expression of pyarrow.
@@ -237,7 +244,7 @@ class in_negate(ColumnPredicate, PredicateBase):  # noqa: N801
 
 
 class in_reduce(ColumnPredicate, PredicateBase):  # noqa: N801
-    """Selects rows for which a function of the results of several predicates returns True.
+    """Selects rows by a function of the results of several predicates.
 
     Args:
         predicate_list: at least one predicate, or expression of pyarrow.
@@ -245,7 +252,7 @@ class in_reduce(ColumnPredicate, PredicateBase):  # noqa: N801
             with one bool for each predicate and returns a bool.
 
     Raises:
-        ConfigError: there is no predicate, or the function is none.
+        ConfigError: there is no predicate, or the function cannot be called.
     """
 
     _predicates: list[Predicate]
@@ -268,12 +275,13 @@ class in_reduce(ColumnPredicate, PredicateBase):  # noqa: N801
 
     def mask(self, columns: Columns) -> _Bools:
         masks = np.stack([predicate.mask(columns) for predicate in self._predicates])
-        if self._function in _ALL:
+        if self._function in _FUNCTIONS_OF_ALL:
             return np.asarray(masks.all(axis=0))
-        if self._function in _ANY:
+        if self._function in _FUNCTIONS_OF_ANY:
             return np.asarray(masks.any(axis=0))
+        results_of_rows = masks.T.tolist()
         try:
-            answers = [bool(self._function(answers)) for answers in masks.T.tolist()]
+            answers = [bool(self._function(results)) for results in results_of_rows]
         except Exception as error:
             raise PredicateError(f"{self!r} raised {type(error).__name__}: {error}") from error
         return np.array(answers, dtype=bool)
@@ -282,17 +290,18 @@ class in_reduce(ColumnPredicate, PredicateBase):  # noqa: N801
 def _combined_bound(
     predicates: Sequence[Predicate], reduce_func: Callable[..., Any]
 ) -> pc.Expression | None:
-    """Return an expression that is true of each row that :class:`in_reduce` selects.
+    """Return an expression of pyarrow that is true of each row that :class:`in_reduce` selects.
 
-    None if there is no such expression.
+    None if the bounds of the predicates do not yield one.
     """
     bounds = [predicate.bound for predicate in predicates if predicate.bound is not None]
     if not bounds:
         return None
-    if reduce_func in _ALL:
-        # A selected row satisfies all bounds that there are.
+    if reduce_func in _FUNCTIONS_OF_ALL:
+        # All predicates select a selected row, so it satisfies the bounds of those that have one.
         return functools.reduce(operator.and_, bounds)
-    if reduce_func in _ANY and len(bounds) == len(predicates):
-        # A selected row satisfies one of the bounds, unless a predicate without a bound selects it.
+    all_have_bounds = len(bounds) == len(predicates)
+    if reduce_func in _FUNCTIONS_OF_ANY and all_have_bounds:
+        # At least one predicate selects a selected row, so it satisfies at least one bound.
         return functools.reduce(operator.or_, bounds)
     return None

@@ -22,11 +22,11 @@ def buckets_of_subset(fractions: Sequence[float], subset_index: int) -> range:
     """Return the buckets of a subset.
 
     Args:
-        fractions: the fraction of values in each subset.
+        fractions: the fraction of values in each subset, as the user gave them.
         subset_index: the subset, counted from 0.
     """
-    # In the numbers as given, as in Petastorm: their rounding decides the subset of a bucket at a
-    # border.
+    # Petastorm sums the fractions in the type that the user gave, such as numpy.float32, and the
+    # rounding of that type decides to which subset a bucket at a border belongs.
     lower_border = sum(fractions[:subset_index])
     upper_border = sum(fractions[: subset_index + 1])
     start = math.ceil(lower_border * (_N_BUCKETS - 1))
@@ -41,15 +41,16 @@ def bucket_of(text: str) -> int:
 
 
 def texts_of(column: npt.NDArray[Any], dtype: Any) -> Iterator[str]:
-    """Iterate over the texts of values.
+    """Iterate over the texts of the values of a column, as Petastorm makes them.
 
     Args:
         column: the values, shape ``(n,)``; None is a missing value.
-        dtype: the dtype of the field; None if only the values tell it.
+        dtype: the dtype of the field; None if it is not known.
     """
     text_of_null = _text_of_null(column, dtype)
     values: Any = column
-    # numpy shows floats and times as Petastorm's rows have them; others differ from Python's.
+    # Petastorm's rows have floats and times of numpy, and other values of Python: str() of these
+    # differs between numpy and Python.
     if column.dtype.kind in "biuSUO":
         values = column.tolist()
     for value in values:
@@ -57,9 +58,10 @@ def texts_of(column: npt.NDArray[Any], dtype: Any) -> Iterator[str]:
 
 
 def _text_of_null(column: npt.NDArray[Any], dtype: Any) -> str:
-    """Return the text of a missing value as Petastorm reads it.
+    """Return the text that Petastorm has for a missing value.
 
-    There, pandas makes NaN of a missing float, and NaT of a missing timestamp.
+    Petastorm reads rows by pandas, which makes NaN of a missing float, and NaT of a missing
+    timestamp.
     """
     if dtype is None and column.dtype == object:
         dtype = _dtype_of_first_value(column)
@@ -72,7 +74,7 @@ def _text_of_null(column: npt.NDArray[Any], dtype: Any) -> str:
 
 
 def _dtype_of_first_value(column: npt.NDArray[Any]) -> np.dtype[Any]:
-    """Return the dtype of the first value that is not missing; that of objects without values."""
+    """Return the dtype of the first value that is not missing; object if all are missing."""
     for value in column:
         if isinstance(value, np.generic):
             return value.dtype

@@ -18,15 +18,16 @@ from data_stack_petastorm.unischema import (
     schema_name,
 )
 
-#: Petastorm makes a value of ``np.datetime64`` of a datetime of Python, which has microseconds.
+#: The dtype of times without a codec: Petastorm makes them of Python's datetimes, which have
+#: microseconds.
 _DEFAULT_TIME: Final = np.dtype("datetime64[us]")
 
-#: Arrays of times that a codec stored with a unit of their own are read with this one.
+#: The dtype of arrays of times. Each stored array has a unit of its own, and is converted to this.
 _TIME_OF_ARRAYS: Final = np.dtype("datetime64[ns]")
 
 
 def as_schema(schema: Unischema | Schema) -> Schema:
-    """Convert a schema to one of data_stack; one of data_stack is returned unchanged.
+    """Convert a schema of Petastorm to one of data_stack; return a converted one unchanged.
 
     Raises:
         ConfigError: a codec cannot hold the values of its field.
@@ -38,7 +39,7 @@ def as_schema(schema: Unischema | Schema) -> Schema:
 
 
 def as_field(field: UnischemaField) -> Field:
-    """Convert a field to one of data_stack.
+    """Convert a field of Petastorm to one of data_stack.
 
     Raises:
         ConfigError: the codec cannot hold the values.
@@ -67,7 +68,10 @@ def dtype_with_unit(numpy_dtype: Any, codec: Any) -> Any:
         return numpy_dtype
     dtype = np.dtype(numpy_dtype)
     is_time = dtype.kind == "M"
-    if not is_time or np.datetime_data(dtype)[0] != "generic":
+    if not is_time:
+        return numpy_dtype
+    unit, _ = np.datetime_data(dtype)
+    if unit != "generic":
         return numpy_dtype
     if codec is None:
         return _DEFAULT_TIME

@@ -19,7 +19,7 @@ __all__ = [
 
 
 class RowGroupSelectorBase(ABC):
-    """Derive from it for a selector of your own."""
+    """Base class of selectors; derive a selector of your own from it."""
 
     @abstractmethod
     def get_index_names(self) -> Iterable[str]:
@@ -30,18 +30,17 @@ class RowGroupSelectorBase(ABC):
         """Return the numbers of the row groups to read.
 
         Args:
-            index_dict: the indexes of the dataset by name, with ``indexed_values`` and
-                ``get_row_group_indexes(value)``.
+            index_dict: the indexes of the dataset by name. An index has the attribute
+                ``indexed_values`` and the method ``get_row_group_indexes(value)``.
         """
 
 
 class SingleIndexSelector(RowGroupSelectorBase):
-    """The row groups that hold any of some values, by one index.
+    """Selects the row groups that hold at least one of several values, by one index.
 
     Args:
-        index_name: an index.
-        values_list: a list, also for a single value; an index of values that are not null ignores
-            it.
+        index_name: name of the index.
+        values_list: the values; a single value is a list of one. A FieldNotNullIndexer needs none.
 
     Raises:
         ConfigError: the values are not a list.
@@ -63,7 +62,8 @@ class SingleIndexSelector(RowGroupSelectorBase):
 
     def select_row_groups(self, index_dict: Mapping[str, Any]) -> set[int]:
         index = index_dict[self._index_name]
-        # An index of values that are not null ignores the value, and may be asked without one.
+        # A FieldNotNullIndexer ignores the value, but one call is needed. Other indexes do not hold
+        # None, so no value selects no row group there.
         values = self._values or (None,)
         row_groups: set[int] = set()
         for value in values:
@@ -81,7 +81,7 @@ class _CombinedSelector(RowGroupSelectorBase):
         ConfigError: there is no selector.
     """
 
-    #: Makes one set of the sets of all selectors.
+    #: The method of sets that makes one set of those of all selectors.
     combine: Callable[..., set[int]]
 
     _selectors: tuple[RowGroupSelectorBase, ...]
@@ -103,13 +103,13 @@ class _CombinedSelector(RowGroupSelectorBase):
 
 
 class IntersectIndexSelector(_CombinedSelector):
-    """The row groups that all of several selectors select."""
+    """Selects the row groups that all of several selectors select."""
 
     combine = set.intersection
 
 
 class UnionIndexSelector(_CombinedSelector):
-    """The row groups that at least one of several selectors selects."""
+    """Selects the row groups that at least one of several selectors selects."""
 
     combine = set.union
 

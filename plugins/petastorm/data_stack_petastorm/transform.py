@@ -27,7 +27,14 @@ __all__ = ["TransformSpec", "edit_field", "transform_schema"]
 def edit_field(
     name: str, numpy_dtype: Any, shape: Sequence[int | None], nullable: bool = False
 ) -> tuple[Any, ...]:
-    """Return one of the ``edit_fields`` of a :class:`TransformSpec`."""
+    """Return a tuple for the ``edit_fields`` of a :class:`TransformSpec`.
+
+    Args:
+        name: name of the field.
+        numpy_dtype: dtype of its values, or of the elements of arrays.
+        shape: shape of each value; None for a size that varies.
+        nullable: whether a value may be None.
+    """
     return name, numpy_dtype, shape, nullable
 
 
@@ -108,11 +115,11 @@ class TransformSpec:
         return self.func is not None and has_parameter(self.func, "rng")
 
     def known(self, names: Iterable[str], on: Any = None) -> TransformSpec:
-        """Return the spec without removed and selected fields that do not exist.
+        """Return a copy of the spec without the removed and selected fields that do not exist.
 
         Args:
             names: the names of the fields of the rows.
-            on: the argument of ``func``, if the spec does not say it.
+            on: the ``on`` of the copy, if this spec has none.
 
         Warns:
             UserWarning: a removed or selected field does not exist.
@@ -165,7 +172,11 @@ class TransformSpec:
 
 
 def _edited_field(given: Any) -> Field:
-    """Return one of ``edit_fields`` as a field of data_stack."""
+    """Return one of ``edit_fields`` as a field of data_stack.
+
+    Raises:
+        ConfigError: it is neither a field nor a tuple of four parts.
+    """
     if isinstance(given, Field):
         return given
     is_unischema_field = isinstance(given, tuple) and len(given) == 5
@@ -182,11 +193,14 @@ def _edited_field(given: Any) -> Field:
 
 
 def _field_names(argument: str, given: Iterable[str]) -> list[str]:
-    """Return the names of fields in a list.
+    """Return names of fields as a list.
 
     Args:
-        argument: the argument, for the message.
+        argument: the name of the argument that has them, for the message.
         given: the names, or a single one.
+
+    Raises:
+        ConfigError: a name is not text.
     """
     names = [given] if isinstance(given, str) else list(given)
     if not all(isinstance(name, str) for name in names):
@@ -212,9 +226,9 @@ def transform_schema(schema: Unischema, transform_spec: TransformSpec) -> Unisch
 
 
 class BatchTransform:
-    """The function of a spec, as a function of batches that checks what it returns.
+    """Calls the function of a spec for batches, and checks what the function returns.
 
-    It is for ``iterator.map(…, batched=True)``.
+    A reader passes it to ``iterator.map(…, batched=True)``.
 
     Args:
         spec: the spec; it has a function.
@@ -257,14 +271,14 @@ class BatchTransform:
             ConfigError: a returned value does not fit its field, or its field is not declared; the
                 message names the field.
         """
-        first_column = next(iter(batch.values()))
+        n_rows = len(next(iter(batch.values())))
         columns = call_function(
             self._spec, batch, rngs, names=list(self._schema.fields), zones=self._zones
         )
         for name in self._schema.fields:
             if not isinstance(columns, Mapping) or name not in columns:
                 raise missing_field(name, columns)
-            self._check_n_rows(name, len(columns[name]), len(first_column))
+            self._check_n_values(name, columns[name], n_rows)
 
         checked = {}
         for field in self._schema:
@@ -274,7 +288,19 @@ class BatchTransform:
             checked[field.name] = column
         return checked
 
-    def _check_n_rows(self, name: str, n_values: int, n_rows: int) -> None:
+    def _check_n_values(self, name: str, values: Any, n_rows: int) -> None:
+        """Check that there is one value of a field per row, unless the function may drop rows.
+
+        Raises:
+            ConfigError: there are more or fewer values, or a single one instead of a column.
+        """
+        try:
+            n_values = len(values)
+        except TypeError:
+            raise ConfigError(
+                f"the transform returned {values!r:.80} as the column of field {name!r}; it must "
+                "return an array or list with one value per row"
+            ) from None
         if n_values != n_rows and not self._may_drop:
             raise ConfigError(
                 f"the transform returned {n_values} values of field {name!r} for {n_rows} rows; it "
@@ -290,8 +316,8 @@ def call_function(
     names: list[str] | None,
     zones: Mapping[str, str],
 ) -> Any:
-    """Call the function of a spec, as :func:`call_transform` describes it."""
-    function: Any = spec.func  # callers have checked that there is one
+    """Call the function of a spec, which has one, as :func:`call_transform` describes it."""
+    function: Any = spec.func
     return call_transform(
         function,
         batch,

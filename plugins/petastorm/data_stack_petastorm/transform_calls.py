@@ -1,4 +1,4 @@
-"""Calls the function of a transform with the rows of a batch, in the form that it takes."""
+"""Calls the function of a transform with a batch of rows, in the form that the function takes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ import numpy.typing as npt
 from data_stack.dataset.iterator.access import copy_value
 from data_stack.exception import ConfigError
 
+#: The columns of a batch by name, shape ``(n, ...)``.
 Columns: TypeAlias = Mapping[str, npt.NDArray[Any]]
+
+#: What the function of a transform takes; see the argument ``on`` of TransformSpec.
 Form: TypeAlias = Literal["rows", "numpy", "pandas"]
 
 
@@ -30,22 +33,26 @@ def call_transform(
 
     Args:
         function: the function.
-        batch: the columns, shape ``(n, ...)``, n > 0. They are copied, as the function may change
-            them.
-        on: the form of its argument: "rows" (also None), "numpy" or "pandas".
-        rngs: a generator for each row, if the function takes one; a function of batches gets that
-            of the first row.
-        names: the fields that it must return; None: those that it returns for the first row.
-        removed_names: fields that it may return as well, though they are dropped.
+        batch: the columns, shape ``(n, ...)``, n > 0. The function gets a copy, which it may
+            change.
+        on: the form of the function's argument: "rows" (also None), "numpy" or "pandas".
+        rngs: a generator for each row; empty if the function takes none. A function of batches gets
+            the generator of the first row.
+        names: the fields that the function must return; None: those that it returns for the first
+            row.
+        removed_names: further fields that the function may return. The caller drops them.
         zones: the time zones of columns of instants, by name, for a function of DataFrames.
 
     Returns:
-        The values of each field, in the order of the rows.
+        The values of each field, in the order of the rows; of a function of "numpy", what it
+        returned, which the caller checks.
 
     Raises:
         ConfigError: the function returned a field that is not declared, or a field is missing.
     """
-    declared = None if names is None else {*names, *batch, *removed_names}
+    declared: set[str] | None = None
+    if names is not None:
+        declared = {*names, *batch, *removed_names}
     if on == "pandas":
         return _call_with_frame(function, batch, rngs, names, declared, zones)
     batch = copy_value(batch)
@@ -64,7 +71,8 @@ def _call_with_frame(
     declared: set[str] | None,
     zones: Mapping[str, str],
 ) -> dict[str, Any]:
-    # pandas is optional.
+    """Call a function of DataFrames. See :func:`call_transform`."""
+    # frames.py needs pandas, which is optional.
     from data_stack_petastorm.frames import as_frame, columns_of_frame
 
     frame = _call_with_batch(function, as_frame(batch, zones), rngs)
@@ -90,7 +98,9 @@ def _call_with_rows(
     names: Sequence[str] | None,
     declared: set[str] | None,
 ) -> dict[str, list[Any]]:
-    rows = [dict(zip(batch, values, strict=True)) for values in zip(*batch.values(), strict=True)]
+    """Call a function of rows for each row. See :func:`call_transform`."""
+    values_of_rows = zip(*batch.values(), strict=True)
+    rows = [dict(zip(batch, values, strict=True)) for values in values_of_rows]
     if rngs:
         results = [function(row, rng=rng) for row, rng in zip(rows, rngs, strict=True)]
     else:
@@ -100,14 +110,17 @@ def _call_with_rows(
         _require_fields(result, names or ())
     if names is None:
         names = list(results[0])
-    return {name: [result[name] for result in results] for name in names}
+    columns: dict[str, list[Any]] = {}
+    for name in names:
+        columns[name] = [result[name] for result in results]
+    return columns
 
 
 def _require_fields(result: Any, names: Sequence[str]) -> None:
-    """Check that a row has all fields.
+    """Check that the result for a row has all fields.
 
     Raises:
-        ConfigError: a field is missing, or the result is not a row.
+        ConfigError: a field is missing, or the result is not a mapping.
     """
     for name in names:
         if not isinstance(result, Mapping) or name not in result:
@@ -132,18 +145,18 @@ def missing_field(name: str, result: Any) -> ConfigError:
 
 
 def _refuse_undeclared(result: Any, declared: set[str] | None) -> None:
-    """Refuse a row or columns with fields that are not declared: they would be lost.
+    """Refuse a result with fields that are not declared, because nobody would read them.
 
     Args:
-        result: what the function returned.
-        declared: the fields of the result, and those that the function received; None for any.
+        result: what the function returned: a row, columns or a DataFrame.
+        declared: the fields that the function may return; None for any.
 
     Raises:
         ConfigError: a field is not declared.
     """
     if declared is None or not hasattr(result, "keys"):
         return
-    # A DataFrame has keys as well; iterating over another object may do anything.
+    # Mappings and DataFrames have keys(). Other results are refused where their fields are missing.
     for name in result.keys():  # noqa: SIM118
         if name not in declared:
             returned = ", ".join(map(str, result.keys()))

@@ -1,4 +1,4 @@
-"""Which fields the function of a transform changes, seen from the values of the first row."""
+"""Infers which fields the function of a transform changes, from its result for the first row."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from data_stack.formats.parquet import Field, Schema
 def changed_fields(
     schema: Schema, values: Mapping[str, Any], *, except_names: Collection[str]
 ) -> list[Field]:
-    """Return the fields that have another dtype or shape than before.
+    """Return the fields whose dtype or shape the function changed, with the new ones.
 
     Args:
-        schema: the fields of the result, as they were before the function was called.
-        values: the values of one row, as the function returned them.
-        except_names: the names of fields that the user declared.
+        schema: the fields of the result, with the dtypes and shapes before the function.
+        values: the values of one row by name, as the function returned them.
+        except_names: the names of fields that the user declared, which are not inferred.
     """
     changed = []
     for field in schema:
@@ -38,8 +38,8 @@ def infer_field(field: Field, value: Any) -> Field:
     """Return the field if it can have the value, or else a new one of the value's dtype and shape.
 
     Args:
-        field: the field before.
-        value: a value after; of None, nothing is known.
+        field: the field, as it was before the function.
+        value: a value that the function returned. None tells nothing about the dtype.
     """
     if value is None:
         return field
@@ -55,6 +55,13 @@ def infer_field(field: Field, value: Any) -> Field:
 
 
 def _infer_dtype(dtype: Any, value: Any, array: npt.NDArray[Any]) -> Any:
+    """Return the dtype of a field for a value that the function returned.
+
+    Args:
+        dtype: the dtype of the field before the function.
+        value: the value.
+        array: the value as an array.
+    """
     kind = array.dtype.kind
     if isinstance(value, Decimal):
         return Decimal
@@ -96,7 +103,7 @@ def _infer_shape(
     if fits_shape(new_shape, shape):
         return shape
     if len(shape) != len(new_shape):
-        # The dimensions are others: if any size varied, all may vary.
+        # The number of dimensions changed. If any size varied before, all may vary now.
         if None in shape:
             return (None,) * len(new_shape)
         return new_shape

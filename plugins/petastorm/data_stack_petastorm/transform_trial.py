@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Final
 
 import numpy as np
@@ -23,7 +24,8 @@ def complete_spec(spec: TransformSpec, rows: Any, on: Any) -> tuple[TransformSpe
         on: the kind of argument of the function, if the spec does not say it.
 
     Returns:
-        The spec with all fields that the function changes; and whether it dropped a row.
+        The spec with all fields that the function changes; and whether the function dropped a row.
+        The spec is not completed if the function fails: reading a row raises its error again.
     """
     spec = spec.known(rows.schema.fields, on)
     schema = spec.schema_of(rows.schema)
@@ -33,22 +35,20 @@ def complete_spec(spec: TransformSpec, rows: Any, on: Any) -> tuple[TransformSpe
     takes_rows = spec.on in (None, "rows")
     max_tried = 1 if takes_rows else _MAX_ROWS_TRIED
     n_tried = min(len(rows), max_tried)
-    rngs = [np.random.default_rng(0)] * n_tried if spec.draws else []
     try:
-        first_rows = rows.read_batch(np.arange(n_tried))
-        columns = call_function(spec, first_rows, rngs, names=None, zones=rows.time_zones)
+        columns = _transform_first_rows(spec, rows, n_tried)
+        # The function may also return something without columns, or columns without a length.
+        drops_rows = any(len(column) < n_tried for column in columns.values())
+        first_values = {name: column[0] for name, column in columns.items() if len(column)}
     except Exception:  # noqa: BLE001  # of the user's function
-        # Reading the row raises the error again.
         return spec, False
-    drops_rows = any(len(column) < n_tried for column in columns.values())
-    first_values = {name: column[0] for name, column in columns.items() if len(column)}
 
     declared_names = [field.name for field in spec.edit_fields]
     changed = changed_fields(schema, first_values, except_names=declared_names)
     dropped_names: set[str] | frozenset[str] = frozenset()
     if spec.on == "pandas" and first_values:
-        # Petastorm's readers have no nested columns, so a function of DataFrames drops them without
-        # saying so.
+        # Petastorm's readers have no nested columns. So a function of DataFrames that was written
+        # for Petastorm drops them, and does not name them in removed_fields.
         dropped_names = nested_names(schema.fields).difference(first_values)
     if changed or dropped_names:
         kept_names = [name for name in schema.fields if name not in dropped_names]
@@ -56,3 +56,15 @@ def complete_spec(spec: TransformSpec, rows: Any, on: Any) -> tuple[TransformSpe
             spec.func, [*spec.edit_fields, *changed], selected_fields=kept_names, on=spec.on
         )
     return spec, drops_rows
+
+
+def _transform_first_rows(spec: TransformSpec, rows: Any, n_tried: int) -> Mapping[str, Any]:
+    """Return the columns that the function of a spec makes of the first rows."""
+    rngs: list[np.random.Generator] = []
+    if spec.draws:
+        rngs = [np.random.default_rng(0)] * n_tried
+    first_rows = rows.read_batch(np.arange(n_tried))
+    columns: Mapping[str, Any] = call_function(
+        spec, first_rows, rngs, names=None, zones=rows.time_zones
+    )
+    return columns

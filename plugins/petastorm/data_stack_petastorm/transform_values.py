@@ -20,16 +20,19 @@ from data_stack.formats.parquet.types import dtype_name
 from data_stack.values.stacked_values import objects
 from data_stack_petastorm.plain_times import as_numpy_time
 
-#: By kind of dtype, the type of values that are objects in a column.
+#: By kind of a dtype whose columns have objects, the Python type of the values.
 _TYPES_OF_OBJECTS: Final[dict[str, type]] = {"U": str, "S": bytes, "O": object}
 
 
 def check_column(field: Field, values: Any) -> npt.NDArray[Any]:
     """Return the values of a field as a column, shape ``(n, ...)``.
 
+    The column has the dtype of the field. It is one of objects for text, bytes, decimals and
+    objects, and also if a value is None or the values have several shapes.
+
     Args:
         field: the field.
-        values: an array, or a list of values.
+        values: an array or list with one value per row, as the function returned it.
 
     Raises:
         ConfigError: a value does not fit the field; the message names the row and the field.
@@ -63,14 +66,14 @@ def check_column(field: Field, values: Any) -> npt.NDArray[Any]:
 
 
 def with_nulls(field: Field, column: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Return a column of a DataFrame, where NaT stands for a missing time, with None instead.
+    """Replace NaT by None in a column of times that comes from a DataFrame.
 
-    A column that was read has None as well. It stays an array if its field has no nulls, or has
-    NaT for them.
+    pandas has NaT for a missing time, where the readers have None. The column is returned unchanged
+    if its field has no nulls, or if the codec of the field stores nulls as NaT.
 
     Args:
         field: the field of the result.
-        column: its checked values, shape ``(n, ...)``.
+        column: the values that :func:`check_column` returned, shape ``(n, ...)``.
     """
     is_times = column.dtype.kind in "mM" and column.ndim == 1
     if not is_times or not field.nullable:
@@ -90,13 +93,16 @@ def _has_array_dtype(field: Field) -> bool:
 
 
 def _as_fitting_array(field: Field, values: Any) -> npt.NDArray[Any] | None:
-    """Return values that need no conversion as an array; None if they need one."""
+    """Return values as an array if they have the dtype and shape of a field; None otherwise.
+
+    This is fast. Values for which it returns None are checked and converted one by one.
+    """
     array: npt.NDArray[Any] = values
     if not isinstance(values, np.ndarray):
         try:
             array = np.array(values)
         except (TypeError, ValueError, RuntimeError):
-            # Values of different shapes; or tensors of a device, which torch does not copy.
+            # The values have different shapes, or are tensors on a GPU, which torch does not copy.
             return None
     if array.dtype == field.dtype and fits_shape(array.shape[1:], field.shape):
         return array
@@ -104,10 +110,10 @@ def _as_fitting_array(field: Field, values: Any) -> npt.NDArray[Any] | None:
 
 
 def _check_value(field: Field, value: Any) -> Any:
-    """Return the value of a field in one row.
+    """Return the value of a field in one row, converted to the field's dtype.
 
     Raises:
-        TypeError, ValueError, RuntimeError: it does not fit.
+        TypeError, ValueError, RuntimeError: the value does not fit.
     """
     if value is None:
         if not field.nullable:
@@ -119,9 +125,13 @@ def _check_value(field: Field, value: Any) -> Any:
 
 
 def _check_number(field: Field, value: Any) -> Any:
-    """Return a number, a time, or an array of them, of the dtype of the field."""
+    """Return a number, a time, or an array of them, converted to the dtype of the field.
+
+    Raises:
+        TypeError, ValueError, RuntimeError: the value does not fit.
+    """
     dtype: Any = field.dtype
-    if dtype.kind == "M" and isinstance(value, date):  # also a datetime, and that of pandas
+    if dtype.kind == "M" and isinstance(value, date):  # a datetime or Timestamp is a date
         value = as_numpy_time(value)
     array = np.asarray(value)
     check_shape(array.shape, field.shape)
@@ -130,7 +140,11 @@ def _check_number(field: Field, value: Any) -> Any:
 
 
 def _check_objects(field: Field, value: Any) -> Any:
-    """Return a text, bytes, a decimal, another object, or an array of them."""
+    """Return a text, bytes, decimal or other object, or an array of them.
+
+    Raises:
+        TypeError, ValueError: the value has another type or shape than the field.
+    """
     expected_type: type = Decimal
     if isinstance(field.dtype, np.dtype):
         expected_type = _TYPES_OF_OBJECTS[field.dtype.kind]
@@ -147,5 +161,10 @@ def _check_objects(field: Field, value: Any) -> Any:
 
 
 def _check_type(value: Any, expected_type: type, field: Field) -> None:
+    """Check the type of one value or element.
+
+    Raises:
+        TypeError: it has another type.
+    """
     if not isinstance(value, expected_type):
         raise TypeError(f"{value!r:.40} is not of dtype {dtype_name(field.dtype)}")

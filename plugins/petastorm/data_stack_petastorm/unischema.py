@@ -1,4 +1,4 @@
-"""Petastorm's schemas, which its programs declare; only the import changes."""
+"""Petastorm's schemas, as its programs declare them."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ __all__ = [
 
 
 class Unischema:
-    """The fields of a dataset, in their order; each is an attribute.
+    """A schema: the fields of a dataset, in their order. Each field is also an attribute.
 
     ::
 
@@ -49,12 +49,16 @@ class Unischema:
         ])
         make_reader(url, schema_fields=[Frames.id])
 
+    Args:
+        name: name of the schema.
+        fields: the fields.
+
     Warns:
         UserWarning: a field has the name of a method, so that it is only available as
             ``schema.fields[name]``.
     """
 
-    #: The name, under the name that programs of Petastorm use.
+    #: The name of the schema. Programs of Petastorm use this attribute.
     _name: str
     #: The fields by name.
     _fields: OrderedDict[str, UnischemaField]
@@ -71,7 +75,8 @@ class Unischema:
                 )
 
     def __getattr__(self, name: str) -> UnischemaField:
-        # An object has no fields yet while it is unpickled.
+        # Python calls this only for names that are not attributes. While a schema is unpickled, it
+        # has no ``_fields`` yet.
         fields: dict[str, UnischemaField] = self.__dict__.get("_fields", {})
         if name not in fields:
             raise AttributeError(f"{type(self).__name__} has no attribute and no field {name!r}")
@@ -97,16 +102,16 @@ class Unischema:
     __repr__ = __str__
 
     def create_schema_view(self, fields: Iterable[str | UnischemaField]) -> Unischema:
-        """Return the schema ``<name>_view`` of some fields.
+        """Return a schema of some fields of this one, with the name ``<name>_view``.
 
         Args:
-            fields: fields of this schema, and regular expressions of whole names. An expression may
-                match nothing.
+            fields: fields of this schema, and regular expressions that match the whole names of
+                fields. An expression may match nothing.
 
         Raises:
             ConfigError: an element has another type, or this schema lacks the field.
         """
-        fields = list(fields)
+        fields = list(fields)  # a message shows them all
         patterns: list[str] = []
         names: list[str] = []
         for field in fields:
@@ -130,9 +135,12 @@ class Unischema:
         return Unischema(f"{self._name}_view", [self._fields[name] for name in unique_names])
 
     def make_namedtuple(self, **values: Any) -> Any:
-        """Return a row as a named tuple ``<name>_view``.
+        """Return a row as a named tuple of the class ``<name>_view``.
 
-        Schemas of the same name and fields share its class.
+        Schemas of the same name and fields share the class.
+
+        Args:
+            **values: a value for each field, by name.
         """
         return self._row_type(**values)
 
@@ -141,11 +149,15 @@ class Unischema:
         return self._row_type(*values, **named)
 
     def _get_namedtuple(self) -> Any:
-        """Return the class of :meth:`make_namedtuple`; programs of Petastorm use this name."""
+        """Return the class of the rows of :meth:`make_namedtuple`.
+
+        Programs of Petastorm call this method.
+        """
         return self._row_type
 
     @property
     def _row_type(self) -> Any:
+        """The class of rows."""
         return row_type(f"{self._name}_view", tuple(self._fields))
 
     def as_spark_schema(self) -> StructType:
@@ -166,13 +178,13 @@ class Unischema:
     def from_arrow_schema(
         cls, parquet_dataset: Any, omit_unsupported_fields: bool = True
     ) -> Unischema:
-        """Return the schema of a Parquet dataset without codecs.
+        """Return a schema without codecs, inferred from the columns of a Parquet dataset.
 
         Args:
             parquet_dataset: a :class:`pyarrow.Schema`, or an object with one as ``schema``, such as
-                ``pyarrow.parquet.ParquetDataset``; columns of partitions included.
-            omit_unsupported_fields: whether to omit structs, maps, nested lists and other types
-                that NumPy lacks, with a warning.
+                ``pyarrow.parquet.ParquetDataset``. The schema includes the columns of partitions.
+            omit_unsupported_fields: whether to omit columns of structs, maps, nested lists and
+                other types that NumPy lacks, with a warning.
 
         Raises:
             ConfigError: a column has such a type, and ``omit_unsupported_fields`` is False.
@@ -198,7 +210,7 @@ class Unischema:
 def schema_name(schema: Unischema) -> str:
     """Return the name of a schema.
 
-    It is no public attribute of :class:`Unischema`, as fields may have any public name.
+    It is not a public attribute of :class:`Unischema`, because a field may have its name.
     """
     return schema._name
 
@@ -206,9 +218,13 @@ def schema_name(schema: Unischema) -> str:
 def match_unischema_fields(schema: Unischema, field_regex: Sequence[str]) -> list[UnischemaField]:
     """Return the fields whose whole names match a regular expression, in the order of the schema.
 
+    Args:
+        schema: the schema.
+        field_regex: the regular expressions; a field matches if any of them does.
+
     Warns:
-        UserWarning: Petastorm before 0.7 matched more fields, because an expression only had to
-            match the beginning.
+        UserWarning: an expression matches only the beginning of a name. Petastorm before 0.7
+            returned such fields, too.
     """
     matching = []
     matching_only_before = []
@@ -244,7 +260,7 @@ def insert_explicit_nulls(unischema: Unischema, row_dict: dict[str, Any]) -> Non
 
 
 def dict_to_spark_row(unischema: Unischema, row_dict: dict[str, Any]) -> Row:
-    """Return a row for Spark: values are encoded by their codecs, fields in the schema's order.
+    """Return a row for Spark, with encoded values in the order of the fields.
 
     Args:
         unischema: schema of the row.
@@ -270,7 +286,12 @@ def dict_to_spark_row(unischema: Unischema, row_dict: dict[str, Any]) -> Row:
 
 
 def _encode(field: UnischemaField, value: Any) -> Any:
-    """Return the cell for a value."""
+    """Return the cell for a value of a field.
+
+    Raises:
+        ConfigError: the value is None, and the field is not nullable.
+        TypeError, ValueError: the value does not fit the field.
+    """
     if value is None:
         if not field.nullable:
             raise ConfigError(f"Field {field.name!r} is not nullable, but its value is None")
@@ -303,7 +324,10 @@ def _spark_type(field: UnischemaField) -> Any:
 
 
 def _column_codec_of(field: UnischemaField) -> Any:
-    """Return the codec of a field, or the default one of a scalar; None without either."""
+    """Return the codec of a field as one of Petastorm.
+
+    A scalar without a codec has a default one if Spark has a type for it. None if there is none.
+    """
     if not field.codec and not field.shape:
         type_name = default_spark_type(field.numpy_dtype)
         if type_name is not None:
@@ -312,7 +336,10 @@ def _column_codec_of(field: UnischemaField) -> Any:
 
 
 def default_spark_type(numpy_dtype: Any) -> str | None:
-    """Return the name of the Spark type of scalars without a codec; None without a default."""
+    """Return Spark's name of the type that scalars of a dtype have if their field has no codec.
+
+    None if there is no such type.
+    """
     if numpy_dtype is Decimal or numpy_dtype is None:
         return None
     dtype = np.dtype(numpy_dtype)
@@ -325,11 +352,11 @@ def default_spark_type(numpy_dtype: Any) -> str | None:
     return None
 
 
-# ---------------------------------------------------------------------------------------- helpers
+# -------------------------------------------------------------------- texts and schemas of pyarrow
 
 
 def _shown_field(field: UnischemaField) -> str:
-    """Return a field as code, for the text of a schema."""
+    """Return a field as a line of code, for the text of a schema."""
     dtype_name = getattr(field.numpy_dtype, "__name__", field.numpy_dtype)
     return (
         f"UnischemaField({field.name!r}, {dtype_name}, {field.shape}, {field.codec}, "
@@ -344,8 +371,8 @@ def _arrow_schema_of(parquet_dataset: Any) -> pa.Schema:
     schema = getattr(parquet_dataset, "schema", None)
     if isinstance(schema, pa.Schema):
         return schema
-    # The dataset of old versions of pyarrow, of which programs (and Petastorm's tests) make a
-    # stand-in.
+    # A dataset of old versions of pyarrow. Programs, and Petastorm's tests, still pass objects
+    # with its attributes.
     first_piece = parquet_dataset.pieces[0]
     return first_piece.get_metadata().schema.to_arrow_schema()
 
@@ -353,7 +380,7 @@ def _arrow_schema_of(parquet_dataset: Any) -> pa.Schema:
 def _field_of_column(column: pa.Field) -> UnischemaField | None:
     """Return the field for a column of scalars or of lists of scalars.
 
-    None if NumPy lacks its type.
+    None if NumPy lacks the type of the column.
     """
     shape: tuple[int | None, ...] = ()
     scalar_type = column.type

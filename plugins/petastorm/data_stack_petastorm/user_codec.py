@@ -1,4 +1,4 @@
-"""Codecs of users as codecs of data_stack's Parquet columns."""
+"""Adapts the codecs that users derive from Petastorm's to the Parquet columns of data_stack."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ if TYPE_CHECKING:
 class UserCodec(ArrowCodec):
     """Adapts a codec of a user's class to data_stack.
 
-    A dataset keeps the name of the class and the attributes of the codec as plain data, never as a
-    pickle.
+    A dataset stores the name of the class, and the attributes of the codec as plain data. It stores
+    no pickle.
 
     Args:
-        codec: an instance of the class; None: the one that ``codec_class`` and ``state`` describe.
+        codec: the codec of the user; None: the one that ``codec_class`` and ``state`` describe.
         codec_class: module and name of the class.
         state: the attributes of the codec as plain data.
-        type: the type of the column as plain data; None: the type that the codec says.
+        type: the type of the column as plain data; None: the ``spark_dtype`` of the codec.
 
     Raises:
         ConfigError: the class was not imported, or has attributes that are not plain data.
@@ -56,7 +56,7 @@ class UserCodec(ArrowCodec):
     kind = "petastorm"
 
     codec: DataframeColumnCodec
-    #: The type of the column as plain data; None until it was asked for.
+    #: The type of the column as plain data; None until it is needed, as it may require pyspark.
     _type: Any
 
     def __init__(
@@ -105,6 +105,7 @@ class UserCodec(ArrowCodec):
         return CellColumn(cells.to_pylist(), decode, cells.nbytes, as_objects=has_nulls)
 
     def _column_type(self) -> pa.DataType:
+        """Return the type of the column, which the codec is asked for once."""
         if self._type is None:
             self._type = describe_type(_arrow_type_of(self.codec))
         return type_described(self._type)
@@ -118,7 +119,7 @@ class UserCodec(ArrowCodec):
 
 
 def _arrow_type_of(codec: DataframeColumnCodec) -> pa.DataType:
-    """Return the type of a codec's column; its ``spark_dtype`` may also return a name."""
+    """Return the type of the column of a codec, whose ``spark_dtype`` may be a type or a name."""
     spark_type: Any = codec.spark_dtype()
     if isinstance(spark_type, str):
         return arrow_type_named(spark_type)
@@ -128,9 +129,9 @@ def _arrow_type_of(codec: DataframeColumnCodec) -> pa.DataType:
 
 
 def spark_type_named(name: str) -> DataType:
-    """Return the type of :mod:`pyspark.sql.types` of a name such as ``"bigint"``.
+    """Return the type of :mod:`pyspark.sql.types` that has a name such as ``"bigint"``.
 
-    No session of Spark is needed.
+    It requires pyspark, but no session of Spark.
     """
     from pyspark.sql.pandas.types import from_arrow_type
 
@@ -155,10 +156,11 @@ def _type_to_plain(value: Any) -> dict[str, Any] | None:
 
 
 def _numpy_type(text: str) -> type:
+    """Return the type of numpy of a dtype's text, such as ``"<i8"``."""
     return np.dtype(text).type
 
 
-#: By the key of the plain data: makes the type of its text.
+#: What makes a type of its text, by the key that :func:`_type_to_plain` gives it.
 _TYPES_FROM_PLAIN: Final[dict[str, Callable[[Any], Any]]] = {
     "dtype": np.dtype,
     "numpy": _numpy_type,

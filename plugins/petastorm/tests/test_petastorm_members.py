@@ -76,3 +76,17 @@ def test_a_value_has_elements(value: Any, elements: list[Any]) -> None:
 def test_a_scalar_has_no_elements(value: Any) -> None:
     with pytest.raises(PredicateError, match="use in_set"):
         elements_of(value)
+
+
+def test_times_too_far_for_the_unit_of_a_member_do_not_match() -> None:
+    nanosecond = np.timedelta64(1, "ns")
+    member = np.datetime64("2000-01-01", "ns") + 384 * nanosecond
+    # In nanoseconds, this time would wrap around to the member.
+    far = np.datetime64("2584-07-20T23:34:33.709552", "us")
+    column = np.array([far, np.datetime64("2000-01-01", "us")])
+
+    assert not are_members(column, check_members([member], "test")).any()
+    assert are_members(column, check_members([member - 384 * nanosecond], "test")).tolist() == [
+        False,
+        True,
+    ]

@@ -20,6 +20,7 @@ import pyarrow.parquet as pq
 import pytest
 from data_stack_petastorm import NGram, TransformSpec, make_batch_reader, make_reader
 from data_stack_petastorm.codecs import NdarrayCodec, ScalarCodec
+from data_stack_petastorm.plain_times import plain_time
 from data_stack_petastorm.predicates import in_lambda, in_pseudorandom_split, in_set
 from data_stack_petastorm.schemas import as_schema
 from data_stack_petastorm.unischema import Unischema, UnischemaField
@@ -291,3 +292,16 @@ def test_arrays_without_a_declared_unit_are_read_in_nanoseconds(tmp_path: Path) 
 
     assert [times.dtype.str for times in found] == ["<M8[ns]", "<M8[ns]"]
     assert [str(times[0])[:13] for times in found] == ["2020-01-01T00", "2020-01-01T01"]
+
+
+@pytest.mark.parametrize(
+    "time",
+    [
+        np.datetime64("586566-01-01", "s"),
+        np.datetime64(2**64 // 10**6 + 10, "s"),
+        np.timedelta64(2**64 // 10**6 + 10, "s"),
+        np.timedelta64(213_503_983, "D"),
+    ],
+)
+def test_a_time_beyond_64_bits_of_microseconds_is_unchanged(time: Any) -> None:
+    assert plain_time(time) is time

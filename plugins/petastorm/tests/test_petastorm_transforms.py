@@ -5,15 +5,19 @@ from __future__ import annotations
 import pickle
 from collections.abc import Callable
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
+from data_stack_petastorm import make_batch_reader
 from data_stack_petastorm.transform import BatchTransform, TransformSpec, edit_field
 from kept_samples import exact
 
 from data_stack.dataset.iterator import SequenceDatasetIterator
-from data_stack.exception import ConfigError
+from data_stack.exception import ConfigError, LoadingError
 from data_stack.formats.parquet.schema import Field, Schema
 from data_stack.testing.comparing import assert_same
 
@@ -249,3 +253,15 @@ def test_a_random_function_depends_on_the_seed() -> None:
     second = transformed(add_noise, NOISE, seed=2).read_column("noise")
 
     assert len({*first, *second}) == 2 * N_ROWS
+
+
+@pytest.mark.parametrize("result", [None, [1], {"a": 3}, {"a": np.array(3)}, {"a": None}])
+def test_a_result_without_columns_is_an_error_of_reading(result: Any, tmp_path: Path) -> None:
+    pq.write_table(pa.table({"a": [1, 2, 3]}), tmp_path / "a.parquet")
+    spec = TransformSpec(lambda batch: result, on="numpy")
+
+    with (
+        make_batch_reader(str(tmp_path), transform_spec=spec) as reader,
+        pytest.raises(LoadingError, match="'a'"),
+    ):
+        next(reader)

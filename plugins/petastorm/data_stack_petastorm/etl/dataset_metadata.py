@@ -1,4 +1,4 @@
-"""Schemas in the metadata of datasets."""
+"""Reads schemas from the metadata of datasets, under the names of Petastorm's module."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ __all__ = [
     "materialize_dataset",
 ]
 
-#: The key under Petastorm's name.
+#: Petastorm's name for the key of the numbers of row groups.
 ROW_GROUPS_PER_FILE_KEY = ROW_GROUPS_KEY
 
 
@@ -41,7 +41,7 @@ class PetastormMetadataError(ConfigError):
 
 
 class PetastormMetadataGenerationError(ConfigError):
-    """Nothing here raises it; programs of Petastorm catch it."""
+    """Petastorm could not generate metadata. Only programs use it: data_stack never raises it."""
 
 
 def materialize_dataset(
@@ -52,7 +52,7 @@ def materialize_dataset(
     use_summary_metadata: bool = False,
     filesystem_factory: Callable[[], Any] | None = None,
 ) -> AbstractContextManager[None]:
-    """Make a dataset with this schema of what the block writes to ``dataset_url`` with Spark.
+    """Return a context in which Spark writes Parquet files that become a dataset with a schema.
 
     It needs the package ``lazy-data-stack-spark``.
 
@@ -63,17 +63,18 @@ def materialize_dataset(
             rows = samples.map(lambda sample: dict_to_spark_row(Frames, sample))
             spark.createDataFrame(rows, Frames.as_spark_schema()).write.parquet(url)
 
-    After the block, the driver reads the footers of all files and writes the manifest and
-    ``_common_metadata``, which Petastorm reads, too, unless the schema has codecs of your own.
+    After the ``with`` block, the driver reads the footers of all files and writes the manifest and
+    ``_common_metadata``. Petastorm can read the dataset as well, unless the schema has codecs of
+    your own.
 
     Args:
         spark: the session that writes.
         dataset_url: the URL of the folder.
         schema: the schema of the rows.
-        row_group_size_mb: the maximum size of a row group in MiB; None: as the session has it.
+        row_group_size_mb: the maximum size of a row group in MiB; None: that of the session.
         use_summary_metadata: whether Spark also writes all footers into ``_metadata``.
-        filesystem_factory: returns a file system to read the footers from; None: the one of the
-            URL.
+        filesystem_factory: a function that returns the file system from which to read the footers;
+            None: the file system of the URL.
 
     Raises:
         ImportError: ``data_stack_spark`` is missing: install ``plugins/spark``.
@@ -94,7 +95,7 @@ def materialize_dataset(
 
 
 def get_schema(dataset: Any) -> Unischema:
-    """Return the schema in the metadata of a dataset; nothing is unpickled.
+    """Return the schema in the metadata of a dataset; a pickled schema is read, but not run.
 
     Args:
         dataset: URL or path of the dataset, or a ``ParquetDataset`` of pyarrow.
@@ -165,7 +166,11 @@ def footers_of(dataset: Any) -> Footers:
 
 
 def _folder_of(paths: Sequence[str]) -> str:
-    """Return the folder of a dataset with these files, which may lie in folders of partitions."""
+    """Return the folder of a dataset, whose files may lie in folders of partitions (``"a=1"``).
+
+    Args:
+        paths: the paths of all files.
+    """
     folder = os.path.commonpath([os.path.dirname(path) for path in paths])
     while "=" in os.path.basename(folder):  # all files are in one partition
         folder = os.path.dirname(folder)
@@ -173,6 +178,11 @@ def _folder_of(paths: Sequence[str]) -> str:
 
 
 def _schema_of(footers: Footers) -> Unischema:
+    """Return the schema in the metadata of a dataset.
+
+    Raises:
+        PetastormMetadataError: the metadata has no schema.
+    """
     if SCHEMA_KEY not in footers.metadata and UNISCHEMA_KEY not in footers.metadata:
         raise PetastormMetadataError(
             f"Could not find the unischema in the metadata of {footers.files.folder.name}: "

@@ -25,13 +25,13 @@ def generate_petastorm_metadata(
 ) -> None:
     """Write the manifest and ``_common_metadata`` of a dataset from the footers of its files.
 
-    Row-group indexes that are up to date stay.
+    Stored row-group indexes are kept if they are up to date.
 
     Args:
         spark: ignored; may be None.
         dataset_url: URL or path of the dataset.
         unischema_class: module and name of the schema, ``"frames.schemas.Frames"``; the module is
-            imported. None: the schema of the dataset, or one inferred from its columns.
+            imported. None: the schema in the metadata, or else one inferred from the columns.
         use_summary_metadata: whether to also write all footers to ``_metadata``.
         hdfs_driver: ignored.
 
@@ -79,6 +79,7 @@ def _write_summary(dataset_url: Any) -> None:
 
 
 def _main(args: Sequence[str] | None = None) -> None:
+    """Run the command line program ``petastorm-generate-metadata.py``."""
     parser = argparse.ArgumentParser(description="Write the metadata of a Parquet dataset.")
     parser.add_argument("--dataset_url", required=True)
     parser.add_argument(

@@ -6,7 +6,7 @@ The number of a row group counts from 0 through all files of the dataset, sorted
 from __future__ import annotations
 
 import math
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
@@ -20,27 +20,31 @@ from data_stack.exception import ConfigError
 from data_stack_petastorm.etl import RowGroupIndexerBase
 from data_stack_petastorm.plain_times import plain_time
 
-#: NaN equals nothing, but a dict finds a key that is the same object.
+#: The NaN of all indexes. NaN equals nothing, but a dict finds a key that is the same object.
 _NAN: Final = math.nan
 
 _MICROSECOND: Final = timedelta(microseconds=1)
 
 
-class Indexer(RowGroupIndexerBase):
-    """The row groups that hold each value of a field. Without row groups, it is not built yet.
+class Indexer(RowGroupIndexerBase, ABC):
+    """An index of a field: the row groups that hold each of its values.
+
+    A program makes an index without row groups and passes it to ``build_rowgroup_index``, which
+    builds it.
 
     Args:
-        index_name: name for selectors.
+        index_name: the name by which selectors find the index.
         index_field: name of the field.
-        row_groups: numbers of row groups by plain Python value: str, bytes, bool, int, float,
-            Decimal, datetime, time, timedelta; a numpy.datetime64 or numpy.timedelta64 if these
-            cannot hold it exactly. A day is its midnight. Nulls are not indexed.
+        row_groups: numbers of row groups by value; None for an index that is not built. A value is
+            a str, bytes, bool, int, float, Decimal, datetime, time or timedelta, or a
+            numpy.datetime64 or numpy.timedelta64 that these cannot hold exactly. A day is indexed
+            as its midnight. Nulls are not indexed.
 
     Attributes:
         index_name: as given.
         field: name of the field.
-        row_groups: as given; empty if not given.
-        kind: name of the class in stored indexes.
+        row_groups: as given; empty if the index is not built.
+        kind: the kind of the index in stored indexes.
     """
 
     kind: str
@@ -65,24 +69,25 @@ class Indexer(RowGroupIndexerBase):
 
     @property
     def indexed_values(self) -> list[Any]:
-        """The values, of Python's types."""
+        """The values that the index has, as in ``row_groups``."""
         return list(self.row_groups)
 
     def get_row_group_indexes(self, value_key: Any = None) -> set[int]:
-        """Return the numbers of the row groups with a value, which may be a scalar of numpy.
+        """Return the numbers of the row groups that hold a value; empty if none does.
 
-        A field of float32 has other values than a field of float64: ask for ``numpy.float32(0.1)``
-        there.
+        Args:
+            value_key: the value, of Python or a scalar of numpy. For a field of float32, pass
+                ``numpy.float32(0.1)``: Python's 0.1 is another number.
         """
         value = plain_index_value(value_key)
         return set(self.row_groups.get(value, ()))
 
     def build(self, columns: Iterable[tuple[int, npt.NDArray[Any]]]) -> Indexer:
-        """Build the index from the decoded values of its field.
+        """Return this index, built from the decoded values of its field.
 
         Args:
-            columns: for each row group its number and its column, shape ``(n_rows, ...)``. An array
-                of objects has None where a cell is null, and may hold an array in each cell.
+            columns: the number of each row group with its column, shape ``(n_rows, ...)``. A column
+                of objects has None for a null, and may have an array in each cell.
 
         Raises:
             ConfigError: the field has values that cannot be looked up, e.g. dicts.
@@ -100,12 +105,16 @@ class Indexer(RowGroupIndexerBase):
 
     @abstractmethod
     def _values_in(self, column: npt.NDArray[Any]) -> Iterator[Any]:
-        """Iterate over the values of a column to index; a value may occur again."""
+        """Iterate over the values of a column to index; a value may occur several times.
+
+        Args:
+            column: the column, shape ``(n_rows, ...)``.
+        """
 
     def to_json(self) -> dict[str, Any]:
         """Return the index as plain data for :func:`indexer_of_json`; its values are sorted."""
         pairs = [
-            [to_plain(value, _text_of), sorted(row_groups)]
+            [to_plain(value, _value_to_plain), sorted(row_groups)]
             for value, row_groups in self.row_groups.items()
         ]
         return {
@@ -147,7 +156,7 @@ class FieldNotNullIndexer(Indexer):
 
     @property
     def indexed_values(self) -> list[Any]:
-        """A constant text."""
+        """One text, always the same: the index has no values."""
         return ["Field is Not Null"]
 
     def get_row_group_indexes(self, value_key: Any = None) -> set[int]:
@@ -167,7 +176,11 @@ def _is_null(cell: Any) -> bool:
 
 
 def plain_index_value(value: Any) -> Any:
-    """Return a value as it is indexed: of Python's types, a day as its midnight, NaN as one NaN."""
+    """Return a value as it is indexed.
+
+    Scalars of numpy become values of Python, if these hold them exactly. A day becomes its
+    midnight, and each NaN the same NaN.
+    """
     if isinstance(value, (np.datetime64, np.timedelta64)):
         value = plain_time(value)
     elif isinstance(value, np.generic):
@@ -194,7 +207,8 @@ class _RowGroupsOfValues:
         self._sets.setdefault(key, set()).update(row_groups)
 
     def freeze(self) -> dict[Any, frozenset[int]]:
-        """Return the row groups of each value. A million values share few different sets."""
+        """Return the row groups of each value."""
+        # Millions of values may be in the same few row groups. Their equal sets become one.
         shared_sets: dict[frozenset[int], frozenset[int]] = {}
         frozen = {}
         for value, row_groups in self._sets.items():
@@ -219,15 +233,15 @@ def indexer_of_json(data: Any) -> Indexer:
     row_groups = _RowGroupsOfValues()
     for plain_value, numbers in data["values"]:
         for number in numbers:
-            if type(number) is not int or number < 0:
+            if type(number) is not int or number < 0:  # a bool is no number
                 raise TypeError("row groups must be a list of numbers")
-        row_groups.add(from_plain(plain_value, _VALUES_OF_TEXT), numbers)
+        row_groups.add(from_plain(plain_value, _VALUES_FROM_PLAIN), numbers)
     indexer_class = _INDEXER_CLASSES[data["kind"]]
     return indexer_class(name, field, row_groups.freeze())
 
 
-def _text_of(value: Any) -> dict[str, Any] | None:
-    """Return a value that JSON does not have as an object with one key; None for other values."""
+def _value_to_plain(value: Any) -> dict[str, Any] | None:
+    """Return a time or decimal as an object of JSON with one key, its type; None for others."""
     if isinstance(value, (datetime, time)):
         return {type(value).__name__: value.isoformat()}
     if isinstance(value, timedelta):
@@ -241,14 +255,15 @@ def _timedelta_of(microseconds: int) -> timedelta:
     return timedelta(microseconds=microseconds)
 
 
-#: By the key of such an object: makes the value.
-_VALUES_OF_TEXT: Final[dict[str, Callable[[Any], Any]]] = {
+#: What makes the value of an object of :func:`_value_to_plain`, by its key.
+_VALUES_FROM_PLAIN: Final[dict[str, Callable[[Any], Any]]] = {
     "datetime": datetime.fromisoformat,
     "time": time.fromisoformat,
     "timedelta": _timedelta_of,
     "Decimal": Decimal,
 }
 
+#: The classes of indexes by their kind.
 _INDEXER_CLASSES: Final[dict[str, type[Indexer]]] = {
     SingleFieldIndexer.kind: SingleFieldIndexer,
     FieldNotNullIndexer.kind: FieldNotNullIndexer,

@@ -1,4 +1,4 @@
-"""Builds and reads the row-group indexes of datasets, stored as JSON and as Petastorm's pickles."""
+"""Keeps row-group indexes in the metadata of datasets, as JSON and as Petastorm's pickles."""
 
 from __future__ import annotations
 
@@ -24,9 +24,10 @@ from data_stack_petastorm.parquet_metadata import PICKLED_INDEXES_KEY, UNISCHEMA
 from data_stack_petastorm.pickles.index_reader import read_pickled_indexes
 from data_stack_petastorm.pickles.index_writer import write_pickled_indexes
 
-#: The version of indexes as JSON.
+#: The version of indexes as JSON. Indexes of another version are damaged for us.
 _VERSION: Final = 3
 
+#: The end of the messages about indexes that cannot be used.
 _ADVICE: Final = "Rebuild them: build_rowgroup_index(url, None, indexers)"
 
 
@@ -38,9 +39,9 @@ def build_rowgroup_index(
 ) -> None:
     """Build indexes of a dataset and store them in its folder.
 
-    Other indexes stay if they are up to date. This process reads only the indexed columns.
-    Petastorm finds the indexes, too, if it can read the dataset; it does not find those of times,
-    which it does not unpickle.
+    Indexes of the dataset that have other names stay, if they are up to date. This process reads
+    only the indexed columns. If Petastorm can read the dataset, it also finds the indexes, except
+    those of times, which it does not unpickle.
 
     Args:
         dataset_url: URL or path of the dataset.
@@ -62,7 +63,7 @@ def build_rowgroup_index(
         )
     built = _build_indexes(footers, indexers)
     indexes: dict[str, Indexer] = {}
-    # Indexes of other row groups, and damaged ones, are dropped.
+    # Stored indexes that are out of date or damaged are dropped.
     with contextlib.suppress(ConfigError, DatasetFileCorruptError):
         indexes = read_indexes(footers)
     indexes.update(built)
@@ -70,7 +71,12 @@ def build_rowgroup_index(
 
 
 def _build_indexes(footers: Footers, indexers: Iterable[RowGroupIndexerBase]) -> dict[str, Indexer]:
-    """Read the indexed columns, and return the indexes by name."""
+    """Read the indexed columns, and return the indexes by name.
+
+    Raises:
+        ConfigError: an indexer has a class of a user, two indexers have the same name, or a field
+            does not exist or cannot be indexed.
+    """
     row_groups = RowGroups(footers, read_schema(footers))
     built: dict[str, Indexer] = {}
     for indexer in indexers:
@@ -87,7 +93,7 @@ def _build_indexes(footers: Footers, indexers: Iterable[RowGroupIndexerBase]) ->
 
 
 def _iterate_column(row_groups: RowGroups, name: str) -> Iterator[tuple[int, npt.NDArray[Any]]]:
-    """Iterate over the numbers of the row groups, with the values of a column in each."""
+    """Iterate over the row groups: the number of each, and its values of a column."""
     for row_group in range(len(row_groups.footers)):
         columns = row_groups.read(row_group, [name])
         positions = np.arange(row_groups.footers.n_rows[row_group], dtype=np.int64)
@@ -137,6 +143,8 @@ def get_row_group_indexes(dataset: Any) -> dict[str, Indexer]:
 def read_indexes(footers: Footers) -> dict[str, Indexer]:
     """Return the indexes of a dataset by name: those stored as JSON, or else Petastorm's.
 
+    The result is empty if the dataset has no indexes.
+
     Raises:
         ConfigError: the indexes are out of date: the row groups have changed.
         DatasetFileCorruptError: the indexes are damaged, or hostile.
@@ -152,6 +160,11 @@ def read_indexes(footers: Footers) -> dict[str, Indexer]:
 
 
 def _read_json_indexes(stored: bytes, footers: Footers) -> dict[str, Indexer]:
+    """Return the indexes that were stored as JSON, by name.
+
+    Raises:
+        ConfigError, DatasetFileCorruptError: as for :func:`read_indexes`.
+    """
     try:
         content = json.loads(stored)
         version = content.get("version")
@@ -177,9 +190,14 @@ def _read_json_indexes(stored: bytes, footers: Footers) -> dict[str, Indexer]:
 
 
 def _read_indexes_of_petastorm(stored: bytes, footers: Footers) -> dict[str, Indexer]:
+    """Return the indexes in a pickle of Petastorm, by name.
+
+    Raises:
+        ConfigError, DatasetFileCorruptError: as for :func:`read_indexes`.
+    """
     indexes = read_pickled_indexes(stored)
-    # Petastorm does not record of which row groups its indexes are. A number out of range shows
-    # that they are out of date.
+    # Petastorm does not store which files it indexed. Only a row group that does not exist shows
+    # that its indexes are out of date.
     for index in indexes.values():
         for row_groups in index.row_groups.values():
             if max(row_groups, default=-1) >= len(footers):
@@ -188,6 +206,7 @@ def _read_indexes_of_petastorm(stored: bytes, footers: Footers) -> dict[str, Ind
 
 
 def _outdated(footers: Footers) -> ConfigError:
+    """Return the error for indexes that are out of date."""
     return ConfigError(
         f"the row-group indexes of {footers.files.folder.name} do not match its files and row "
         f"groups. {_ADVICE}"
@@ -195,7 +214,10 @@ def _outdated(footers: Footers) -> ConfigError:
 
 
 def _layout(footers: Footers) -> str:
-    """Return a digest of the row groups of all files, with the statistics in their footers."""
+    """Return a digest of the paths, row groups and footers of all files.
+
+    It is stored with the indexes, and differs from the stored one when they are out of date.
+    """
     digest = hashlib.sha256()
     for number, path in enumerate(footers.files.paths):
         n_rows = footers.n_rows[footers.file_of == number].tolist()

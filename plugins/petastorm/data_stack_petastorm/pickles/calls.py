@@ -1,7 +1,8 @@
-"""What the calls in Petastorm's pickles make.
+"""Makes the results of the calls in Petastorm's pickles, without the calls.
 
-A pickle makes an object by a call of a class or function with arguments. Each function below stands
-for one that Petastorm's pickles call, checks the arguments, and makes a stub or a plain value.
+A pickle makes an object by a call of a class or function with arguments. Each ``_make_…`` below
+stands for one that Petastorm's pickles call: it checks the arguments and makes a stub or a plain
+value.
 """
 
 from __future__ import annotations
@@ -34,13 +35,15 @@ _CLASS_ROLES: Final = ("schema", "field", "codec", "indexer", "spark type")
 #: The attributes of a field, which is a named tuple.
 _FIELD_ATTRIBUTES: Final = ("name", "numpy_dtype", "shape", "codec", "nullable")
 
+#: The text of a decimal: a sign, digits around a point (at least one digit), and an exponent.
 #: Parquet and Arrow keep at most 76 digits. Without limits, a short text such as "1e999999999"
 #: could stand for a number of gigabytes.
 _DECIMAL: Final = re.compile(
     r"[+-]?(?=\.?[0-9])[0-9]{0,100}\.?[0-9]{0,100}(?:[eE][+-]?[0-9]{1,2})?"
 )
 
-#: A byte order, and a kind with a size. numpy would also parse structured dtypes of any size.
+#: The code of a dtype: a byte order, which may be missing, and a kind with a size (group 1). numpy
+#: itself would also parse structured dtypes of any size.
 _DTYPE: Final = re.compile(r"[<>|=]?([biufcMm][0-9]{1,2}|[SU][0-9]{1,9})")
 
 
@@ -60,6 +63,7 @@ def result_of_call(known: KnownGlobal, arguments: _Arguments) -> Any:
 
 
 def _unknown_call(name: str) -> Refusal:
+    """Return the error for a call with arguments that Petastorm does not write."""
     return Refusal(f"a call of {name} that Petastorm does not write")
 
 
@@ -67,7 +71,11 @@ def _unknown_call(name: str) -> Refusal:
 
 
 def _make_object(known: KnownGlobal, arguments: _Arguments) -> ObjectStub:
-    """Make an object. A field takes its five values, other classes take no arguments."""
+    """Make an object. A field takes its five values, other classes take no arguments.
+
+    Raises:
+        Refusal: the global is not a class of objects, or the number of arguments is another.
+    """
     if known.role not in _CLASS_ROLES:
         raise Refusal(f"a new {known.name} with {len(arguments)} arguments")
     n_expected = len(_FIELD_ATTRIBUTES) if known.role == "field" else 0
@@ -107,10 +115,11 @@ def _make_restored(arguments: _Arguments) -> ObjectStub:
 
 
 def _make_ordered_dict(arguments: _Arguments) -> DictStub:
+    """Make a dict: an empty one, or one of a list of pairs, as Python 2 pickles it."""
     if not arguments:
         return DictStub()
     match arguments:
-        case [list() as pairs] if all(_is_pair(pair) for pair in pairs):  # of Python 2
+        case [list() as pairs] if all(_is_pair(pair) for pair in pairs):
             return DictStub([(pair[0], pair[1]) for pair in pairs])
     raise _unknown_call("OrderedDict")
 
@@ -120,6 +129,7 @@ def _is_pair(value: Any) -> bool:
 
 
 def _make_default_dict(arguments: _Arguments) -> DictStub:
+    """Make an empty dict, for ``defaultdict(set)``."""
     match arguments:
         case [GlobalStub() as factory] if factory.known.name == "set":
             return DictStub()
@@ -127,6 +137,7 @@ def _make_default_dict(arguments: _Arguments) -> DictStub:
 
 
 def _make_set(arguments: _Arguments) -> SetStub:
+    """Make a set: an empty one, or one of a list of items."""
     if not arguments:
         return SetStub()
     match arguments:
@@ -138,8 +149,8 @@ def _make_set(arguments: _Arguments) -> SetStub:
 # ----------------------------------------------------------------------------------- plain values
 
 
-def _encode(arguments: _Arguments) -> bytes:
-    """Make bytes as ``_codecs.encode`` does, which Python 3 calls in protocols 0 to 2."""
+def _make_encoded(arguments: _Arguments) -> bytes:
+    """Make bytes of a text as ``_codecs.encode`` does, which Python 3 calls in protocols 0 to 2."""
     match arguments:
         case [str() as text, "latin1"]:
             return text.encode("latin-1")
@@ -154,6 +165,7 @@ def _make_empty_bytes(arguments: _Arguments) -> bytes:
 
 
 def _make_decimal(arguments: _Arguments) -> Decimal:
+    """Make a decimal of its text."""
     match arguments:
         case [str() as text] if _DECIMAL.fullmatch(text):
             return Decimal(text)
@@ -161,7 +173,12 @@ def _make_decimal(arguments: _Arguments) -> Decimal:
 
 
 def _make_time(time_class: Any, arguments: _Arguments) -> Any:
-    """Make a time of its bytes, and of its time zone if there is one."""
+    """Make a date, time or datetime of its bytes, and of its time zone if there is one.
+
+    Args:
+        time_class: the class of the result.
+        arguments: the bytes, and the time zone.
+    """
     match arguments:
         case [bytes() | str() as state, *zones] if _are_timezones(zones):
             value = time_class(_bytes_of(state), *zones)
@@ -175,6 +192,7 @@ def _are_timezones(values: list[Any]) -> bool:
 
 
 def _make_timedelta(arguments: _Arguments) -> timedelta:
+    """Make a timedelta of its days, seconds and microseconds."""
     match arguments:
         case [int() as days, int() as seconds, int() as microseconds]:
             return timedelta(days, seconds, microseconds)
@@ -182,6 +200,7 @@ def _make_timedelta(arguments: _Arguments) -> timedelta:
 
 
 def _make_timezone(arguments: _Arguments) -> timezone:
+    """Make a time zone of its offset from UTC."""
     match arguments:
         case [timedelta() as offset]:
             return timezone(offset)
@@ -189,7 +208,7 @@ def _make_timezone(arguments: _Arguments) -> timezone:
 
 
 def _bytes_of(state: bytes | str) -> bytes:
-    """Return the bytes of a ``str`` of Python 2, in which surrogates stand for bytes."""
+    """Return bytes unchanged, and a ``str`` of Python 2 as the bytes that it had there."""
     if isinstance(state, str):
         return state.encode("utf-8", "surrogateescape")
     return state
@@ -199,13 +218,13 @@ def _bytes_of(state: bytes | str) -> bytes:
 
 
 def _make_dtype(arguments: _Arguments) -> DtypeStub:
-    """Make a dtype of its code; the two arguments after it have no meaning here."""
+    """Make a dtype of its code. The two arguments after it say how numpy aligns and copies it."""
     match arguments:
         case [str() as text, _, _]:
             dtype_match = _DTYPE.fullmatch(text)
             if dtype_match is not None:
                 code = dtype_match[1]
-                np.dtype(code)  # refuses sizes that do not exist
+                np.dtype(code)  # raises for a size that does not exist, such as "i3"
                 return DtypeStub(code)
     raise _unknown_call("dtype")
 
@@ -228,7 +247,7 @@ def _python_value(dtype: DtypeStub, raw: bytes) -> Any:
     """
     kind = dtype.code[0]
     size = int(dtype.code[1:])
-    n_bytes = 4 * size if kind == "U" else size
+    n_bytes = 4 * size if kind == "U" else size  # numpy keeps a character in 4 bytes
     lacks_unit = kind in "Mm" and not dtype.unit
     if len(raw) != n_bytes or lacks_unit:
         raise Refusal(f"{len(raw)} bytes of dtype {dtype.code}{dtype.unit}")
@@ -241,19 +260,19 @@ def _python_value(dtype: DtypeStub, raw: bytes) -> Any:
     scalar = np.frombuffer(raw, numpy_dtype)[0]
     if isinstance(scalar, (np.datetime64, np.timedelta64)):
         return plain_time(scalar)
-    if isinstance(scalar, np.longdouble):  # its item() is itself
+    if isinstance(scalar, np.longdouble):  # item() would return it unchanged
         return float(scalar)
     return scalar.item()
 
 
-#: By our name of each global that is called.
+#: What makes the result of a call, by our name of the global that is called.
 _FUNCTIONS: Final[dict[str, Callable[[_Arguments], Any]]] = {
     "_reconstructor": _make_reconstructed,
     "_restore": _make_restored,
     "OrderedDict": _make_ordered_dict,
     "defaultdict": _make_default_dict,
     "set": _make_set,
-    "encode": _encode,
+    "encode": _make_encoded,
     "bytes": _make_empty_bytes,
     "Decimal": _make_decimal,
     "date": partial(_make_time, date),

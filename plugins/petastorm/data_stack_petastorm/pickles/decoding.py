@@ -13,8 +13,9 @@ from data_stack_petastorm.pickles.known_globals import KNOWN_GLOBALS, KnownGloba
 from data_stack_petastorm.pickles.opcode_scan import check_opcodes
 from data_stack_petastorm.pickles.stubs import DictStub, GlobalStub, Refusal
 
-#: The maximum length of a pickle, and of what its calls make. An index of a million values takes
-#: 60 MB; Parquet's readers take no more than 100 MB of metadata.
+#: The maximum length of a pickle in bytes, and the maximum number of bytes and items that its calls
+#: make. An index of a million values takes 60 MB; Parquet's readers take no more than 100 MB of
+#: metadata.
 _MAX_BYTES: Final = 100_000_000
 
 #: A name in a message is cut off at this length.
@@ -67,17 +68,17 @@ def refused_pickle(what: str, refusal: Refusal) -> DatasetFileCorruptError:
 
 
 class _StubUnpickler(pickle.Unpickler):
-    """Finds stubs instead of classes and functions.
+    """Builds the values of a pickle from stubs instead of classes and functions.
 
-    A ``str`` of Python 2 may be text or bytes. It becomes a str in which surrogates stand for bytes
-    that are not UTF-8.
+    A ``str`` of Python 2 may be text or bytes. It becomes a str of Python 3, in which surrogates
+    stand for bytes that are not UTF-8.
 
     Args:
         data: a pickle that :func:`check_opcodes` returned.
     """
 
-    #: How many more bytes and items calls may make. A short pickle can call a function on the same
-    #: long value many times.
+    #: How many more bytes and items calls may make. Without a limit, a short pickle could call a
+    #: function many times with the same long value.
     _n_left: int
 
     def __init__(self, data: bytes) -> None:
@@ -99,12 +100,17 @@ class _StubUnpickler(pickle.Unpickler):
         return GlobalStub(known, self._call)
 
     def _call(self, known: KnownGlobal, arguments: tuple[Any, ...]) -> Any:
-        """Return what a call of a global makes."""
-        made = result_of_call(known, arguments)
-        if isinstance(made, bytes):
-            self._n_left -= len(made)
-        elif isinstance(made, DictStub):
-            self._n_left -= len(made.items)
+        """Return what a call of a global makes; the stub of the global calls this.
+
+        Raises:
+            Refusal: the calls of the pickle made too much.
+            ValueError, TypeError, OverflowError, ArithmeticError: as for :func:`result_of_call`.
+        """
+        result = result_of_call(known, arguments)
+        if isinstance(result, bytes):
+            self._n_left -= len(result)
+        elif isinstance(result, DictStub):
+            self._n_left -= len(result.items)
         if self._n_left < 0:
             raise Refusal("more data than any schema or index needs")
-        return made
+        return result

@@ -19,22 +19,25 @@ from data_stack_petastorm.pickles.stub_values import (
 )
 from data_stack_petastorm.pickles.stubs import DictStub, ObjectStub, Refusal, SetStub, describe
 
-#: No dataset has more indexes than fields.
+#: The maximum number of indexes. A dataset has hardly more indexes than fields, and few hundred of
+#: these.
 _MAX_INDEXES: Final = 1_000
 
 #: The largest number of a row group: Parquet counts them with 32 bits.
 _MAX_ROW_GROUP: Final = 2**31 - 1
 
-#: Keys with equal hashes make a dict quadratic. Values of real indexes rarely have them.
+#: The maximum number of values with the same hash in an index: a dict takes quadratic time for
+#: them. Real indexes have few such values.
 _MAX_SAME_HASH: Final = 64
 
-#: The maximum number of values in all indexes; row groups of a value that occurs twice count as
-#: well. A small pickle may name one large dict or set many times.
+#: The maximum number of values in all indexes together. If a value occurs twice in an index, the
+#: row groups of both are joined and count as well. Without a limit, a small pickle could name one
+#: large dict or set many times.
 _MAX_CONVERTED: Final = 20_000_000
 
 
 def read_pickled_indexes(data: bytes) -> dict[str, Indexer]:
-    """Read the indexes by name; nothing in the pickle is run or imported.
+    """Return the indexes of a pickle by name; nothing in the pickle is run or imported.
 
     Args:
         data: what Petastorm keeps under ``dataset-toolkit.rowgroups_index.v1``.
@@ -49,6 +52,11 @@ def read_pickled_indexes(data: bytes) -> dict[str, Indexer]:
 
 
 def _read_indexes(root: Any) -> dict[str, Indexer]:
+    """Return the indexes of a decoded pickle by name.
+
+    Raises:
+        Refusal: it is not a dict of indexes, or there are too many.
+    """
     if not isinstance(root, DictStub):
         raise Refusal(f"{describe(root)} instead of a dict of indexes")
     if len(root.items) > _MAX_INDEXES:
@@ -64,7 +72,7 @@ def _read_indexes(root: Any) -> dict[str, Indexer]:
 class _IndexConversion:
     """Converts the indexes of a pickle, and limits how much is converted."""
 
-    #: Converted sets, by the ``id`` of their stubs, as values of an index share few different sets.
+    #: Converted sets, by the ``id`` of their stubs. Many values of an index share a set.
     _sets: dict[int, frozenset[int]]
     #: How many more values may be converted.
     _n_left: int
@@ -93,7 +101,11 @@ class _IndexConversion:
         return SingleFieldIndexer(name, field, self._convert_values(content))
 
     def _convert_values(self, stub: DictStub) -> dict[Any, frozenset[int]]:
-        """Return the row groups of each value."""
+        """Return the row groups of each value.
+
+        Raises:
+            Refusal: a value is not plain, or there are too many values or equal hashes.
+        """
         row_groups_of_values: dict[Any, frozenset[int]] = {}
         n_with_hash: dict[int, int] = {}
         for key, row_groups_value in stub.items:
@@ -115,14 +127,19 @@ class _IndexConversion:
         return row_groups_of_values
 
     def _convert_row_groups(self, value: Any) -> frozenset[int]:
-        """Return the numbers of row groups in a set; a set that occurs again is shared."""
+        """Return the numbers of row groups in a set; a set that occurs again is converted once.
+
+        Raises:
+            Refusal: it is not a set of numbers.
+        """
         if not isinstance(value, SetStub):
             raise Refusal(f"{describe(value)} where a set of row groups belongs")
-        converted = self._sets.get(id(value))
-        if converted is None:
-            for number in value.items:
-                if type(number) is not int or not 0 <= number <= _MAX_ROW_GROUP:
-                    raise Refusal(f"{describe(number)} where the number of a row group belongs")
-            converted = frozenset(value.items)
-            self._sets[id(value)] = converted
-        return converted
+        if id(value) in self._sets:
+            return self._sets[id(value)]
+        for number in value.items:
+            # A bool is an int, but no number.
+            if type(number) is not int or not 0 <= number <= _MAX_ROW_GROUP:
+                raise Refusal(f"{describe(number)} where the number of a row group belongs")
+        row_groups = frozenset(value.items)
+        self._sets[id(value)] = row_groups
+        return row_groups

@@ -12,14 +12,17 @@ from data_stack_petastorm.pickles import pieces
 #: The first protocol with bytes.
 _PROTOCOL: Final = 3
 
-#: Types of values that Petastorm's unpickler allows, which refuses times.
+#: The types of values that Petastorm unpickles. It refuses times.
 _TYPES_OF_PETASTORM: Final = (str, bytes, int, float, Decimal)
 
 
 def write_pickled_indexes(indexes: Mapping[str, Indexer]) -> bytes:
-    """Write indexes by name, for ``dataset-toolkit.rowgroups_index.v1``.
+    """Return indexes as a pickle of protocol 3, for ``dataset-toolkit.rowgroups_index.v1``.
 
-    The pickle has protocol 3. Indexes of times are left out, as Petastorm does not unpickle them.
+    Indexes of times are left out, because Petastorm does not unpickle times.
+
+    Args:
+        indexes: the indexes by name.
     """
     items = b""
     for name, index in indexes.items():
@@ -30,11 +33,14 @@ def write_pickled_indexes(indexes: Mapping[str, Indexer]) -> bytes:
 
 
 def _is_known_to_petastorm(index: Indexer) -> bool:
+    """Return whether Petastorm unpickles all values of an index."""
     return all(isinstance(value, _TYPES_OF_PETASTORM) for value in index.row_groups)
 
 
 def _index_piece(index: Indexer) -> bytes:
-    names = (
+    """Return the piece that makes an index, an object of a class of Petastorm."""
+    # ``_index_data`` is the last name here: its value follows, and depends on the class.
+    attributes = (
         pieces.text("_index_name")
         + pieces.text(index.index_name)
         + pieces.text("_column_name")
@@ -44,19 +50,25 @@ def _index_piece(index: Indexer) -> bytes:
     if isinstance(index, FieldNotNullIndexer):
         return pieces.new_object(
             "petastorm.etl.rowgroup_indexers.FieldNotNullIndexer",
-            names + _set_piece(index.get_row_group_indexes()),
+            attributes + _set_piece(index.get_row_group_indexes()),
         )
     items = [
         _value_piece(value) + _set_piece(row_groups)
         for value, row_groups in index.row_groups.items()
     ]
+    # Petastorm keeps the row groups of each value in a defaultdict of sets.
     new_default_dict = pieces.call("collections.defaultdict", pieces.named("builtins.set"))
-    values = new_default_dict + pieces.MARK + b"".join(items) + pieces.SETITEMS
-    return pieces.new_object("petastorm.etl.rowgroup_indexers.SingleFieldIndexer", names + values)
+    sets_by_value = new_default_dict + pieces.MARK + b"".join(items) + pieces.SETITEMS
+    return pieces.new_object(
+        "petastorm.etl.rowgroup_indexers.SingleFieldIndexer", attributes + sets_by_value
+    )
 
 
 def _set_piece(numbers: Iterable[int]) -> bytes:
-    """Return the piece that makes a set: protocol 3 makes it of a list."""
+    """Return the piece that makes a set, by a call of ``set`` with a list.
+
+    Protocol 3 has no opcode for sets.
+    """
     items = [pieces.integer(number) for number in sorted(numbers)]
     numbers_list = pieces.EMPTY_LIST + pieces.MARK + b"".join(items) + pieces.APPENDS
     return pieces.call("builtins.set", numbers_list)

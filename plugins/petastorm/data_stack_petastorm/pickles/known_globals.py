@@ -1,13 +1,13 @@
 """The names of classes and functions that Petastorm's pickles contain; none of them is imported.
 
-``known_globals.tsv`` was collected from datasets of Petastorm 0.4.0 to 0.13.1, of Python 2 and 3,
-and of numpy 1 and 2. It has the packages of Petastorm before its publication (``av.…``), and all
-types of numpy as numpy 0 to 2 pickle them on 64-bit Linux. A name that is not in the table is
-refused.
+The table ``known_globals.tsv`` was collected from datasets of Petastorm 0.4.0 to 0.13.1, of Python
+2 and 3, and of numpy 1 and 2. It also has the names that Petastorm's packages had before its
+publication (``av.…``), and the types of numpy as numpy 0 to 2 pickle them on 64-bit Linux. A name
+that is not in the table is refused.
 
-Two differences between types of Spark do not matter here. A decimal type has its precision and
-scale among its attributes. The length and the padding of Spark's char and varchar are not in the
-Parquet files, so both are strings.
+Spark's types have their names in the table, with two simplifications. The name of a decimal type
+lacks the precision and scale, which are attributes in a pickle. Char and varchar have the name
+"string", because Parquet files keep neither their length nor their padding.
 """
 
 from __future__ import annotations
@@ -48,6 +48,7 @@ def _type_of_field(name: str) -> Any:
 
 
 def _read_table() -> dict[str, KnownGlobal]:
+    """Return the rows of ``known_globals.tsv`` by module and name of their globals."""
     table = files(__package__) / "known_globals.tsv"
     lines = table.read_text(encoding="ascii").splitlines()
     known_globals = {}
@@ -57,5 +58,5 @@ def _read_table() -> dict[str, KnownGlobal]:
     return known_globals
 
 
-#: By module and name, such as ``"numpy.int8"``.
+#: The known globals by module and name, such as ``"numpy.int8"``.
 KNOWN_GLOBALS: Final = _read_table()

@@ -116,8 +116,8 @@ _REPLACEMENTS: Final = {
     "EMPTY_SET": _Replacement(_NEW_SET),
     # NEWOBJ needs a real class; a stub of a class is called by REDUCE.
     "NEWOBJ": _Replacement(b"R"),
-    # A frame tells how many bytes to read ahead, which changes with the replacements. Its argument
-    # is a number of 8 bytes.
+    # FRAME says how many bytes to read ahead, a number that the replacements make wrong. The opcode
+    # has 9 bytes: one of its own, and 8 of the number. A pickle without it is valid.
     "FRAME": _Replacement(b"", n_bytes=9),
 }
 
@@ -134,7 +134,7 @@ def check_opcodes(data: bytes) -> bytes:
         ValueError: an opcode is unknown or damaged.
     """
     checked = bytearray()
-    # Everything before this position was copied to ``checked``, or replaced.
+    # The bytes of ``data`` before this position are in ``checked``, or were replaced.
     n_done = 0
     name_before = ""
     stop_position = 0
@@ -142,7 +142,7 @@ def check_opcodes(data: bytes) -> bytes:
         if number > _MAX_OPCODES:
             raise Refusal("more objects than any schema or index needs")
         name = opcode.name
-        position = start or 0  # None only in a stream without positions
+        position = start or 0  # pickletools gives None only for streams without positions
         replacement = _REPLACEMENTS.get(name)
         if name == "DICT" and name_before == "MARK":
             replacement = _EMPTY_DICT_OF_PROTOCOL_0

@@ -1,4 +1,8 @@
-"""Pieces of pickles that Petastorm reads, of opcodes of protocol 2 (see :mod:`pickletools`)."""
+"""Makes the pieces of which pickles that Petastorm reads are joined.
+
+A piece is the bytes of one or more opcodes; :mod:`pickletools` documents each opcode. All but
+:func:`raw_bytes` are of protocol 2 or older.
+"""
 
 from __future__ import annotations
 
@@ -30,66 +34,73 @@ _BINBYTES: Final = b"B"
 _LONG_BINPUT: Final = b"r"
 _LONG_BINGET: Final = b"j"
 
-#: Bytes of an integer: with 9 of them, integers without a sign fit up to 64 bits.
+#: The length of an integer in bytes. Opcodes have signed integers, and an unsigned one of 64 bits
+#: needs a ninth byte for the sign.
 _INTEGER_BYTES: Final = 9
 
 
 def named(name: str) -> bytes:
-    """A global by module and name, such as ``"numpy.int8"``."""
+    """Return the piece that names a class or function, such as ``"numpy.int8"``."""
     module, _, attribute = name.rpartition(".")
     return _GLOBAL + f"{module}\n{attribute}\n".encode("ascii")
 
 
 def text(value: str) -> bytes:
-    """A text."""
+    """Return the piece that makes a text."""
     encoded = value.encode("utf-8")
     return _BINUNICODE + struct.pack("<I", len(encoded)) + encoded
 
 
 def raw_bytes(value: bytes) -> bytes:
-    """Bytes; this opcode is of protocol 3."""
+    """Return the piece that makes bytes, by an opcode of protocol 3."""
     return _BINBYTES + struct.pack("<I", len(value)) + value
 
 
 def boolean(value: bool) -> bytes:
-    """A bool."""
+    """Return the piece that makes a bool."""
     return _NEWTRUE if value else _NEWFALSE
 
 
 def integer(number: int) -> bytes:
-    """An integer of 64 bits, signed or not."""
+    """Return the piece that makes an integer of up to 64 bits, signed or not."""
     digits = number.to_bytes(_INTEGER_BYTES, "little", signed=True)
     return _LONG1 + bytes([_INTEGER_BYTES]) + digits
 
 
 def real(number: float) -> bytes:
-    """A float."""
+    """Return the piece that makes a float of 64 bits."""
     return _BINFLOAT + struct.pack(">d", number)
 
 
 def call(function: str, argument: bytes) -> bytes:
-    """A call of a global with one argument."""
+    """Return the piece that calls a function with one argument.
+
+    Args:
+        function: module and name of the function, or class.
+        argument: the piece that makes the argument.
+    """
     return named(function) + argument + TUPLE1 + REDUCE
 
 
 def new_object(class_name: str, attributes: bytes = b"") -> bytes:
-    """An object that is made without arguments.
+    """Return the piece that makes an object, without a call of its constructor.
 
     Args:
         class_name: module and name of its class.
-        attributes: pairs of names and values.
+        attributes: for each attribute, the pieces of its name and of its value; empty for none.
     """
-    made = named(class_name) + EMPTY_TUPLE + NEWOBJ
+    new = named(class_name) + EMPTY_TUPLE + NEWOBJ
     if not attributes:
-        return made
-    return made + EMPTY_DICT + MARK + attributes + SETITEMS + _BUILD
+        return new
+    state = EMPTY_DICT + MARK + attributes + SETITEMS
+    return new + state + _BUILD
 
 
 def store(number: int) -> bytes:
-    """Store the value before it in the memo."""
+    """Return the piece that stores the value made before it, under a number in the memo."""
     return _LONG_BINPUT + struct.pack("<I", number)
 
 
 def load(number: int) -> bytes:
-    """The value that was stored in the memo."""
+    """Return the piece that loads the value stored under a number in the memo."""
     return _LONG_BINGET + struct.pack("<I", number)

@@ -34,7 +34,7 @@ _MAX_DIMENSIONS: Final = 64
 #: numpy keeps sizes in signed integers of 64 bits.
 _MAX_SIZE: Final = 2**63 - 1
 
-#: What Petastorm takes for the format of an image: the end of a name of a file.
+#: The format of an image as Petastorm writes it: an extension of files, such as ".png".
 _IMAGE_FORMAT: Final = re.compile(r"\.[a-z0-9]{1,8}")
 
 #: The quality of an image that Petastorm takes by default.
@@ -47,7 +47,7 @@ _MAX_DEPTH: Final = 20
 #: The maximum precision of a decimal type of Spark.
 _MAX_PRECISION: Final = 38
 
-#: Codes of dtypes with more than 64 bits a number, which are not the same on all machines.
+#: Codes of numpy's long double and its complex pair. Not all machines have these dtypes.
 _DTYPES_OF_SOME_MACHINES: Final = ("f16", "c32")
 
 
@@ -70,7 +70,13 @@ def read_pickled_schema(data: bytes) -> tuple[str, list[UnischemaField]]:
 
 
 def _read_schema(schema: ObjectStub) -> tuple[str, list[UnischemaField]]:
-    # Petastorm also keeps each field as an attribute, which only repeats those in ``_fields``.
+    """Return the name and the fields of a schema.
+
+    Raises:
+        Refusal, ConfigError: as for :func:`read_pickled_schema`.
+    """
+    # Petastorm also keeps each field as an attribute of the schema. These attributes only repeat
+    # ``_fields`` and are ignored.
     attributes = attributes_of(schema)
     declared = attributes.get("_fields")
     if not isinstance(declared, DictStub):
@@ -87,6 +93,12 @@ def _read_schema(schema: ObjectStub) -> tuple[str, list[UnischemaField]]:
 
 
 def _read_field(stub: ObjectStub) -> UnischemaField:
+    """Return the field that a stub stands for.
+
+    Raises:
+        Refusal: a value of the field is invalid.
+        ConfigError: as for :func:`read_pickled_schema`.
+    """
     name_value, type_value, shape, codec_value, nullable = stub.arguments
     name = expect_text(name_value, "the name of a field")
     if not _is_nullable_flag(nullable):
@@ -110,6 +122,7 @@ def _is_nullable_flag(value: Any) -> bool:
 
 
 def _is_shape(value: Any) -> bool:
+    """Return whether a value is a tuple or list of sizes, in which None varies from row to row."""
     if not isinstance(value, (tuple, list)) or len(value) > _MAX_DIMENSIONS:
         return False
     return all(_is_size(size) for size in value)
@@ -118,13 +131,14 @@ def _is_shape(value: Any) -> bool:
 def _is_size(value: Any) -> bool:
     if value is None:
         return True
-    return type(value) is int and 0 <= value <= _MAX_SIZE
+    return type(value) is int and 0 <= value <= _MAX_SIZE  # a bool is no size
 
 
 def _numpy_type(value: Any) -> Any:
     """Return the type of a field; None if the value does not stand for one.
 
-    Programs also declare fields by dtypes, which numpy compares as equal to their types.
+    A program may declare a field by a dtype (``np.dtype("int64")``) instead of a type
+    (``np.int64``). Both become the type.
     """
     if isinstance(value, DtypeStub) and value.code not in _DTYPES_OF_SOME_MACHINES:
         return np.dtype(value.code).type
@@ -137,21 +151,38 @@ def _numpy_type(value: Any) -> Any:
 
 
 def _read_codec(stub: ObjectStub, field_name: str) -> Any:
+    """Return the codec that a stub stands for.
+
+    Args:
+        stub: an object of the role "codec".
+        field_name: the name of its field, for messages.
+
+    Raises:
+        Refusal: an attribute of the codec is invalid.
+        ConfigError: the codec encodes images of an unsupported format.
+    """
     attributes = attributes_of(stub)
-    kind = stub.known.name
-    if kind in user_codecs:
-        return _read_user_codec(kind, attributes)
-    if kind == "ScalarCodec":
+    class_name = stub.known.name
+    if class_name in user_codecs:
+        return _read_user_codec(class_name, attributes)
+    if class_name == "ScalarCodec":
         spark_type = expect_object(attributes.get("_spark_type"), "spark type")
         return codecs.ScalarCodec(_spark_type_name(spark_type))
-    if kind == "NdarrayCodec":
+    if class_name == "NdarrayCodec":
         return codecs.NdarrayCodec()
-    if kind == "CompressedImageCodec":
+    if class_name == "CompressedImageCodec":
         return _read_image_codec(attributes, field_name)
+    # The table of known globals has no other codec.
     return codecs.CompressedNdarrayCodec()
 
 
 def _read_image_codec(attributes: dict[str, Any], field_name: str) -> Any:
+    """Return the codec for images of a format.
+
+    Raises:
+        Refusal: the format or the quality is invalid.
+        ConfigError: the format is not supported.
+    """
     format_value = attributes.get("_image_codec")
     image_format = expect_text(format_value, "the format of an image").lower()
     quality = attributes.get("_quality", _DEFAULT_QUALITY)
@@ -170,11 +201,15 @@ def _read_image_codec(attributes: dict[str, Any], field_name: str) -> Any:
 
 
 def _spark_type_name(stub: ObjectStub) -> str:
-    """Return Spark's name of a type, such as ``"decimal(10,3)"``."""
+    """Return Spark's name of a type, such as ``"decimal(10,3)"``.
+
+    Raises:
+        Refusal: the precision or scale of a decimal is invalid.
+    """
     if stub.known.name != "decimal":
         return stub.known.name
     attributes = attributes_of(stub)
-    precision = attributes.get("precision", 10)
+    precision = attributes.get("precision", 10)  # Spark's defaults
     scale = attributes.get("scale", 0)
     are_integers = type(precision) is int and type(scale) is int
     if not are_integers or not 1 <= precision <= _MAX_PRECISION or not 0 <= scale <= precision:
@@ -190,19 +225,19 @@ def _read_user_codec(class_name: str, attributes: dict[str, Any]) -> Any:
     Its constructor is not called.
     """
     conversion = _AttributeConversion()
-    return restore_codec(
-        class_name, {name: conversion.convert(value) for name, value in attributes.items()}
-    )
+    converted = {name: conversion.convert(value) for name, value in attributes.items()}
+    return restore_codec(class_name, converted)
 
 
 class _AttributeConversion:
     """Converts the attributes of a user's codec to values of Python.
 
-    A value that occurs several times is converted once. Otherwise a small pickle could expand to
-    unlimited data: a list of ten times the same list, of ten times the same list, and so on.
+    A list or dict that occurs several times is converted once. Otherwise a small pickle could
+    expand to unlimited data: a list that holds ten times the same list, which again holds ten times
+    the same list, and so on.
     """
 
-    #: Converted lists, tuples and dicts, by the ``id`` of the value of the pickle.
+    #: Converted lists, tuples and dicts, by the ``id`` of the list, tuple or stub in the pickle.
     _converted: dict[int, Any]
 
     def __init__(self) -> None:
@@ -227,6 +262,7 @@ class _AttributeConversion:
         return self._converted[id(value)]
 
     def _convert_container(self, value: list[Any] | tuple[Any, ...] | DictStub, depth: int) -> Any:
+        """Return a list, tuple or dict of converted items."""
         if isinstance(value, DictStub):
             return {
                 expect_text(key, "a key"): self.convert(item, depth) for key, item in value.items

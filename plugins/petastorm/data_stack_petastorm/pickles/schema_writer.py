@@ -22,9 +22,11 @@ from data_stack_petastorm.pickles import pieces
 from data_stack_petastorm.pickles.known_globals import KNOWN_GLOBALS
 from data_stack_petastorm.user_codec import UserCodec
 
+#: The protocol that Python 2 reads as well, and with it old versions of Petastorm.
 _PROTOCOL: Final = 2
 
-#: Attributes that each Unischema of Petastorm has. A field with another name is an attribute, too.
+#: The public attributes of Petastorm's class Unischema. A field that has none of these names is
+#: also an attribute of its schema.
 _ATTRIBUTES_OF_UNISCHEMA: Final = frozenset(
     (
         "as_spark_schema",
@@ -43,7 +45,7 @@ _KINDS_OF_PETASTORM: Final = "biufcUSM"
 #: The names of types of numpy that differ from those of their dtypes, by kind.
 _TYPE_NAMES: Final = {"U": "str_", "S": "bytes_", "b": "bool_", "M": "datetime64"}
 
-#: numpy's text and bytes as Python's types.
+#: By kind, Python's types for text and bytes. See :func:`_type_name`.
 _PYTHON_TYPES: Final = {"U": "builtins.str", "S": "builtins.bytes"}
 
 #: A type of Spark, as :func:`name_of_arrow` names it.
@@ -54,6 +56,7 @@ _DEFAULT_QUALITY: Final = 80
 
 
 def _classes_of_spark_types() -> dict[str, str]:
+    """Return the class of each Spark type, with its module, by Spark's name of the type."""
     classes: dict[str, str] = {}
     for class_name, known in KNOWN_GLOBALS.items():
         if known.role == "spark type":
@@ -62,7 +65,7 @@ def _classes_of_spark_types() -> dict[str, str]:
     return classes
 
 
-#: By the name of a type of Spark, its class.
+#: By Spark's name of a type, such as ``"bigint"``, its class with its module.
 _SPARK_CLASSES: Final = _classes_of_spark_types()
 
 
@@ -75,7 +78,8 @@ def write_pickled_schema(schema: Schema) -> bytes:
     Raises:
         ConfigError: Petastorm does not support a field; the message names it.
     """
-    # A field is an item of ``_fields`` and an attribute, so the memo keeps it by its number.
+    # Each field occurs twice in a schema: as an item of ``_fields``, and as an attribute. It is
+    # made once and stored in the memo, from where the attribute loads it.
     items = b""
     attributes = b""
     for number, field in enumerate(schema):
@@ -104,7 +108,8 @@ def _field_piece(field: Field) -> bytes:
     """
     if not field.name.isidentifier() or field.name.startswith("_"):
         raise ConfigError(
-            f"Petastorm needs names for named tuples; the field {field.name!r} has none"
+            f"Petastorm makes named tuples of rows, which have no field {field.name!r}: a name "
+            "must be a Python identifier without a leading underscore"
         )
     codec = _codec_piece(field)
     type_name = _type_name(field, has_codec=codec != pieces.NONE)
@@ -132,13 +137,14 @@ def _type_name(field: Field, *, has_codec: bool) -> str:
     if dtype.kind not in _KINDS_OF_PETASTORM or type_name not in KNOWN_GLOBALS:
         raise _unknown_to_petastorm(field)
     if not has_codec and dtype.kind in _PYTHON_TYPES:
-        # Petastorm converts a cell without a codec to a scalar of numpy, but does not convert it to
-        # a type of Python. So a list of text stays a list.
+        # Petastorm calls the type of a field without a codec with the cell if it is a type of
+        # numpy, which makes one text of a list of texts. It leaves the cell of a Python type as is.
         return _PYTHON_TYPES[dtype.kind]
     return type_name
 
 
 def _shape_piece(shape: tuple[int | None, ...]) -> bytes:
+    """Return the piece that makes the tuple of a shape."""
     sizes = [pieces.NONE if size is None else pieces.integer(size) for size in shape]
     return pieces.MARK + b"".join(sizes) + pieces.TUPLE
 
@@ -159,7 +165,7 @@ def _codec_piece(field: Field) -> bytes:
         spark_type = _spark_type_piece(field, field.codec.type)
         attributes = pieces.text("_spark_type") + spark_type
         return pieces.new_object("petastorm.codecs.ScalarCodec", attributes)
-    if isinstance(field.codec, UserCodec):  # whose class Petastorm refuses
+    if isinstance(field.codec, UserCodec):  # Petastorm refuses the classes of users
         raise _unknown_to_petastorm(field)
     codec = codecs.as_column_codec(field.codec)
     if isinstance(codec, codecs.CompressedImageCodec):
@@ -220,6 +226,7 @@ def _spark_type_piece(field: Field, type_name: str | None) -> bytes:
     decimal = _DECIMAL.fullmatch(name_for_spark)
     if decimal is None:
         return pieces.new_object(_SPARK_CLASSES[name_for_spark])
+    # Only decimals have attributes, of which ``hasPrecisionInfo`` is a constant.
     attributes = (
         pieces.text("precision")
         + pieces.integer(int(decimal[1]))
@@ -232,6 +239,7 @@ def _spark_type_piece(field: Field, type_name: str | None) -> bytes:
 
 
 def _unknown_to_petastorm(field: Field) -> ConfigError:
+    """Return the error for a field that Petastorm does not support."""
     return ConfigError(
         f"Petastorm cannot read field {field.name!r} of dtype {dtype_name(field.dtype)}, shape "
         f"{field.shape}, codec {field.codec!r:.80}"

@@ -1,4 +1,4 @@
-"""Checks of the values that a pickle was decoded to: is it an object, a text, a plain value?"""
+"""Checks of the values in a decoded pickle: is a value an object, a text, a plain value?"""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _PLAIN_TYPES: Final = (
 
 
 def expect_object(value: Any, role: str) -> ObjectStub:
-    """Return the value, a stub of an object of this role.
+    """Return the value if it is a stub of an object of this role.
 
     Raises:
         Refusal: the value is something else.
@@ -51,14 +51,14 @@ def attributes_of(stub: ObjectStub) -> dict[str, Any]:
 
 
 def expect_text(value: Any, what: str) -> str:
-    """Return the value, a text.
+    """Return the value if it is a text.
 
     Args:
         value: the value.
         what: what the text is used for, for the message.
 
     Raises:
-        Refusal: the value is something else, or a ``str`` of Python 2 that is bytes.
+        Refusal: the value is something else, or a ``str`` of Python 2 that holds bytes.
     """
     text = plain_value(value) if isinstance(value, str) else None
     if not isinstance(text, str):
@@ -67,7 +67,7 @@ def expect_text(value: Any, what: str) -> str:
 
 
 def plain_value(value: Any) -> Any:
-    """Return the value, a plain one; a ``str`` of Python 2 that is not text becomes bytes.
+    """Return the value if it is a plain one; a ``str`` of Python 2 that is not text becomes bytes.
 
     Raises:
         Refusal: the value is a stub, a list, a tuple, or None.
@@ -83,7 +83,7 @@ def _text_or_bytes(value: str) -> str | bytes:
     """Return a ``str`` of a pickle as text, or as bytes if it is not text.
 
     Raises:
-        Refusal: it is neither, as it has half of a character.
+        Refusal: it is neither: it has half of a pair of surrogates.
     """
     try:
         # Python 2 wrote characters beyond 16 bits as pairs of surrogates, which this joins.

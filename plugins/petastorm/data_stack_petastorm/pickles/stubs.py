@@ -1,8 +1,8 @@
 """Stubs, which stand for the classes, functions and objects of a pickle.
 
-A stub has no behaviour of what it stands for. The unpickler can fill stubs of sets, dicts, objects
-and dtypes; it cannot set any other attribute of a stub. Stubs compare by identity, and nothing here
-walks through nested values.
+A stub does nothing that the class, function or object would do. The unpickler can fill stubs of
+sets, dicts, objects and dtypes; it cannot set any other attribute of a stub. Stubs compare by
+identity: comparing or hashing nested values of a stranger could take forever.
 """
 
 from __future__ import annotations
@@ -38,6 +38,7 @@ class Stub:
         raise self._refusal_of_state(state)
 
     def _refusal_of_state(self, state: Any) -> Refusal:
+        """Return the error for attributes that this stub does not take."""
         return Refusal(f"{describe(self)} given {describe(state)} as its attributes")
 
 
@@ -108,21 +109,25 @@ class DtypeStub(Stub):
     unit: str = ""
 
     def __setstate__(self, state: Any) -> None:
-        # The state is: version, byte order, three parts that only structured dtypes have, size,
-        # alignment, flags, and for times the metadata.
-        if self.byte_order or not isinstance(state, (tuple, list)):
+        was_set_before = self.byte_order != ""
+        if was_set_before or not isinstance(state, (tuple, list)):
             raise self._refusal_of_state(state)
         if len(state) < _N_DTYPE_ATTRIBUTES:
             raise self._refusal_of_state(state)
-        byte_order = state[1]
-        is_structured = state[2] is not None or state[3] is not None or state[4] is not None
+        # numpy's order. The size, the alignment and the flags come last; the code implies them.
+        _version, byte_order, subarray, names, fields, *_ = state
+        metadata = state[_N_DTYPE_ATTRIBUTES:]
+
+        is_structured = any(part is not None for part in (subarray, names, fields))
         is_byte_order = isinstance(byte_order, str) and byte_order in ("<", ">", "|", "=")
         if is_structured or not is_byte_order:
             raise self._refusal_of_state(state)
+        # "|" says that there is no order. "=" is taken as little-endian, as on the machines that
+        # Petastorm runs on.
         self.byte_order = ">" if byte_order == ">" else "<"
         is_time = self.code[0] in "Mm"
         if is_time:
-            unit = _unit_of_time(state[_N_DTYPE_ATTRIBUTES:])
+            unit = _unit_of_time(metadata)
             if unit is None:
                 raise self._refusal_of_state(state)
             self.unit = unit
@@ -132,8 +137,8 @@ def _unit_of_time(metadata: tuple[Any, ...] | list[Any]) -> str | None:
     """Return the unit in the metadata of a dtype of times, such as ``"[25us]"``.
 
     Args:
-        metadata: what follows the flags in the state of a dtype; of a time, it is one pair, of a
-            dict and of the tuple (name of the unit, number of units, …).
+        metadata: what follows the flags in the state of a dtype. Times have one pair there: a dict,
+            and a tuple (name of the unit, number of units, …).
 
     Returns:
         The unit; None if the metadata is not such a pair.
