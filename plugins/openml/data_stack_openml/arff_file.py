@@ -144,10 +144,10 @@ def _declare_as_texts(lines: list[str]) -> list[str]:
 
 
 def _remove_comment(line: str) -> str:
-    """Remove a comment, which begins with a blank and ``%``: ``@attribute y {-1,1} % {<=50K, >50K}``.
+    """Remove a comment, which begins with a blank and ``%``.
 
-    Each character is looked at once: a regular expression would take quadratic time for hostile
-    quotes.
+    An example is ``@attribute y {-1,1} % {<=50K, >50K}``. The characters are read once, one by one:
+    a regular expression would take quadratic time for hostile quotes.
     """
     if "%" not in line:
         return line

@@ -88,12 +88,10 @@ class OpenMLDataset(CatalogueDataset):
         self._is_sparse = str(description.get("format", "")).lower().startswith("sparse")
 
         declared_targets = _find_target_names(description, self._feature_names)
-        self._target_names = [
-            target for target in declared_targets if target in self._used_features
-        ]
-        others = [feature for feature in self._used_features if feature not in self._target_names]
-        if not others:
-            others = list(self._used_features)
+        self._target_names = [name for name in declared_targets if name in self._used_features]
+        other_names = [name for name in self._used_features if name not in self._target_names]
+        if not other_names:
+            other_names = list(self._used_features)
         if len(self._target_names) == 1:
             self._target_column = self._target_names[0]
         else:
@@ -101,11 +99,11 @@ class OpenMLDataset(CatalogueDataset):
         if self._target_names:
             self._coded_column = self._target_column
         else:
-            self._coded_column = others[-1]
+            self._coded_column = other_names[-1]
 
         # On the object: these are class variables of a factory that an author writes.
         self.iterator_meta = IteratorMeta(  # type: ignore[misc]
-            others[0], self._coded_column, self._coded_column
+            other_names[0], self._coded_column, self._coded_column
         )
         categories = self._categories(self._coded_column)
         if categories:

@@ -69,7 +69,7 @@ class TaskQueue:
         """Count the death of an actor.
 
         Args:
-            names: the tasks that the actor attempted; none: the actor did not start.
+            names: the tasks that the actor attempted; empty if the actor did not start.
             failure: how it died.
 
         Raises:
