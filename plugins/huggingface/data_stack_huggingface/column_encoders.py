@@ -97,8 +97,7 @@ def _encoder_of(
         return _encoder_of_labels(field, stored_type, feature, is_nullable)
     if kind.startswith("Array"):  # Array2D to Array5D
         shape = feature.get("shape")
-        is_fixed_shape = isinstance(shape, list) and None not in shape
-        if is_fixed_shape:
+        if isinstance(shape, list) and None not in shape:  # a size may be open
             return HubEncoder(dtype=feature.get("dtype"), shape=shape)
     return _encoder_of_values(field, stored_type, _dtype_of(feature), feature, is_nullable)
 

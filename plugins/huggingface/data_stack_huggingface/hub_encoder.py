@@ -66,7 +66,7 @@ class HubEncoder(Encoder):
             with contextlib.suppress(ValueError):
                 return self._convert_dtype(column)
 
-        values = []
+        values: list[Any] = []
         for position, value in enumerate(column):
             if value is None:
                 values.append(None)
@@ -122,9 +122,12 @@ class HubEncoder(Encoder):
         return stacked.reshape(array.shape)
 
     def _convert_dtype(self, array: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """Convert numbers to the dtype; fractions are rounded to floats, but not to integers.
+        """Convert numbers to the dtype.
+
+        Floats may lose digits. Floats without a fraction may become integers.
 
         Raises:
+            TypeError: the values are no numbers.
             ValueError: the dtype cannot hold a number.
         """
         return as_dtype(array, np.dtype(self._dtype), rounds=True, whole_floats=True)

@@ -42,7 +42,7 @@ def from_data_stack(
         iterator: any stack of iterators, or an object with ``len`` and ``[i]``.
         columns: names of columns; None for all.
         override_num_blocks: number of read tasks; None: Ray chooses, by the estimated size.
-        options: arguments of ``ray.data.read_datasource``: ``concurrency``, ``num_cpus``, ``memory`` …
+        options: arguments of ``ray.data.read_datasource``, such as ``concurrency`` and ``memory``.
 
     Raises:
         ConfigError: a column does not exist; or the iterator cannot be sent to other processes, for

@@ -112,7 +112,7 @@ class UnfinishedDataset:
                 self.connector.move_resource(f"{folder}/{file}", self.identifier_of(new_name))
 
     def _list_shard(self, folder: str) -> list[str]:
-        """Return the names of the files of a shard. The spec is last: without it, readers see none."""
+        """Return the names of the files of a shard. The spec, which makes it visible, is last."""
         prefix = f"{folder}/"
         identifiers = self.connector.list_resources(prefix)
         files = [identifier.removeprefix(prefix) for identifier in identifiers]
