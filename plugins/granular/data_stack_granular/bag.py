@@ -252,6 +252,7 @@ class BagReader(Closing):
         self.closed = True
 
     def __reduce__(self) -> tuple[Any, ...]:
+        # The copy opens the files again, with the arguments of the constructor in their order.
         cache_index = True
         cache_data = False
         single_file = self.idx_source is None

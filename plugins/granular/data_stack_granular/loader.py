@@ -130,7 +130,11 @@ class Loader:
         return {"step": self.consumed}
 
     def load(self, d: dict[str, int]) -> None:
-        """Resume from a state of any loader of the same source."""
+        """Resume from a state of any loader of the same source.
+
+        Args:
+            d: the state, as :meth:`save` returns it.
+        """
         self.consumed = d["step"]
         self._batches = None
 

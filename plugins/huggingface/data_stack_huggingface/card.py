@@ -107,7 +107,9 @@ def info_of_config(card: Mapping[str, Any], config: str | None) -> Mapping[str, 
     if not isinstance(entries, list):
         entries = [entries]
     infos = configs_by_name(entries)
-    name = config or default_config(card) or _only_name(list(infos))
+    name = config or default_config(card)
+    if not name:
+        name = _only_name(list(infos))
     configs = configs_by_name(card.get("configs") or ())
     return infos.get(name) or configs.get(name) or {}
 
