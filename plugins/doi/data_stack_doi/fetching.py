@@ -17,7 +17,8 @@ def fetch(source: str, transfer: Transfer) -> None:
         transfer: takes the bytes.
 
     Raises:
-        SourceError: there is no such file, or it has another size.
+        SourceError: the record does not exist, its repository does not answer, it has no such
+            file, or the file has another size or digest.
     """
     _, _, place = source.partition(":")
     if "#" in place:

@@ -41,6 +41,8 @@ def parse_record(answer: Mapping[str, Any]) -> Record:
         )
 
     is_restricted = answer.get("is_embargoed") or answer.get("is_confidential")
-    restricted = ("all",) if is_restricted and not files else ()
+    restricted: tuple[str, ...] = ()
+    if is_restricted and not files:
+        restricted = ("all",)
     license_name = (answer.get("license") or {}).get("name")
     return Record(answer["title"], license_name, tuple(files), restricted)

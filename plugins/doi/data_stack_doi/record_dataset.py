@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Final
@@ -51,21 +51,29 @@ class RecordDataset(CatalogueDataset):
     """The files of a record, one split per file; a single file is the split ``all``.
 
     Args:
-        name: name of the dataset; its part is a file.
+        name: name of the dataset; its part is the name of one file, or None for all files.
         record: the record.
+
+    Raises:
+        CatalogueError: no file has a known format, files have several formats, or two files would
+            have the same split.
+        CatalogueAccessError: the named file is restricted.
     """
 
     #: The files by their splits.
     _files: dict[str, _StoredFile]
 
     def __init__(self, name: CatalogueName, record: Record) -> None:
-        files: Iterable[RecordFile | None] = record.files
+        files: Sequence[RecordFile] = record.files
         if name.part is not None:
-            files = [record.find(name.part)]
+            named_file = record.find(name.part)
+            files = [] if named_file is None else [named_file]
         format_of_file = _formats_of(files)
-        if len(set(format_of_file.values())) != 1:
-            problem = "no file with a name of a known format"
-            if format_of_file:
+        n_formats = len(set(format_of_file.values()))
+        if n_formats != 1:
+            if n_formats == 0:
+                problem = "no file with a name of a known format"
+            else:
                 problem = "files of several formats"
             raise CatalogueError(
                 f"{name.plain} has {problem}; name one as doi:{name.name}#FILE. Its files: "
@@ -82,8 +90,7 @@ class RecordDataset(CatalogueDataset):
         self._files = {}
         sources = []
         for number, (split, file) in enumerate(zip(splits, known_files, strict=True)):
-            ending = _ENDING.findall(file.name.lower())[0]
-            stored_name = f"{number:03}{ending}"
+            stored_name = f"{number:03}{_ending_of(file.name)}"
             self._files[split] = _StoredFile(stored_name, format_of_file[file])
             sources.append(_define(f"raw/{stored_name}", name.name, file))
 
@@ -97,15 +104,20 @@ class RecordDataset(CatalogueDataset):
         return open_as(Location(folder_of(prepared, "raw"), file.name), file.format_name)
 
 
-def _formats_of(files: Iterable[RecordFile | None]) -> dict[RecordFile, str]:
+def _formats_of(files: Sequence[RecordFile]) -> dict[RecordFile, str]:
     """Return the formats of the files whose names have one."""
     formats = {}
     for file in files:
-        if file is not None:
-            format_name = format_of_name(file.name)
-            if format_name is not None and format_name != _RAW_FORMAT:
-                formats[file] = format_name
+        format_name = format_of_name(file.name)
+        if format_name is not None and format_name != _RAW_FORMAT:
+            formats[file] = format_name
     return formats
+
+
+def _ending_of(name: str) -> str:
+    """Return the ending of a name of a known format, such as ``.csv.gz``, in lower case."""
+    ending = _ENDING.search(name.lower())
+    return "" if ending is None else ending[0]
 
 
 def _name_splits(files: Sequence[RecordFile]) -> list[str]:

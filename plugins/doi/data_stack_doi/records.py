@@ -44,7 +44,8 @@ class Record:
         title: title, one line.
         license: license as the repository states it; or None.
         files: public files, in the order of the listing.
-        restricted: names of the other files.
+        restricted: names of the restricted files; ``("all",)`` if the repository does not name
+            them.
     """
 
     title: str
@@ -94,12 +95,12 @@ def listed_file(
         listed_as: another name that the repository shows; or empty.
     """
     hashlib_name = algorithm.lower().replace("-", "")
-    digest_length = _DIGEST_LENGTHS.get(hashlib_name)
-    is_digest = (
-        digest is not None
-        and len(digest) == digest_length
-        and re.fullmatch(r"[0-9a-fA-F]+", digest) is not None
-    )
-    if digest is None or not is_digest:
+    if digest is None or not _is_digest(digest, hashlib_name):
         return RecordFile(name, url, size, None, None, listed_as)
     return RecordFile(name, url, size, hashlib_name, digest.lower(), listed_as)
+
+
+def _is_digest(text: str, hashlib_name: str) -> bool:
+    """Return whether a text is a hexadecimal digest of a known algorithm."""
+    is_hexadecimal = re.fullmatch(r"[0-9a-fA-F]+", text) is not None
+    return is_hexadecimal and len(text) == _DIGEST_LENGTHS.get(hashlib_name)

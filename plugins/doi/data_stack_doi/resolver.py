@@ -54,7 +54,7 @@ def find_record(doi: str) -> Record:
     zenodo_path = _ZENODO_PATH.search(page.path)
     if zenodo_path is not None:
         url = f"{origin}/api/records/{zenodo_path[1]}"
-        return _ask(doi, url, zenodo.SHAPE, zenodo.parse_record)
+        return _request_record(doi, url, zenodo.SHAPE, zenodo.parse_record)
 
     figshare_path = _FIGSHARE_PATH.search(page.path)
     if figshare_path is not None:
@@ -62,11 +62,13 @@ def find_record(doi: str) -> Record:
         url = f"{_figshare_api()}/articles/{article}"
         if version:
             url += f"/versions/{version}"
-        return _ask(doi, url, figshare.SHAPE, figshare.parse_record)
+        return _request_record(doi, url, figshare.SHAPE, figshare.parse_record)
 
     if "persistentId=" in page.query:
         url = f"{origin}/api/datasets/:persistentId/?persistentId=doi:{doi}"
-        return _ask(doi, url, dataverse.SHAPE, partial(dataverse.parse_record, origin=origin))
+        return _request_record(
+            doi, url, dataverse.SHAPE, partial(dataverse.parse_record, origin=origin)
+        )
 
     raise CatalogueError(
         f"doi:{doi} leads to {page.netloc}, expected Zenodo, figshare or a Dataverse: download its "
@@ -85,8 +87,8 @@ def _resolve(doi: str) -> str:
 
     Raises:
         DatasetNotFoundError: the DOI does not exist.
-        CatalogueUnavailableError: it could not be resolved; a retry may help.
-        CatalogueError: it cannot be resolved.
+        CatalogueUnavailableError: the resolver or the page did not answer; a retry may help.
+        CatalogueError: the resolver or the page refused the request.
     """
     if is_offline():
         raise CatalogueUnavailableError(f"cannot resolve doi:{doi}: DATA_STACK_OFFLINE is set")
@@ -94,6 +96,7 @@ def _resolve(doi: str) -> str:
     url = f"{resolver.rstrip('/')}/{doi}"
 
     def attempt(deadline: float) -> tuple[int, str]:
+        """Return the status and the URL of the page."""
         exchange = Exchange(url, max_redirects=_MAX_REDIRECTS, deadline=deadline)
         try:
             with exchange:
@@ -118,17 +121,21 @@ def _resolve(doi: str) -> str:
     return page
 
 
-def _ask(doi: str, url: str, shape: Any, parse_record: Callable[[Any], Record]) -> Record:
+def _request_record(
+    doi: str, url: str, shape: Any, parse_record: Callable[[Any], Record]
+) -> Record:
     """Return the record that a repository describes.
 
     Args:
         doi: the DOI.
         url: URL of the description.
-        shape: its parts that are used.
-        parse_record: makes a record of it.
+        shape: the parts of the description that are used, see :func:`~data_stack.io.web.ask_json`.
+        parse_record: makes a record of the description.
 
     Raises:
-        CatalogueError, DatasetNotFoundError: as for :func:`find_record`.
+        DatasetNotFoundError: the repository does not have the record.
+        CatalogueAccessError: all files are restricted.
+        CatalogueError: the repository does not answer, or not as documented.
     """
     host = urlsplit(url).netloc
     answer = ask_json(url, shape, server=host, subject=f"doi:{doi}")
@@ -136,25 +143,33 @@ def _ask(doi: str, url: str, shape: Any, parse_record: Callable[[Any], Record]) 
         raise DatasetNotFoundError(
             f"the repository of doi:{doi} does not have the record, or has removed it"
         )
-    if answer.status == 200:
-        record = parse_record(answer.value)
-        if record.files or not record.restricted:
-            return _with_checked_urls(record, url, doi)
-    if answer.status in (200, 401, 403):
-        raise CatalogueAccessError(
-            f"the files of doi:{doi} are restricted: ask its authors for access"
+    if answer.status in (401, 403):
+        raise _make_access_error(doi)
+    if answer.status != 200:
+        raise CatalogueError(
+            f"{host} answered for doi:{doi} with the undocumented status {answer.status}: "
+            "update this package"
         )
-    raise CatalogueError(
-        f"{host} answered for doi:{doi} with the undocumented status {answer.status}: update this "
-        f"package"
+
+    record = parse_record(answer.value)
+    if record.restricted and not record.files:
+        raise _make_access_error(doi)
+    return _check_urls(record, url, doi)
+
+
+def _make_access_error(doi: str) -> CatalogueAccessError:
+    """Return the error for a record whose files are all restricted."""
+    return CatalogueAccessError(
+        f"the files of doi:{doi} are restricted: ask its authors for access"
     )
 
 
-def _with_checked_urls(record: Record, api_url: str, doi: str) -> Record:
-    """Return a record whose files have URLs to which its repository may lead.
+def _check_urls(record: Record, api_url: str, doi: str) -> Record:
+    """Check that a repository may lead to the URLs of its files; return them as absolute ones.
 
     Raises:
-        CatalogueError: the URL of a file is another one, such as that of a local file.
+        CatalogueError: the URL of a file is one to which a server must not lead, such as that of a
+            local file.
     """
     try:
         files = [replace(file, url=follow(api_url, file.url)) for file in record.files]

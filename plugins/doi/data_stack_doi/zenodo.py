@@ -36,6 +36,8 @@ def parse_record(answer: Mapping[str, Any]) -> Record:
     is_restricted = (
         access.get("files") == "restricted" or metadata.get("access_right") in _RESTRICTED
     )
-    restricted = ("all",) if is_restricted and not files else ()
+    restricted: tuple[str, ...] = ()
+    if is_restricted and not files:
+        restricted = ("all",)
     license_name = (metadata.get("license") or {}).get("id")
     return Record(metadata["title"], license_name, tuple(files), restricted)

@@ -106,7 +106,7 @@ class BagWriter(Closing):
         """Append a record of bytes. ``flush`` makes it visible to readers that are opened later.
 
         Returns:
-            Its position.
+            The position of the record.
 
         Raises:
             ConfigError: the record is not bytes, the bag is full, or the writer is closed; or as
@@ -150,7 +150,7 @@ class BagWriter(Closing):
         self._records.clear()
 
     def _without_existing(self, data: bytes) -> bytes:
-        """Return ``data`` without its begin that an interrupted writer wrote already.
+        """Return ``data`` without the first bytes, if an interrupted writer wrote them already.
 
         Raises:
             ConfigError: the interrupted writer wrote other bytes.
@@ -252,6 +252,7 @@ class BagReader(Closing):
         self.closed = True
 
     def __reduce__(self) -> tuple[Any, ...]:
+        # The copy opens the files again, with the arguments of the constructor in their order.
         cache_index = True
         cache_data = False
         single_file = self.idx_source is None

@@ -120,13 +120,15 @@ class DatasetWriter(Closing):
     def append(self, datapoint: Any, flush: bool = True) -> int:
         """Append a datapoint. ``flush`` makes it visible to readers that are opened later.
 
+        If it raises, no value of the datapoint is appended.
+
         Returns:
-            Its position.
+            The position of the datapoint.
 
         Raises:
             ConfigError: the writer is closed, the keys are not the columns, an encoder did not
                 return bytes, or a longer column has another value.
-            Exception: an encoder raised it. After an error, nothing of the datapoint is appended.
+            Exception: an encoder raised it.
         """
         if self.closed:
             raise ConfigError(f"{self.directory} is closed")

@@ -1,8 +1,9 @@
-"""Granular's loader: endless batches of a source, made in processes, which resume from any step."""
+"""Granular's loader, which makes endless batches of a source in worker processes."""
 
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,6 +12,7 @@ import numpy.typing as npt
 
 import data_stack.loader
 from data_stack.loader.ranks import warn_without_shard
+from data_stack.util.executor import n_processors
 from data_stack_granular.sources import Source, convert
 
 #: The length of a sequence that is longer than any training: nine years at a million a second.
@@ -82,8 +84,7 @@ class Loader:
         self._batches = None
 
         # data_stack's loader counts the batches that each worker prefetches.
-        n_workers = workers or 1
-        prefetch_per_worker = max(1, -(-prefetch // n_workers))  # rounded up
+        prefetch_per_worker = split_prefetch(prefetch, workers)
         self._loader = data_stack.loader.Loader(
             _Datapoints(self.source),
             batch,
@@ -129,7 +130,11 @@ class Loader:
         return {"step": self.consumed}
 
     def load(self, d: dict[str, int]) -> None:
-        """Resume from a state of any loader of the same source."""
+        """Resume from a state of any loader of the same source.
+
+        Args:
+            d: the state, as :meth:`save` returns it.
+        """
         self.consumed = d["step"]
         self._batches = None
 
@@ -137,6 +142,17 @@ class Loader:
         """End the workers."""
         self._loader.close()
         self._batches = None
+
+
+def split_prefetch(prefetch: int, workers: int | None) -> int:
+    """Return how many batches each worker prefetches, at least one.
+
+    Args:
+        prefetch: number of batches that all workers together prefetch.
+        workers: number of processes; 0: no processes; None: one per processor.
+    """
+    n_workers = n_processors() if workers is None else max(1, workers)
+    return max(1, math.ceil(prefetch / n_workers))
 
 
 class _Datapoints:

@@ -62,8 +62,9 @@ class ShardedDatasetWriter(Closing):
         shardstart: int = 0,
         shardstep: int = 1,
     ) -> None:
+        is_in_range = shardstart >= 0 and shardstep >= 1
         is_one_of_several = shardstart > 0 or shardstep > 1
-        if shardstart < 0 or shardstep < 1 or (is_one_of_several and not shardlen):
+        if not is_in_range or (is_one_of_several and not shardlen):
             raise ConfigError(
                 f"shards {shardstart}, {shardstart} + {shardstep} … require shardlen, "
                 f"got {shardlen}"
@@ -98,7 +99,7 @@ class ShardedDatasetWriter(Closing):
         """Append a datapoint, as :meth:`DatasetWriter.append` does.
 
         Returns:
-            Its position within the shards of this writer.
+            The position of the datapoint within the shards of this writer.
         """
         # A shard that another writer filled meanwhile is closed when it is opened.
         while not self._has_open_shard():

@@ -33,7 +33,13 @@ def convert(source: Any) -> Source:
 
 
 class Transform:
-    """``fn(datapoint, seed=[seed, step])`` of each datapoint of ``source``."""
+    """Transforms each datapoint of ``source``.
+
+    Args:
+        source: the datapoints.
+        fn: called as ``fn(datapoint, seed=[seed, step])``; returns the new datapoint.
+        seed: seed of the random numbers of ``fn``.
+    """
 
     def __init__(self, source: Any, fn: Callable[..., Any], seed: int = 0) -> None:
         self.source = convert(source)
@@ -107,7 +113,11 @@ class Truncate:
 
 
 class Interleave:
-    """One datapoint of each source in turn."""
+    """One datapoint of each source in turn.
+
+    Args:
+        sources: the sources, of any length.
+    """
 
     def __init__(self, sources: Sequence[Any]) -> None:
         self.sources = [convert(source) for source in sources]
@@ -118,7 +128,13 @@ class Interleave:
 
 
 class Mix:
-    """At each step, the datapoint of a source that is drawn by weights."""
+    """At each step, the datapoint of a source that is drawn by weights.
+
+    Args:
+        sources: the sources; the drawn one makes the datapoint of the same step.
+        weights: weight of each source, shape ``(n_sources,)``; their sum need not be 1.
+        seed: seed of the draws.
+    """
 
     def __init__(self, sources: Sequence[Any], weights: npt.ArrayLike, seed: int = 0) -> None:
         self.sources = [convert(source) for source in sources]

@@ -13,6 +13,7 @@ import granular
 import numpy as np
 import numpy.typing as npt
 import pytest
+from data_stack_granular.loader import split_prefetch
 
 DATA = [{"foo": i, "bar": np.full((2, 3), i, np.float32)} for i in range(10)]
 
@@ -145,3 +146,9 @@ def test_a_source_that_stops_iteration_ends_no_loop() -> None:
         list(loader)
     with pytest.raises(RuntimeError, match="raised StopIteration at step 0"):
         _ = loader.spec
+
+
+def test_workers_share_the_batches_to_prefetch(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("data_stack_granular.loader.n_processors", lambda: 4)
+
+    assert [split_prefetch(8, workers) for workers in (None, 0, 1, 3, 16)] == [2, 8, 8, 3, 1]

@@ -52,11 +52,14 @@ def dataset_info(repo: str, revision: str) -> DatasetInfo:
         revision: a branch, tag or commit.
 
     Raises:
-        CatalogueError: as for :func:`_ask`.
+        DatasetNotFoundError: the dataset does not exist, or is private.
+        RevisionNotFoundError: the dataset does not have the revision.
+        CatalogueAccessError: the dataset is gated or disabled.
+        CatalogueError: the Hub does not answer, or not as documented.
     """
     _check_name(repo)
     path = f"/{repo}/revision/{quote(revision, safe='')}"
-    return _info_of(_ask(repo, path, _DATASET, {"blobs": "true"}))
+    return _make_dataset_info(_request_api(repo, path, _DATASET, {"blobs": "true"}))
 
 
 def converted_commit(repo: str) -> str | None:
@@ -66,10 +69,12 @@ def converted_commit(repo: str) -> str | None:
         The commit; None if there are no such files.
 
     Raises:
-        CatalogueError: as for :func:`_ask`.
+        DatasetNotFoundError: the dataset does not exist, or is private.
+        CatalogueAccessError: the dataset is gated or disabled.
+        CatalogueError: the Hub does not answer, or not as documented.
     """
     _check_name(repo)
-    refs = _ask(repo, f"/{repo}/refs", _REFS, {})
+    refs = _request_api(repo, f"/{repo}/refs", _REFS, {})
     for ref in refs.get("converts") or ():
         if ref["name"] == "parquet":
             commit: str = ref["targetCommit"]
@@ -78,14 +83,21 @@ def converted_commit(repo: str) -> str | None:
 
 
 def find_datasets(text: str, limit: int) -> list[DatasetInfo]:
-    """Return datasets whose names contain the text, with ``main_size``.
+    """Return datasets whose names contain a text.
+
+    Args:
+        text: a part of the name.
+        limit: maximum number of datasets.
+
+    Returns:
+        The datasets, with the size of their main files in bytes as ``main_size``.
 
     Raises:
-        CatalogueError: as for :func:`_ask`.
+        CatalogueError: the Hub does not answer, or not as documented.
     """
     params = {"search": text, "limit": limit, "expand": ["cardData", "description", "mainSize"]}
-    answer = _ask(text, "", [_LISTED_DATASET], params)
-    return [_info_of(fields) for fields in answer[:limit]]
+    answer = _request_api(text, "", [_LISTED_DATASET], params)
+    return [_make_dataset_info(fields) for fields in answer[:limit]]
 
 
 def explain_refusal(repo: str, status: int, headers: Mapping[str, str]) -> exception.DataStackError:
@@ -108,11 +120,11 @@ def explain_refusal(repo: str, status: int, headers: Mapping[str, str]) -> excep
         )
     if code in ("RevisionNotFound", "EntryNotFound"):
         return exception.RevisionNotFoundError(
-            f"the Hub does not have this revision or file of {name}, or has removed it: choose "
-            f"another"
+            f"the Hub does not have this revision or file of {name}, or has removed it: "
+            "choose another"
         )
     if code == "RepoNotFound":
-        return _unknown_dataset(repo)
+        return _make_not_found_error(repo)
     if status in (401, 403):
         return exception.CatalogueAccessError(
             f"the Hub refuses {name} to this user (status {status}): {LOG_IN}"
@@ -122,7 +134,8 @@ def explain_refusal(repo: str, status: int, headers: Mapping[str, str]) -> excep
     )
 
 
-def _unknown_dataset(repo: str) -> exception.DatasetNotFoundError:
+def _make_not_found_error(repo: str) -> exception.DatasetNotFoundError:
+    """Return the error for a dataset that does not exist, as far as the Hub tells this user."""
     return exception.DatasetNotFoundError(
         f"the Hub has no dataset hf:{repo}, or it is private: check the name, or {LOG_IN}"
     )
@@ -135,10 +148,10 @@ def _check_name(repo: str) -> None:
         DatasetNotFoundError: it cannot.
     """
     if _REPO_NAME.fullmatch(repo) is None:
-        raise _unknown_dataset(repo)
+        raise _make_not_found_error(repo)
 
 
-def _ask(repo: str, path: str, shape: Any, params: Mapping[str, Any]) -> Any:
+def _request_api(repo: str, path: str, shape: Any, params: Mapping[str, Any]) -> Any:
     """Return the answer of the API, checked against a shape.
 
     Raises:
@@ -162,7 +175,8 @@ def _ask(repo: str, path: str, shape: Any, params: Mapping[str, Any]) -> Any:
     return answer.value
 
 
-def _info_of(fields: Mapping[str, Any]) -> DatasetInfo:
+def _make_dataset_info(fields: Mapping[str, Any]) -> DatasetInfo:
+    """Return the fields of an answer as huggingface_hub's object."""
     from huggingface_hub import DatasetInfo  # here, as importing it takes a second
 
     return DatasetInfo(**fields)  # type: ignore[no-untyped-call]  # untyped in huggingface_hub

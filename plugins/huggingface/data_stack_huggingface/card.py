@@ -1,4 +1,4 @@
-"""What the metadata of a README, the *card*, say about the configurations of a dataset.
+"""Reads what the metadata of a README, the *card*, says about the configurations of a dataset.
 
 Cards are made by strangers. A function of this module raises AttributeError, KeyError, TypeError or
 ValueError if the card is damaged, unless its docstring says otherwise.
@@ -20,6 +20,7 @@ def configs_by_name(entries: Iterable[Mapping[str, Any]]) -> dict[str, Mapping[s
 
 
 def _config_name(entry: Mapping[str, Any]) -> str:
+    """Return the name of the configuration of an entry."""
     return str(entry.get("config_name", "default"))
 
 
@@ -27,7 +28,8 @@ def default_config(card: Mapping[str, Any]) -> str | None:
     """Return the default configuration of a card.
 
     Returns:
-        The configuration that is marked; or that of the name ``default``; or the only one; or None.
+        The name of the configuration that is marked as the default. If none is marked, it is
+        ``default`` if there is such a configuration, or the only name. None if there are several.
 
     Raises:
         CatalogueError: several are marked.
@@ -105,7 +107,9 @@ def info_of_config(card: Mapping[str, Any], config: str | None) -> Mapping[str, 
     if not isinstance(entries, list):
         entries = [entries]
     infos = configs_by_name(entries)
-    name = config or default_config(card) or _only_name(list(infos))
+    name = config or default_config(card)
+    if not name:
+        name = _only_name(list(infos))
     configs = configs_by_name(card.get("configs") or ())
     return infos.get(name) or configs.get(name) or {}
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
@@ -12,27 +11,21 @@ import numpy.typing as npt
 from data_stack.dataset.encoders import Encoder
 from data_stack.dataset.encoders.errors import EncodingError
 from data_stack.exception import ConfigError
-from data_stack_huggingface.features import LIST_KINDS
+from data_stack_huggingface.arrow_types import arrow_type_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-_TIMESTAMP: Final = re.compile(r"timestamp\[(s|ms|us|ns)(?:, *tz=([\w/+:-]{1,60}))?\]", re.ASCII)
-_DECIMAL: Final = re.compile(r"decimal(128|256)\((\d{1,2}), *(-?\d{1,2})\)", re.ASCII)
-
 #: Texts of infinite numbers, as Arrow reads them.
 _INFINITE: Final = r"(?i)^\s*[+-]?inf(inity)?\s*$"
-
-#: How deeply features may be nested.
-_MAX_DEPTH: Final = 100
 
 
 class CastEncoder(Encoder):
     """Casts values of one type of Arrow to another, as far as they do not change.
 
-    Numbers, times and bools become text, text is parsed, a number other than 0 is true. What the
-    declared type cannot hold is an error: also infinite floats of finite numbers and days of times,
-    which the package ``datasets`` makes in silence.
+    Numbers, times and bools become text, text is parsed, a number other than 0 is true. A value
+    that the declared type cannot hold is an error. So are two casts that the package ``datasets``
+    makes in silence: of a finite number to infinity, and of a time to the day that it falls on.
 
     Args:
         stored: the type of the files, as
@@ -76,7 +69,7 @@ class CastEncoder(Encoder):
         try:
             cast = cast_cells(cells, declared_type)
         except (pa.ArrowException, ValueError) as error:
-            position = _first_unfit(cells, declared_type)
+            position = _find_first_unfit(cells, declared_type)
             raise EncodingError(
                 f"expected a value of {declared_type}: {error!s:.200}", position
             ) from error
@@ -85,7 +78,7 @@ class CastEncoder(Encoder):
         return values.take(np.arange(len(cast)))
 
 
-def _first_unfit(cells: pa.Array, declared_type: pa.DataType) -> int:
+def _find_first_unfit(cells: pa.Array, declared_type: pa.DataType) -> int:
     """Return the position of the first cell that cannot be cast."""
     import pyarrow as pa
 
@@ -94,7 +87,7 @@ def _first_unfit(cells: pa.Array, declared_type: pa.DataType) -> int:
             cast_cells(cells.slice(position, 1), declared_type)
         except (pa.ArrowException, ValueError):
             return position
-    return 0
+    return 0  # only the cells together cannot be cast
 
 
 # ---------------------------------------------------------------------------------------- casting
@@ -143,7 +136,7 @@ def _check_still_finite(before: pa.Array, after: pa.Array) -> None:
     """Check that no finite number, or text of one, has become infinite.
 
     Raises:
-        ValueError: a number has.
+        ValueError: a number has become infinite.
     """
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -163,7 +156,7 @@ def _check_starts_of_days(before: pa.Array, after: pa.Array) -> None:
     """Check that times that have become days are the starts of days.
 
     Raises:
-        ValueError: a time is not.
+        ValueError: a time is not the start of a day.
     """
     import pyarrow.compute as pc
 
@@ -176,7 +169,7 @@ def check_cast(stored_type: pa.DataType, declared_type: pa.DataType) -> None:
     """Check that Arrow casts one type to another, whatever the values.
 
     Raises:
-        ConfigError: it does not.
+        ConfigError: Arrow has no such cast.
     """
     import pyarrow as pa
 
@@ -184,86 +177,3 @@ def check_cast(stored_type: pa.DataType, declared_type: pa.DataType) -> None:
         pa.nulls(0, stored_type).cast(declared_type)
     except (pa.ArrowException, ValueError, TypeError) as error:
         raise ConfigError(f"{declared_type!s:.60} is stored as {stored_type!s:.60}") from error
-
-
-# -------------------------------------------------------------------------------- types of features
-
-
-def arrow_type_of(feature: Any, depth: int = 0) -> pa.DataType | None:
-    """Return the Arrow type of a feature.
-
-    Args:
-        feature: the feature, in the form of files.
-        depth: how deeply it is nested in the feature of a column.
-
-    Returns:
-        The type of plain values, lists and dicts; None if there are others in the feature.
-
-    Raises:
-        ConfigError: it is nested too deeply, or the name of a type is unknown.
-    """
-    import pyarrow as pa
-
-    if depth > _MAX_DEPTH:
-        raise ConfigError(f"features are nested more than {_MAX_DEPTH} levels deep")
-    if isinstance(feature, list) and len(feature) == 1:
-        feature = {"_type": "List", "feature": feature[0]}
-    if not isinstance(feature, Mapping) or not feature:
-        return None
-
-    kind = feature.get("_type")
-    if kind == "Value":
-        return _type_of_name(str(feature.get("dtype")))
-    if kind in LIST_KINDS:
-        return _list_type_of(feature, depth)
-    if isinstance(kind, str):
-        return None
-
-    # A dict of features.
-    types = {str(name): arrow_type_of(value, depth + 1) for name, value in feature.items()}
-    if any(type_of_key is None for type_of_key in types.values()):
-        return None
-    return pa.struct([pa.field(name, type_of_key) for name, type_of_key in types.items()])
-
-
-def _list_type_of(feature: Mapping[str, Any], depth: int) -> pa.DataType | None:
-    """Return the Arrow type of a feature of lists; None and errors as for :func:`arrow_type_of`."""
-    import pyarrow as pa
-
-    kind = feature["_type"]
-    element = feature.get("feature")
-    is_dict = isinstance(element, Mapping) and "_type" not in element
-    if kind == "Sequence" and is_dict:
-        return None  # its values are dicts of lists, not lists of dicts
-    element_type = arrow_type_of(element, depth + 1)
-    if element_type is None:
-        return None
-    if kind == "LargeList":
-        return pa.large_list(element_type)
-    length = feature.get("length")
-    if isinstance(length, int):
-        return pa.list_(element_type, length)
-    return pa.list_(element_type)
-
-
-def _type_of_name(name: str) -> pa.DataType:
-    """Return a type by the name that ``datasets`` gives it: Arrow's.
-
-    Raises:
-        ConfigError: it is unknown.
-    """
-    import pyarrow as pa
-
-    timestamp = _TIMESTAMP.fullmatch(name)
-    if timestamp is not None:
-        return pa.timestamp(timestamp[1], timestamp[2])
-    decimal = _DECIMAL.fullmatch(name)
-    try:
-        if decimal is None:
-            return pa.type_for_alias(name)
-        n_bits, precision, scale = decimal.groups()
-        if n_bits == "128":
-            return pa.decimal128(int(precision), int(scale))
-        return pa.decimal256(int(precision), int(scale))
-    except ValueError as error:
-        raise ConfigError(f"unknown type {name!r:.60}") from error

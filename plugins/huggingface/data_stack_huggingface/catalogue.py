@@ -63,7 +63,7 @@ class HuggingFaceCatalogue(data_stack.Catalogue):
         if not files_of_split and version == _MAIN_BRANCH:
             return _find_converted(name, card)
         if not files_of_split:
-            raise _no_parquet_files(name.name, version)
+            raise _make_no_parquet_error(name.name, version)
 
         stored_files = _name_files(files_of_split, files)
         commit = _commit_of(stored_files)
@@ -87,31 +87,32 @@ class HuggingFaceCatalogue(data_stack.Catalogue):
 
 
 def _find_converted(
-    name: CatalogueName, card: Mapping[str, Any], asked_commit: str = ""
+    name: CatalogueName, card: Mapping[str, Any], asked_commit: str | None = None
 ) -> HubDataset:
     """Return a dataset of Parquet files that the Hub has converted.
 
     Args:
         name: name of the dataset.
         card: metadata of the README of the main branch.
-        asked_commit: a commit of converted files; empty: the current one.
+        asked_commit: a commit of converted files; None: the current one.
 
     Raises:
         CatalogueError: there are no such files.
     """
     commit = asked_commit or converted_commit(name.name)
     if commit is None:
-        raise _no_parquet_files(name.name, _MAIN_BRANCH)
+        raise _make_no_parquet_error(name.name, _MAIN_BRANCH)
     files = _files_of(dataset_info(name.name, commit))
     files_of_split = converted_files(name.name, card, files, name.part)
     if not files_of_split:
-        raise _no_parquet_files(name.name, _MAIN_BRANCH)
+        raise _make_no_parquet_error(name.name, _MAIN_BRANCH)
     stored_files = _name_files(files_of_split, files)
     version = f"{_CONVERTED_PREFIX}{_commit_of(stored_files)}"
     return HubDataset(name, version, stored_files, card)
 
 
-def _no_parquet_files(repo: str, revision: str) -> exception.CatalogueError:
+def _make_no_parquet_error(repo: str, revision: str) -> exception.CatalogueError:
+    """Return the error for a dataset without Parquet files."""
     return exception.CatalogueError(
         f"hf:{repo} has no Parquet files at {revision!r:.80}, and the Hub has not converted its "
         f"main branch. Read it with the package datasets, and pass it to "
@@ -148,11 +149,15 @@ def _card_of(info: DatasetInfo) -> dict[str, Any]:
         card.update(vars(info.card_data))
     title = str(card.get("pretty_name") or "")
     text = (info.description or "").strip()
-    card["description"] = "\n".join(line for line in (title, text) if line)
+    if title and text:
+        card["description"] = f"{title}\n{text}"
+    else:
+        card["description"] = title or text
     return card
 
 
 def _entry_of(info: DatasetInfo) -> CatalogueEntry:
+    """Return the entry of a dataset that was found."""
     card = _card_of(info)
     first_line = card["description"].partition("\n")[0]
     size = getattr(info, "main_size", None)  # unknown to huggingface_hub 0.26

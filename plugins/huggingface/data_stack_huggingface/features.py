@@ -23,10 +23,16 @@ _MEDIA_DTYPES = ("image", "audio", "video")
 def features_of_files(metadata: Mapping[bytes, bytes]) -> dict[str, Any]:
     """Return the features in the metadata of Parquet files, by column; may be empty."""
     try:
-        features = json.loads(metadata[b"huggingface"])["info"]["features"].items()
+        stored_metadata = json.loads(metadata[b"huggingface"])
+        stored_features = stored_metadata["info"]["features"].items()
     except (KeyError, TypeError, ValueError, AttributeError, RecursionError):
         return {}
-    return {name: feature if isinstance(feature, dict) else {} for name, feature in features}
+
+    features = {}
+    for name, feature in stored_features:
+        is_readable = isinstance(feature, dict)
+        features[name] = feature if is_readable else {}
+    return features
 
 
 def features_of_card(card: Mapping[str, Any], config: str | None) -> dict[str, Any]:
@@ -46,18 +52,21 @@ def features_of_card(card: Mapping[str, Any], config: str | None) -> dict[str, A
         return {}
 
 
-def _features_of_list(listed: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return the features of a list of a card, by their names."""
+def _features_of_list(entries: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return the features that a card lists, by their names."""
     features = {}
-    for entry in listed:
+    for entry in entries:
         description = {key: entry[key] for key in entry if key != "name"}
         features[str(entry["name"])] = _feature_of_card(description)
     return features
 
 
-def _feature_of_card(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Convert a feature of a card; an unknown one becomes ``{}``."""
-    kind, content = next(iter(given.items()))
+def _feature_of_card(description: Mapping[str, Any]) -> dict[str, Any]:
+    """Convert the feature of a card; an empty or unknown one becomes ``{}``."""
+    if not description:
+        return {}
+    # The first key is the kind of the feature; others, such as "length", qualify it.
+    kind, content = next(iter(description.items()))
     if kind == "dtype":
         if isinstance(content, dict):
             return _feature_of_card(content)
@@ -65,7 +74,7 @@ def _feature_of_card(given: Mapping[str, Any]) -> dict[str, Any]:
             return {"_type": _camel_case(content)}
         return {"_type": "Value", "dtype": content}
     if kind in ("list", "sequence", "large_list"):
-        return _list_of_card(kind, content, given)
+        return _list_of_card(kind, content, description)
     if kind == "struct" and isinstance(content, list):
         return _features_of_list(content)
     if kind == "class_label" and isinstance(content.get("names"), dict):
@@ -75,8 +84,14 @@ def _feature_of_card(given: Mapping[str, Any]) -> dict[str, Any]:
     return {}
 
 
-def _list_of_card(kind: str, content: Any, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Convert a feature of lists, such as ``{"list": "int32", "length": 3}``."""
+def _list_of_card(kind: str, content: Any, description: Mapping[str, Any]) -> dict[str, Any]:
+    """Convert the feature of a column of lists.
+
+    Args:
+        kind: ``"list"``, ``"sequence"`` or ``"large_list"``.
+        content: the feature of the elements; a text is their dtype.
+        description: the whole feature, such as ``{"list": "int32", "length": 3}``.
+    """
     element = content
     if isinstance(content, str):
         element = {"dtype": content}
@@ -88,8 +103,8 @@ def _list_of_card(kind: str, content: Any, given: Mapping[str, Any]) -> dict[str
         feature["_type"] = "LargeList"
     if isinstance(element, dict):
         feature["feature"] = _feature_of_card(element)
-    if "length" in given:
-        feature["length"] = given["length"]
+    if "length" in description:
+        feature["length"] = description["length"]
     return feature
 
 
@@ -112,4 +127,5 @@ def _names_of_ids(names: Mapping[Any, Any]) -> list[Any]:
 
 
 def _camel_case(name: str) -> str:
+    """Return the name of a feature in files by its name in cards: ``array2_d`` is ``Array2D``."""
     return "".join(part.capitalize() for part in name.split("_"))

@@ -10,7 +10,8 @@ from data_stack import CatalogueName, DatasetFactory, DatasetIteratorIF, Iterato
 from data_stack.factories.definition import DatasetDefinition
 from data_stack.factories.manifest import ResourceRecord
 from data_stack_huggingface.card import license_of
-from data_stack_huggingface.columns import encoders_of, parts_of
+from data_stack_huggingface.column_encoders import encoders_of
+from data_stack_huggingface.columns import parts_of
 from data_stack_huggingface.features import features_of_card, features_of_files
 from data_stack_huggingface.hub_file import HubFile
 from data_stack_huggingface.hub_files import HubFiles
@@ -59,7 +60,15 @@ class HubDataset(data_stack.CatalogueDataset):
     def get_dataset_iterator(
         self, config: Mapping[str, Any] | None = None
     ) -> tuple[DatasetIteratorIF, IteratorMeta]:
-        """Open one split; with ``"lazy": True`` nothing is prepared."""
+        """Open one split.
+
+        Args:
+            config: ``{"split": …}``, with the arguments of :meth:`open`; with ``"lazy": True``,
+                files are read from the Hub by range, and nothing is prepared.
+
+        Raises:
+            CatalogueError: the Hub does not send a file.
+        """
         if config is not None and config.get("lazy"):
             iterator = self._open_lazily(config)
         else:
@@ -75,7 +84,22 @@ class HubDataset(data_stack.CatalogueDataset):
         lazy: bool = False,
         image_mode: str | None = None,
     ) -> DatasetIteratorIF:
-        """Open a split; ``image_mode="RGB"`` converts all images to a mode of Pillow."""
+        """Open a split.
+
+        Args:
+            split: name of the split.
+            prepared: the files.
+            lazy: ignored here; :meth:`get_dataset_iterator` reads the files from the Hub.
+            image_mode: mode of Pillow to convert all images to, such as ``"RGB"``; None: the mode
+                of their feature, or no conversion.
+
+        Returns:
+            Dicts with a value for each column; images are uint8 of shape ``(height, width)`` or
+            ``(height, width, channels)``.
+
+        Raises:
+            CatalogueSchemaError: the columns of a file differ from the features.
+        """
         from data_stack.formats.parquet import ParquetDataset
 
         rows = ParquetDataset(prepared, prefix=f"data/{split}")
@@ -107,7 +131,7 @@ class HubDataset(data_stack.CatalogueDataset):
         return self.open(split, resources, **options)
 
     def _set_parts(self, features: Mapping[str, Any], names: Sequence[str]) -> None:
-        """Declare what the columns are to a learner."""
+        """Declare which columns are the sample and the target."""
         parts = parts_of(features, names)
         # On the object: these are class variables of a factory that an author writes.
         self.iterator_meta = parts.iterator_meta  # type: ignore[misc]

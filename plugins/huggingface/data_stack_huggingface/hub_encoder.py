@@ -66,10 +66,13 @@ class HubEncoder(Encoder):
             with contextlib.suppress(ValueError):
                 return self._convert_dtype(column)
 
-        values = []
+        values: list[Any] = []
         for position, value in enumerate(column):
+            if value is None:
+                values.append(None)
+                continue
             try:
-                values.append(None if value is None else self._convert(value))
+                values.append(self._convert(value))
             except (TypeError, ValueError) as error:
                 expected = self._describe_expected()
                 raise EncodingError(f"expected {expected}: {error!s:.200}", position) from error
@@ -94,7 +97,11 @@ class HubEncoder(Encoder):
         return converted
 
     def _number_of_class(self, name: Any) -> Any:
-        """Return the position of a class among the names, an int64."""
+        """Return the position of a class among the names, an int64.
+
+        Raises:
+            ValueError: the class is unknown.
+        """
         if name not in self._names:
             raise ValueError(f"{name!r:.80} is not one of {self._names!s:.200}")
         return np.int64(self._names.index(name))
@@ -115,6 +122,14 @@ class HubEncoder(Encoder):
         return stacked.reshape(array.shape)
 
     def _convert_dtype(self, array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """Convert numbers to the dtype.
+
+        Floats may lose digits. Floats without a fraction may become integers.
+
+        Raises:
+            TypeError: the values are no numbers.
+            ValueError: the dtype cannot hold a number.
+        """
         return as_dtype(array, np.dtype(self._dtype), rounds=True, whole_floats=True)
 
     def _describe_expected(self) -> str:

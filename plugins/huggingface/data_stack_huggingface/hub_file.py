@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import re
 from dataclasses import dataclass
@@ -61,21 +62,19 @@ class HubFile:
         return f"{self.path!r:.200} of hf:{self.repo}@{self.commit}"
 
     def read(self, start: int, stop: int) -> bytes:
-        """Read the bytes from ``start`` to ``stop``.
+        """Read the bytes from ``start`` up to, but not including, ``stop``.
 
         Raises:
             ChecksumMismatchError: the Hub now has another file.
-            CatalogueError, DatasetNotFoundError: as for the API.
+            DatasetNotFoundError: the Hub no longer has the dataset or the file.
+            CatalogueError: the Hub refuses or fails to send the bytes.
         """
         if is_offline():
             raise exception.CatalogueUnavailableError(
                 f"cannot ask the Hub for hf:{self.repo}: DATA_STACK_OFFLINE is set"
             )
         url = f"{endpoint()}/datasets/{self.repo}/resolve/{self.commit}/{quote(self.path)}"
-
-        def receive(answer: Exchange) -> bytes:
-            return self._receive(answer, start, stop)
-
+        receive = functools.partial(self._receive, start=start, stop=stop)
         try:
             return ask(
                 url,
@@ -89,11 +88,12 @@ class HubFile:
             raise self._explain(error) from None
 
     def read_whole(self) -> bytes:
-        """Read a file in Git itself, and verify the SHA-1 of its blob.
+        """Read a file that is stored in Git itself, and verify the SHA-1 of its blob.
 
         Raises:
             ChecksumMismatchError: the SHA-1 is not the listed one.
-            CatalogueError, DatasetNotFoundError: as for the API; or the file is too large.
+            DatasetNotFoundError: the Hub no longer has the dataset or the file.
+            CatalogueError: the file is too large, or the Hub refuses or fails to send it.
         """
         if self.size > _MAX_GIT_BYTES:
             raise exception.CatalogueError(

@@ -30,7 +30,11 @@ class HubFiles(StorageConnector):
         self._files = dict(files)
 
     def get_resource(self, identifier: str, resource_type: Any = None) -> StreamedResource:
-        """Open a file as bytes."""
+        """Open a file as bytes.
+
+        Raises:
+            ResourceNotFoundError: there is no file of that name.
+        """
         if identifier not in self._files:
             raise ResourceNotFoundError(identifier, "the Hub")
         source = BlockedSource(_FileBlocks(self._files[identifier]))
@@ -41,14 +45,18 @@ class HubFiles(StorageConnector):
         return identifier in self._files
 
     def set_resource(self, identifier: str, resource: Any) -> None:
-        """Raise an error: the store is read-only."""
+        """Raise an error.
+
+        Raises:
+            ReadOnlyStorageError: always, as nothing is stored on the Hub.
+        """
         raise ReadOnlyStorageError(
             f"cannot store {identifier!r:.200} on the Hub: load without lazy=True"
         )
 
 
 class _FileBlocks(Blocks):
-    """Blocks of a file; one request fetches neighbours."""
+    """The blocks of a file; neighbouring blocks are fetched in one request."""
 
     #: Readers of Parquet prefetch themselves.
     ahead_bytes = 0

@@ -30,7 +30,8 @@ _WORDS = {
 #: What separates such a word from other words.
 _SEPARATOR = "[-._ 0-9]"
 
-#: Patterns of the files of a split, with {} for a word: in a folder of that name, or named so.
+#: Patterns of the files of a split, with {} for a word: the first ones find the word in the name of
+#: a folder, the second ones in the name of a file.
 _FOLDER_PATTERNS = (
     "**/{}/**",
     f"**/{{}}{_SEPARATOR}*/**",
@@ -44,14 +45,16 @@ _SHARD = re.compile(r"data/(\w+(?:\.\w+)*)-\d{5}-of-\d{5}[^/]*\.[^/]*")
 
 #: A file that the Hub has converted: configuration, split, number of the part. Large splits are
 #: converted into several folders, ``train-part0``, ``train-part1`` and so on.
-_CONVERTED_FILE = re.compile(r"([^/]+)/([^/]+?)(?:-part(\d+))?/\d{4,}\.parquet")
+_CONVERTED_FILE = re.compile(
+    r"(?P<config>[^/]+)/(?P<split>[^/]+?)(?:-part(?P<part>\d+))?/\d{4,}\.parquet"
+)
 
 #: Names of files that are never data.
-_NO_DATA = frozenset(
+_FILES_WITHOUT_DATA = frozenset(
     ("README.md", "config.json", "dataset_info.json", "dataset_infos.json", "dataset_dict.json")
 )
 
-#: How many comparisons of a card's patterns with the names of files are made: some seconds of work.
+#: Maximum number of comparisons of a card's patterns with the names of files: seconds of work.
 _MAX_COMPARISONS = 20_000_000
 
 #: Names of files that describe others, so that their format does not count.
@@ -79,7 +82,7 @@ _MEDIA_TYPES = ("image", "audio", "video")
 
 
 def split_files(
-    repo: str, card: Mapping[str, Any], paths: Iterable[str], part: str | None
+    repo: str, card: Mapping[str, Any], paths: Iterable[str], config_name: str | None
 ) -> dict[str, list[str]]:
     """Return the Parquet files of each split of a configuration, in order.
 
@@ -89,7 +92,7 @@ def split_files(
         repo: owner and name of the dataset.
         card: metadata of the README.
         paths: paths of all files.
-        part: the configuration; None: the default one.
+        config_name: the configuration; None: the default one.
 
     Returns:
         Paths by split; empty if the configuration has files of another format.
@@ -99,11 +102,13 @@ def split_files(
         CatalogueError: the ``configs`` of the card are damaged; or splits have files of different
             formats.
     """
-    data_paths = sorted(path for path in paths if posixpath.basename(path) not in _NO_DATA)
+    data_paths = sorted(
+        path for path in paths if posixpath.basename(path) not in _FILES_WITHOUT_DATA
+    )
     if not any(path.endswith(".parquet") for path in data_paths):
         return {}
     try:
-        files_of_split = _files_of_config(repo, card, data_paths, part)
+        files_of_split = _files_of_config(repo, card, data_paths, config_name)
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise CatalogueError(
             f"the configs in the card of hf:{repo} are damaged ({error!s:.100}): report it to "
@@ -121,7 +126,7 @@ def split_files(
 
 
 def converted_files(
-    repo: str, card: Mapping[str, Any], paths: Iterable[str], part: str | None
+    repo: str, card: Mapping[str, Any], paths: Iterable[str], config_name: str | None
 ) -> dict[str, list[str]]:
     """Return the files of each split on the Hub's branch of converted files.
 
@@ -137,7 +142,7 @@ def converted_files(
     if not configs:
         return {}
     try:
-        config = choose_config(repo, part, configs, card)
+        config = choose_config(repo, config_name, configs, card)
         split_infos = info_of_config(card, config).get("splits") or ()
         listed_splits = [str(split_info["name"]) for split_info in split_infos]
     except (AttributeError, KeyError, TypeError) as error:
@@ -157,13 +162,19 @@ def _converted_configs(paths: Iterable[str]) -> dict[str, dict[str, list[str]]]:
         match = _CONVERTED_FILE.fullmatch(path)
         if match is not None:
             matches.append(match)
-    matches.sort(key=lambda match: (int(match[3] or 0), match[0]))
+    matches.sort(key=_place_of_converted_file)
 
     configs: dict[str, dict[str, list[str]]] = {}
     for match in matches:
-        path, config, split = match[0], match[1], match[2]
-        configs.setdefault(config, {}).setdefault(split, []).append(path)
+        files_of_split = configs.setdefault(match["config"], {})
+        files_of_split.setdefault(match["split"], []).append(match[0])
     return configs
+
+
+def _place_of_converted_file(match: re.Match[str]) -> tuple[int, str]:
+    """Return what converted files are sorted by: the number of their part, and their path."""
+    part = int(match["part"] or 0)
+    return part, match[0]
 
 
 def _in_order(splits: Iterable[str]) -> list[str]:
@@ -182,11 +193,16 @@ def _in_order(splits: Iterable[str]) -> list[str]:
 
 
 def _files_of_config(
-    repo: str, card: Mapping[str, Any], paths: Sequence[str], part: str | None
+    repo: str, card: Mapping[str, Any], paths: Sequence[str], config_name: str | None
 ) -> dict[str, list[str]]:
-    """Return the files of each split, of all formats."""
+    """Return the files of each split, of all formats.
+
+    Raises:
+        RevisionNotFoundError: the configuration does not exist.
+        AttributeError, KeyError, TypeError, ValueError: the ``configs`` of the card are damaged.
+    """
     configs = configs_by_name(card.get("configs") or [{}])
-    config = configs[choose_config(repo, part, configs, card)]
+    config = configs[choose_config(repo, config_name, configs, card)]
     folder = posixpath.normpath(config.get("data_dir") or ".")
     data_files = config.get("data_files")
     if data_files is None:
@@ -248,9 +264,9 @@ def _files_by_names(paths: Sequence[str], folder: str) -> dict[str, list[str]]:
     for patterns_with_word in (_FOLDER_PATTERNS, _NAME_PATTERNS):
         patterns = {}
         for split, words in _WORDS.items():
-            patterns[split] = [
-                pattern.format(word) for word in words for pattern in patterns_with_word
-            ]
+            patterns[split] = []
+            for word in words:
+                patterns[split].extend(pattern.format(word) for pattern in patterns_with_word)
         files_of_split = find_files(paths, folder, patterns)
         found_splits = {split: files for split, files in files_of_split.items() if files}
         if found_splits:
@@ -260,6 +276,7 @@ def _files_by_names(paths: Sequence[str], folder: str) -> dict[str, list[str]]:
 
 
 def _splits_of_shards(paths: Sequence[str], folder: str) -> set[str]:
+    """Return the splits of the files below a folder that are named as shards."""
     start = "" if folder == "." else f"{folder}/"
     splits = set()
     for path in paths:
@@ -308,18 +325,24 @@ def _format_of(paths: Sequence[str]) -> str | None:
     endings = [ending for ending in counts if _is_of_data(ending)]
     if not endings:
         return None
-    # Of equal counts, Parquet and then the last ending of the alphabet decides.
-    most_frequent = max(
-        endings, key=lambda ending: (counts[ending], ending in _PARQUET_ENDINGS, ending)
-    )
-    return "parquet" if most_frequent in _PARQUET_ENDINGS else most_frequent
+
+    def rank(ending: str) -> tuple[int, bool, str]:
+        # Of equal counts, Parquet decides, and then the last ending of the alphabet.
+        return counts[ending], ending in _PARQUET_ENDINGS, ending
+
+    most_frequent = max(endings, key=rank)
+    if most_frequent in _PARQUET_ENDINGS:
+        return "parquet"
+    return most_frequent
 
 
 def _ending_of(path: str) -> str:
+    """Return the last ending of a path, in lower case, without its dot."""
     return path.rpartition(".")[2].lower()
 
 
 def _is_of_data(ending: str) -> bool:
+    """Return whether files with an ending hold samples."""
     if ending in _DATA_ENDINGS:
         return True
     media_type, _ = mimetypes.guess_type(f"x.{ending}")

@@ -32,10 +32,12 @@ def find_files(
         ValueError: the patterns would take more comparisons.
     """
     whole_patterns = {}
-    n_comparisons = 0
     for split, patterns_of_split in patterns.items():
         whole_patterns[split] = [join_path(folder, pattern) for pattern in patterns_of_split]
-        for pattern in whole_patterns[split]:
+
+    n_comparisons = 0
+    for patterns_of_split in whole_patterns.values():
+        for pattern in patterns_of_split:
             n_comparisons += len(_range_to_compare(pattern, paths))
     if max_comparisons is not None and n_comparisons > max_comparisons:
         raise ValueError(
@@ -105,7 +107,8 @@ class PathPattern:
     #: The longest text that each matching path contains, for a quick check.
     _contained_text: str
 
-    #: How many parts name a hidden file, and how many a folder such as ``__x__``.
+    #: The numbers of the parts that name a hidden file, and of those that name a folder such as
+    #: ``__x__``. A path must have as many.
     _n_special_parts: tuple[int, int]
 
     def __init__(self, pattern: str) -> None:

@@ -87,3 +87,15 @@ def test_the_only_label_is_the_target_the_only_image_the_sample() -> None:
 
 def test_a_damaged_list_of_features_is_as_none() -> None:
     assert features_of_card({"dataset_info": {"features": [{"dtype": "int32"}]}}, None) == {}
+
+
+@pytest.mark.parametrize(
+    "feature", [{}, {"list": {}}, {"dtype": {}}, {"struct": [{"name": "key"}]}]
+)
+def test_a_feature_without_a_description_is_unknown(feature: dict[str, Any]) -> None:
+    features = [{"name": "x", **feature}, {"name": "y", "dtype": "int32"}]
+
+    described = features_of_card({"dataset_info": {"features": features}}, None)
+
+    assert list(described) == ["x", "y"]
+    assert described["y"] == {"_type": "Value", "dtype": "int32"}

@@ -60,10 +60,14 @@ def describe_dataset(number: str, name: str) -> Mapping[str, Any]:
         name: the user's name of it, for errors.
 
     Raises:
-        CatalogueError, DatasetNotFoundError: as for :func:`_ask`.
+        DatasetNotFoundError: the dataset does not exist.
+        CatalogueAccessError: the dataset is private.
+        CatalogueError: OpenML does not answer, or not as documented.
     """
     shape = {"data_set_description": _DESCRIPTION}
-    description: Mapping[str, Any] = _ask(f"data/{number}", name, shape)["data_set_description"]
+    description: Mapping[str, Any] = _request_api(f"data/{number}", name, shape)[
+        "data_set_description"
+    ]
     return description
 
 
@@ -73,7 +77,7 @@ def list_features(number: str, name: str) -> list[Mapping[str, Any]]:
     The arguments and the errors are those of :func:`describe_dataset`.
     """
     shape = {"data_features": {"feature": ([_FEATURE], _FEATURE)}}
-    answer = _ask(f"data/features/{number}", name, shape)
+    answer = _request_api(f"data/features/{number}", name, shape)
     return as_list(answer["data_features"]["feature"])
 
 
@@ -82,18 +86,19 @@ def find_datasets(name: str, limit: int, version: str | None = None) -> list[Map
 
     Args:
         name: the name.
-        limit: how many at most.
-        version: the only version; None for all.
+        limit: maximum number of datasets.
+        version: the version to find; None for all.
 
     Raises:
-        CatalogueError: as for :func:`_ask`.
+        CatalogueAccessError: OpenML refuses the key of the user.
+        CatalogueError: OpenML does not answer, or not as documented.
     """
     path = f"data/list/data_name/{name}/limit/{limit}/status/active"
     if version is not None:
         path += f"/data_version/{version}"
     shape = {"data": {"dataset": [_LISTED_DATASET]}}
     try:
-        answer = _ask(path, f"openml:{name}", shape)
+        answer = _request_api(path, f"openml:{name}", shape)
     except DatasetNotFoundError:
         return []
     datasets: list[Mapping[str, Any]] = answer["data"]["dataset"]
@@ -104,7 +109,8 @@ def file_url(url: str, name: str) -> str:
     """Check and return the URL of a file in a description.
 
     Raises:
-        CatalogueError: the server may not lead to this URL.
+        CatalogueError: the URL is one to which a server must not lead, such as that of a local
+            file.
     """
     try:
         return follow(server(), url)
@@ -116,10 +122,12 @@ def file_url(url: str, name: str) -> str:
 
 def as_list(entries: Any) -> list[Any]:
     """Return entries as a list; a single entry is not a list in the answers."""
-    return entries if isinstance(entries, list) else [entries]
+    if isinstance(entries, list):
+        return entries
+    return [entries]
 
 
-def _ask(path: str, name: str, shape: Any) -> Any:
+def _request_api(path: str, name: str, shape: Any) -> Any:
     """Return the answer to a request, checked against a shape.
 
     Raises:
@@ -155,7 +163,9 @@ def _ask(path: str, name: str, shape: Any) -> Any:
 
 def _error_code_of(answer: Any) -> str:
     """Return the code of an error; empty for answers without one."""
-    error = answer.get("error") if isinstance(answer, dict) else None
+    if not isinstance(answer, dict):
+        return ""
+    error = answer.get("error")
     if not isinstance(error, dict):
         return ""
     return str(error.get("code"))

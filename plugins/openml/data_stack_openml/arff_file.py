@@ -104,8 +104,10 @@ def read_arff(text: str, *, is_sparse: bool) -> ArffFile:
     for (name, type_or_categories), kind in zip(loaded["attributes"], kinds, strict=True):
         attributes.append(Attribute(name, kind))
         # A sparse file omits zeros, and the first category of nominal columns.
-        is_nominal = isinstance(type_or_categories, list)
-        omitted.append(type_or_categories[0] if is_nominal else "0")
+        if isinstance(type_or_categories, list):
+            omitted.append(type_or_categories[0])
+        else:
+            omitted.append("0")
     return ArffFile(attributes, loaded["data"], omitted, is_sparse)
 
 
@@ -142,10 +144,10 @@ def _declare_as_texts(lines: list[str]) -> list[str]:
 
 
 def _remove_comment(line: str) -> str:
-    """Remove the comment behind a blank, as in ``@attribute y {-1,1} % {<=50K, >50K}``.
+    """Remove a comment, which begins with a blank and ``%``.
 
-    Each character is looked at once: a regular expression would take quadratic time for hostile
-    quotes.
+    An example is ``@attribute y {-1,1} % {<=50K, >50K}``. The characters are read once, one by one:
+    a regular expression would take quadratic time for hostile quotes.
     """
     if "%" not in line:
         return line

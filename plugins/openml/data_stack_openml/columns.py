@@ -30,8 +30,7 @@ def column_of(attribute: Attribute, values: Sequence[str | None]) -> pa.Array:
         return pa.array(values, pa.string())
 
     floats = [math.nan if value is None else float(value) for value in values]
-    is_each_exact = all(map(_is_exact, values, floats))
-    if is_each_exact:
+    if _are_exact(values, floats):
         return pa.array(floats, pa.float64())
 
     if all(value is None or _is_integer(value) for value in values):
@@ -60,6 +59,14 @@ def codes_of(values: Sequence[str | None], categories: Sequence[str]) -> pa.Arra
     return pa.array(codes, pa.int64())
 
 
+def _are_exact(values: Sequence[str | None], floats: Sequence[float]) -> bool:
+    """Return whether float64 holds all integers of a column exactly."""
+    for text, number in zip(values, floats, strict=True):
+        if not _is_exact(text, number):
+            return False
+    return True
+
+
 def _is_exact(text: str | None, number: float) -> bool:
     """Return whether a number is that of its text, as far as the text is an integer."""
     if text is None or len(text) <= _EXACT_DIGITS or not _is_integer(text):
@@ -68,4 +75,5 @@ def _is_exact(text: str | None, number: float) -> bool:
 
 
 def _is_integer(text: str) -> bool:
+    """Return whether a text is an integer, of any number of digits."""
     return re.fullmatch(r"[+-]?[0-9]+", text) is not None

@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 _ARFF: Final = "raw/data.arff"
 _ROWS: Final = "all/rows.parquet"
 
-_ROWS_OF_GROUP: Final = 1 << 16
+#: Number of rows of a row group of the prepared file.
+_ROWS_PER_GROUP: Final = 1 << 16
 
 
 class OpenMLDataset(CatalogueDataset):
@@ -40,19 +41,19 @@ class OpenMLDataset(CatalogueDataset):
     """
 
     #: Names of all features, in the order of the file.
-    _all: list[str]
+    _feature_names: list[str]
 
     #: The features that are columns, by name: those that the description does not ignore.
-    _features: dict[str, Mapping[str, Any]]
+    _used_features: dict[str, Mapping[str, Any]]
 
     #: Names of the targets that are columns.
-    _targets: list[str]
+    _target_names: list[str]
 
     #: The column of the target. Several targets become one column, a dict of them.
-    _target: str
+    _target_column: str
 
     #: The column whose categories are stored as their positions: the target, or the last column.
-    _coded: str
+    _coded_column: str
 
     #: Whether the file lists only the values of a row that are not zero.
     _is_sparse: bool
@@ -78,30 +79,33 @@ class OpenMLDataset(CatalogueDataset):
         text = f"{description.get('name')}\n\n{description.get('description') or ''}"
         super().__init__(card, ["all"], [source], text)
 
-        self._all = [feature["name"] for feature in features]
-        self._features = _used_features(description, features)
-        if not self._features:
+        self._feature_names = [feature["name"] for feature in features]
+        self._used_features = _find_used_features(description, features)
+        if not self._used_features:
             raise CatalogueError(
                 f"OpenML's description of {name} ignores all features: choose another version"
             )
         self._is_sparse = str(description.get("format", "")).lower().startswith("sparse")
 
-        target_names = _target_names(description, self._all)
-        self._targets = [target for target in target_names if target in self._features]
-        others = [feature for feature in self._features if feature not in self._targets]
-        if not others:
-            others = list(self._features)
-        if len(self._targets) == 1:
-            self._target = self._targets[0]
+        declared_targets = _find_target_names(description, self._feature_names)
+        self._target_names = [name for name in declared_targets if name in self._used_features]
+        other_names = [name for name in self._used_features if name not in self._target_names]
+        if not other_names:
+            other_names = list(self._used_features)
+        if len(self._target_names) == 1:
+            self._target_column = self._target_names[0]
         else:
-            self._target = _unused_name("targets", self._all)
-        self._coded = self._target if self._targets else others[-1]
+            self._target_column = _unused_name("targets", self._feature_names)
+        if self._target_names:
+            self._coded_column = self._target_column
+        else:
+            self._coded_column = other_names[-1]
 
         # On the object: these are class variables of a factory that an author writes.
         self.iterator_meta = IteratorMeta(  # type: ignore[misc]
-            others[0], self._coded, self._coded
+            other_names[0], self._coded_column, self._coded_column
         )
-        categories = self._categories(self._coded)
+        categories = self._categories(self._coded_column)
         if categories:
             self.class_names = tuple(categories)  # type: ignore[misc]
 
@@ -129,11 +133,11 @@ class OpenMLDataset(CatalogueDataset):
                 f"the ARFF file of {self.card.homepage} cannot be read: {error!s:.200}"
             ) from error
 
-        if len(self._targets) > 1:
-            targets = [columns.pop(name) for name in self._targets]
-            columns[self._target] = pa.StructArray.from_arrays(targets, self._targets)
+        if len(self._target_names) > 1:
+            targets = [columns.pop(name) for name in self._target_names]
+            columns[self._target_column] = pa.StructArray.from_arrays(targets, self._target_names)
         with prepared.create(_ROWS) as stored:
-            pq.write_table(pa.table(columns), stored, row_group_size=_ROWS_OF_GROUP)
+            pq.write_table(pa.table(columns), stored, row_group_size=_ROWS_PER_GROUP)
 
     def open(self, split: str, prepared: Resources) -> DatasetIteratorIF:
         """Open all rows."""
@@ -151,11 +155,11 @@ class OpenMLDataset(CatalogueDataset):
         Raises:
             ValueError: the file differs from OpenML's description.
         """
-        if [attribute.name for attribute in file.attributes] != self._all:
+        if [attribute.name for attribute in file.attributes] != self._feature_names:
             raise ValueError("its columns differ from OpenML's features")
         columns = {}
         for position, attribute in enumerate(file.attributes):
-            if attribute.name in self._features:
+            if attribute.name in self._used_features:
                 texts = file.values(position)
                 if guessed_encoding is not None:
                     self._check_letters(attribute.name, texts, guessed_encoding)
@@ -163,10 +167,15 @@ class OpenMLDataset(CatalogueDataset):
         return columns
 
     def _column_of(self, attribute: Attribute, texts: list[str | None]) -> pa.Array:
+        """Return the column of a feature; categories become codes only in the coded column.
+
+        Raises:
+            ValueError: a number is malformed, or a category is none that OpenML lists.
+        """
         from data_stack_openml.columns import codes_of, column_of
 
         categories = self._categories(attribute.name)
-        if categories and attribute.name == self._coded:
+        if categories and attribute.name == self._coded_column:
             return codes_of(texts, categories)
         return column_of(attribute, texts)
 
@@ -188,7 +197,7 @@ class OpenMLDataset(CatalogueDataset):
 
     def _categories(self, name: str) -> list[str]:
         """Return the categories of a feature; empty if it has none."""
-        feature = self._features.get(name, {})
+        feature = self._used_features.get(name, {})
         return as_list(feature.get("nominal_value") or [])
 
 
@@ -196,10 +205,14 @@ class OpenMLDataset(CatalogueDataset):
 
 
 def _text_of(description: Mapping[str, Any], key: str) -> str | None:
-    return str(description.get(key) or "") or None
+    """Return the text of a key; None if it is missing or empty."""
+    value = description.get(key)
+    if not value:
+        return None
+    return str(value) or None
 
 
-def _used_features(
+def _find_used_features(
     description: Mapping[str, Any], features: Sequence[Mapping[str, Any]]
 ) -> dict[str, Mapping[str, Any]]:
     """Return the features by name, without numbers of rows and those that are to be ignored."""
@@ -209,9 +222,11 @@ def _used_features(
     }
     used = {}
     for feature in features:
-        is_marked = "true" in (feature.get("is_ignore"), feature.get("is_row_identifier"))
-        if feature["name"] not in ignored_names and not is_marked:
-            used[feature["name"]] = feature
+        name = feature["name"]
+        is_ignored = name in ignored_names or feature.get("is_ignore") == "true"
+        is_row_identifier = feature.get("is_row_identifier") == "true"
+        if not is_ignored and not is_row_identifier:
+            used[name] = feature
     return used
 
 
@@ -222,7 +237,7 @@ def _split_names(names: str | list[str] | None) -> list[str]:
     return names or []
 
 
-def _target_names(description: Mapping[str, Any], features: Sequence[str]) -> list[str]:
+def _find_target_names(description: Mapping[str, Any], features: Sequence[str]) -> list[str]:
     """Return the targets of a description, each once."""
     given = description.get("default_target_attribute")
     if given in features:

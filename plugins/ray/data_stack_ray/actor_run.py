@@ -26,7 +26,7 @@ class _Call:
 
     Attributes:
         actor: the actor.
-        names: the tasks that it attempts; none: the actor starts.
+        names: the tasks that the actor attempts; empty while the actor starts.
         sent_at: when it was called, in seconds of the monotonic clock.
     """
 
@@ -56,9 +56,9 @@ class ActorRun:
     _queue: TaskQueue
     #: The call of each actor, by Ray's reference to what it will return.
     _calls: dict[Any, _Call]
-    #: The number of actors that the processors suffice for, and when that was found out. Nodes may
-    #: join and leave meanwhile.
+    #: The number of actors that Ray's processors suffice for. It changes as nodes join and leave.
     _max_actors: int
+    #: When that number was found out, in seconds of the monotonic clock.
     _counted_at: float
 
     def __init__(
@@ -87,11 +87,15 @@ class ActorRun:
         Raises:
             TaskError: a task has failed too often.
         """
-        while self._queue or any(call.names for call in self._calls.values()):
+        while self._queue or self._is_attempting():
             self._start_actors()
             ended, _ = ray.wait(list(self._calls), timeout=_CHECK_SECONDS)
             for reference in ended:
                 yield from self._end_call(reference)
+
+    def _is_attempting(self) -> bool:
+        """Return whether an actor attempts tasks at the moment."""
+        return any(call.names for call in self._calls.values())
 
     def kill_actors(self) -> None:
         """Kill all actors, and wait until Ray has lost them."""
@@ -110,8 +114,8 @@ class ActorRun:
             self._max_actors = self._count_processors()
             self._counted_at = time.monotonic()
         n_free = self._max_actors - len(self._calls)
-        n_starting = sum(1 for call in self._calls.values() if not call.names)
-        n_needed = len(self._queue) - n_starting
+        starting_calls = [call for call in self._calls.values() if not call.names]
+        n_needed = len(self._queue) - len(starting_calls)
         for _ in range(min(n_free, n_needed)):
             actor = self._actor_class.remote()
             self._calls[actor.wait.remote()] = _Call(actor, [], time.monotonic())

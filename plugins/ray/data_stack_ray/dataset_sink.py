@@ -86,6 +86,7 @@ class DatasetSink(Datasink[Any]):
 
     def write(self, blocks: Iterable[Any], ctx: Any) -> WrittenPart | None:
         """Write the rows of a task; return None if it has none."""
+        # The first block tells the types of the columns, and whether there is one at all.
         filled_blocks = _iterate_filled_blocks(blocks)
         first_columns = next(filled_blocks, None)
         if first_columns is None:

@@ -19,18 +19,18 @@ def from_data_stack(
 ) -> ray.data.Dataset:
     """Return the samples of an iterator as a Ray Dataset.
 
-    Nothing but a few samples is read now, and later only by Ray's tasks. ::
+    This call reads a few samples, to find their columns and sizes. Ray's tasks read the others. ::
 
         train = from_data_stack(data_stack.load("s3://bucket/frames", split="train"))
         chosen = train.select_columns(["image", "label"])
         for batch in chosen.iter_torch_batches(batch_size=256):
             ...
 
-    A task reads a range of samples, whole blocks or row groups of the source where it has any, of
-    the columns in use (``columns``, and those that ``select_columns`` leaves). It opens the source
-    again by path or URL, so all nodes must reach it there, and need data_stack, this package and
-    the modules that the stack uses. For a filter of rows that reads less, pass a ``ParquetDataset``
-    with ``filters``.
+    A task reads a range of samples: whole blocks or row groups, if the source has any. It reads
+    only the columns that are used: ``columns``, or those that ``select_columns`` leaves. It opens
+    the source again by path or URL. So all nodes must reach the source there, and need data_stack,
+    this package and the modules that the stack uses. To read only some rows, pass a
+    ``ParquetDataset`` with ``filters``.
 
     Arrays of one shape are tensors; arrays of several shapes are tensors of variable shape; texts,
     bytes, numbers, dicts and lists are values of Arrow; other objects are pickled by Ray. The
@@ -42,7 +42,7 @@ def from_data_stack(
         iterator: any stack of iterators, or an object with ``len`` and ``[i]``.
         columns: names of columns; None for all.
         override_num_blocks: number of read tasks; None: Ray chooses, by the estimated size.
-        options: of ``ray.data.read_datasource``: ``concurrency``, ``num_cpus``, ``memory`` …
+        options: arguments of ``ray.data.read_datasource``, such as ``concurrency`` and ``memory``.
 
     Raises:
         ConfigError: a column does not exist; or the iterator cannot be sent to other processes, for

@@ -30,7 +30,7 @@ class SamplesSource(Datasource):
     """Read tasks for ranges of samples.
 
     Args:
-        iterator: of the samples.
+        iterator: the samples: any stack of iterators, or an object with ``len`` and ``[i]``.
         columns: names of the columns to read; None for all.
 
     Raises:
@@ -68,7 +68,8 @@ class SamplesSource(Datasource):
                 )
         self._value_bytes = {}
         for name, key in self._keys.items():
-            values = batch if key is None else batch[key]
+            is_bare = key is None
+            values = batch if is_bare else batch[key]
             self._value_bytes[name] = estimate_bytes(values) / max(1, len(positions))
 
         try:
@@ -186,14 +187,17 @@ def _read(
 
     is_bare = None in keys.values()
     keys_to_read = None if is_bare else list(keys.values())
-    starts = range(samples.start, samples.stop, n_at_once)
-    parts = [np.arange(start, min(start + n_at_once, samples.stop)) for start in starts]
+    parts = []
+    for start in range(samples.start, samples.stop, n_at_once):
+        parts.append(np.arange(start, min(start + n_at_once, samples.stop)))
+
     for number, positions in enumerate(parts):
         columns: Sequence[Any]
         if keys_to_read is None:
             columns = [access.batch(positions)]
         else:
             columns = access.columns(keys_to_read, positions)
+        # The next part arrives while Ray stores this one.
         if number + 1 < len(parts):
             access.prefetch(parts[number + 1], keys_to_read)
         block = dict(zip(keys, columns, strict=True))

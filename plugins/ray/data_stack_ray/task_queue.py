@@ -13,6 +13,9 @@ logger = logging.getLogger("data_stack")
 #: What a group of quick tasks takes. Ray needs a millisecond or two for each call of an actor.
 _GROUP_SECONDS = 0.1
 
+#: What a call of an actor takes at least.
+_MIN_CALL_SECONDS = 0.0005
+
 
 class TaskQueue:
     """The names of the tasks that wait for an attempt, and how often each has failed.
@@ -66,7 +69,7 @@ class TaskQueue:
         """Count the death of an actor.
 
         Args:
-            names: the tasks that the actor attempted; none: the actor did not start.
+            names: the tasks that the actor attempted; empty if the actor did not start.
             failure: how it died.
 
         Raises:
@@ -92,6 +95,8 @@ def choose_group_size(n_tasks: int, seconds: float, *, n_waiting: int, n_actors:
         n_waiting: number of tasks that wait; each actor gets its part of them at most.
         n_actors: number of actors.
     """
-    n_quick_tasks = int(_GROUP_SECONDS * n_tasks / seconds)
+    # A coarse clock may not have moved during a quick call.
+    measured_seconds = max(seconds, _MIN_CALL_SECONDS)
+    n_quick_tasks = int(_GROUP_SECONDS * n_tasks / measured_seconds)
     n_fair_tasks = n_waiting // n_actors
     return max(1, min(n_quick_tasks, n_fair_tasks))

@@ -60,7 +60,7 @@ class UnfinishedDataset:
                     f"{self.name!r} exists already in {self.connector!r}; "
                     "remove it, or choose another name"
                 )
-            # What a writer left that was killed.
+            # A writer that was killed may have left files.
             self.remove(self.name)
             with self.connector.create(marker) as file:
                 file.write(b"{}")
@@ -104,7 +104,7 @@ class UnfinishedDataset:
     def publish_records(self, attempt_folders: Sequence[str]) -> None:
         """Rename the shards that tasks have written, in order.
 
-        The first shard comes last: without it, readers see none.
+        The first shard comes last: without it, readers see no shards.
         """
         for number, folder in reversed(list(enumerate(attempt_folders))):
             for file in self._list_shard(folder):
@@ -112,16 +112,19 @@ class UnfinishedDataset:
                 self.connector.move_resource(f"{folder}/{file}", self.identifier_of(new_name))
 
     def _list_shard(self, folder: str) -> list[str]:
-        """Return the names of the files of a shard; last that without which it is none."""
+        """Return the names of the files of a shard. The spec, which makes it visible, is last."""
         prefix = f"{folder}/"
         identifiers = self.connector.list_resources(prefix)
         files = [identifier.removeprefix(prefix) for identifier in identifiers]
-        return sorted(files, key=lambda file: file == SPEC)
+        if SPEC in files:
+            files.remove(SPEC)
+            files.append(SPEC)
+        return files
 
     def publish_parquet(self, attempt_folders: Sequence[str], schema: Any) -> None:
         """Gather the files that tasks have written, write their manifest, and rename them.
 
-        Readers see none as long as there is an incomplete marker and no manifest.
+        Readers see no files as long as there is an incomplete marker and no manifest.
         """
         gathered_folder = self.identifier_of(f"{_ATTEMPTS_FOLDER}/all")
         names: list[str] = []
@@ -149,11 +152,14 @@ class UnfinishedDataset:
         # The marker comes first: a task that is still writing finds it missing, and removes its
         # own files.
         marker = self.identifier_of(_INCOMPLETE_MARKER)
-        identifiers = self.connector.list_resources(f"{folder}/")
-        for identifier in sorted(identifiers, key=lambda identifier: identifier != marker):
+        identifiers = list(self.connector.list_resources(f"{folder}/"))
+        if marker in identifiers:
+            identifiers.remove(marker)
+            identifiers.insert(0, marker)
+        for identifier in identifiers:
             with contextlib.suppress(LookupError):  # a task has removed its own
                 self.connector.delete_resource(identifier)
-        # What tasks were writing when they were killed.
+        # Tasks that were killed may have left parts of files.
         self.connector.remove_abandoned(f"{self.name}/")
         if isinstance(self.connector, FileStorageConnector):
             _remove_empty_folders(os.path.join(self.connector.root_path, self.name))

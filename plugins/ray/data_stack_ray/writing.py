@@ -30,27 +30,26 @@ def write(
         write(frames, storage="s3://bucket/sets", name="frames/train")
         data_stack.load("s3://bucket/sets/frames", split="train")
 
-    Tasks of Ray write, all at once. Each write task makes a shard of records, or Parquet files.
-    What a task writes is durable and invisible; when all have succeeded, this process renames it,
-    and writes the manifest last. A task that fails, or that Ray repeats, leaves nothing. Of a
-    process that is killed the next ``write`` of the name removes what it left; until then nothing
-    is visible.
+    Ray's tasks write in parallel. Each write task makes a shard of records, or Parquet files, which
+    readers do not see. When all tasks have succeeded, this process renames the files, and writes
+    the manifest last. A task that fails, or that Ray repeats, leaves no files. If this process is
+    killed, its files stay invisible, and the next ``write`` of the same name removes them.
 
-    Rows are in the order of Ray's blocks: the dataset's if ``ExecutionOptions.preserve_order`` is
-    set.
+    Rows are in the order of Ray's blocks. That is the order of the dataset if
+    ``ExecutionOptions.preserve_order`` is set.
 
     Args:
         dataset: rows with a value for each column.
-        name: of the dataset in the store; with a slash that of a split, as in ``"frames/train"``.
-            Nothing is overwritten.
+        name: name of the dataset in the store, or of a split of a dataset: ``"frames/train"``.
+            Existing datasets are not overwritten.
         storage: a connector, URL or path that all nodes reach; None for the default store.
         format: "records" for random access to any values, "parquet" for nulls, and for tools that
             read tables.
         schema: None to infer it in each task, from the first rows; otherwise for records a type for
             each column (``{"image": "jpg", "label": "i64"}``, see ``RecordWriter``), for Parquet a
             ``Schema``.
-        min_rows_per_file: rows that a task takes at least; None: those of a block of Ray.
-        options: of ``write_datasink``: ``concurrency``, ``ray_remote_args``.
+        min_rows_per_file: minimum number of rows that a task writes; None: those of a block of Ray.
+        options: arguments of ``write_datasink``: ``concurrency``, ``ray_remote_args``.
 
     Returns:
         The number of rows.
@@ -58,8 +57,8 @@ def write(
     Raises:
         ConfigError: there is a dataset of that name, the store is in the memory of this process,
             there are no rows, or a value fits no column.
-        StorageConflictError: another process is writing it.
-        StorageError: it cannot be written.
+        StorageConflictError: another process is writing the dataset.
+        StorageError: the store refuses a file.
     """
     if format not in ("records", "parquet"):
         raise ConfigError(f"format must be 'records' or 'parquet', got {format!r:.40}")

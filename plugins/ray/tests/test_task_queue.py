@@ -59,3 +59,7 @@ def test_quick_tasks_come_in_groups(
     n_tasks: int, seconds: float, n_waiting: int, size: int
 ) -> None:
     assert choose_group_size(n_tasks, seconds, n_waiting=n_waiting, n_actors=4) == size
+
+
+def test_a_call_too_quick_for_the_clock_has_a_size() -> None:
+    assert choose_group_size(1, 0.0, n_waiting=40, n_actors=4) == 10

@@ -17,12 +17,13 @@ def attempt_by_spark(packed_work: Any, ends: Any, numbered_argument: tuple[int, 
 
     Args:
         packed_work: Spark's broadcast of the packed function.
-        ends: Spark's accumulator of a list, which gets the number of the task and its packed end.
+        ends: Spark's accumulator of a list, which gets the number of the task and its packed end,
+            a result or a failure.
         numbered_argument: the number and the argument of the task.
     """
     number, argument = numbered_argument
     # Standard output may be the connection to Spark.
     with contextlib.redirect_stdout(sys.stderr):
         end = attempt(packed_work.value, argument)
-    # The end is packed by us, as Spark's own pickler refuses classes of a notebook.
+    # Spark's own pickler refuses classes of a notebook, so the end is packed before.
     ends.add([(number, pack(end))])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Final
 
 from pyspark.sql import Column, DataFrame
@@ -37,14 +38,13 @@ def convert_columns(frame: DataFrame, dtype: str | None) -> DataFrame:
     Raises:
         ConfigError: two columns have the same name.
     """
-    names = [field.name for field in frame.schema]
-    repeated_names = sorted({name for name in names if names.count(name) > 1})
+    name_counts = Counter(field.name for field in frame.schema)
+    repeated_names = sorted(name for name, count in name_counts.items() if count > 1)
     if repeated_names:
-        raise ConfigError(
-            "the DataFrame has several columns named "
-            f"{', '.join(repr(name) for name in repeated_names)}; rename them"
-        )
-    return frame.select(*(_convert_column(field, dtype) for field in frame.schema))
+        listing = ", ".join(repr(name) for name in repeated_names)
+        raise ConfigError(f"the DataFrame has several columns named {listing}; rename them")
+    columns = [_convert_column(field, dtype) for field in frame.schema]
+    return frame.select(columns)
 
 
 def _convert_column(field: StructField, dtype: str | None) -> Column:

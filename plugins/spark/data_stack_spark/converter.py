@@ -21,6 +21,7 @@ from data_stack_spark.folders import register_delete_dir_handler
 from data_stack_spark.urls import local_path, readable_source
 from data_stack_spark.writing_settings import (
     MIN_ROWS_TO_CHECK,
+    N_ROWS_TO_CHECK,
     ROW_GROUP_BYTES,
     SUMMARY_LEVEL,
     writing_settings,
@@ -105,17 +106,18 @@ def make_spark_converter(
         converter.dataset()  # a ParquetDataset
         converter.delete()
 
-    A process writes the same DataFrame with the same options once: one with the same semantics
-    (``DataFrame.sameSemantics``) and unchanged input files. After ``delete()``, the next converter
-    writes again.
+    A process writes the same DataFrame with the same options once. Two DataFrames are the same if
+    they have the same semantics (``DataFrame.sameSemantics``), and their input files have not
+    changed. After ``delete()``, the next converter writes again.
 
     The files are deleted by :meth:`SparkDatasetConverter.delete`, or when this process ends; a
     process that is killed leaves them. To keep files, write them with Spark and make a converter of
     their path.
 
     Args:
-        df: a DataFrame; or the path of a folder with Parquet, which is used as it is, and stays.
-        parquet_row_group_size_bytes: of each row group, as Spark counts them: before compression.
+        df: a DataFrame; or the path of a folder with Parquet, which is used as it is, and is never
+            deleted.
+        parquet_row_group_size_bytes: size of a row group in bytes, before compression.
         compression_codec: "snappy", "gzip", "lz4", "zstd" …; None: uncompressed.
         dtype: "float32" or "float64" for all floating-point numbers; None: unchanged. "float32"
             keeps about 7 decimal digits; numbers beyond 3.4e38 become infinite.
@@ -221,7 +223,7 @@ def _write(df: DataFrame, url: str, options: _WriteOptions) -> None:
     writer = convert_columns(df, options.dtype).write
     writer = writer.option("compression", options.compression)
     writer = writer.option(ROW_GROUP_BYTES, options.row_group_bytes)
-    writer = writer.option(*MIN_ROWS_TO_CHECK)
+    writer = writer.option(MIN_ROWS_TO_CHECK, N_ROWS_TO_CHECK)
     writer = writer.option(SUMMARY_LEVEL, "NONE")
     try:
         with writing_settings(df.sparkSession):

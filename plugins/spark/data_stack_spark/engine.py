@@ -79,8 +79,9 @@ class SparkEngine(PreparationEngine):
                 names = list(unfinished)
                 job = SparkJob(context, packed_work, list(unfinished.values()), title)
                 with contextlib.closing(job.iterate_ends()) as ends:
-                    for number, (result, failure) in ends:
+                    for number, end in ends:
                         name = names[number]
+                        result, failure = end
                         if failure is not None:
                             self._note_failure(name, failure, n_failures)
                             continue
@@ -146,7 +147,8 @@ def find_suspects(problem: str, names: Sequence[str], unfinished: Collection[str
     blamed = re.search(r"Task (\d+) in stage", problem)
     if blamed is not None:
         culprit = names[int(blamed[1])]
+        # Spark may have repeated a task that has a result already.
         if culprit in unfinished:
             return [culprit]
-    # Any of them may be the cause.
+    # Spark names none of them: each may be the cause.
     return list(unfinished)

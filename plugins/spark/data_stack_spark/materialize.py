@@ -18,6 +18,7 @@ from data_stack_spark.types import spark_schema
 from data_stack_spark.urls import readable_source
 from data_stack_spark.writing_settings import (
     MIN_ROWS_TO_CHECK,
+    N_ROWS_TO_CHECK,
     ROW_GROUP_BYTES,
     SUMMARY_LEVEL,
     writing_settings,
@@ -78,7 +79,7 @@ def materialize_dataset(
     spark_schema(schema)
 
     settings = {SUMMARY_LEVEL: "ALL" if use_summary_metadata else "NONE"}
-    settings.update([MIN_ROWS_TO_CHECK])
+    settings[MIN_ROWS_TO_CHECK] = N_ROWS_TO_CHECK
     if row_group_size_mb is not None:
         settings[ROW_GROUP_BYTES] = str(int(row_group_size_mb * _BYTES_PER_MIB))
     with writing_settings(spark, settings):

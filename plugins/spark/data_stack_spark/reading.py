@@ -48,9 +48,12 @@ def dataset_as_rdd(
         DatasetFileCorruptError: a footer is damaged. The executors raise for damaged rows.
     """
     context = spark_session(spark).sparkContext
-    source = readable_source(dataset_url) if isinstance(dataset_url, str) else dataset_url
+    source = dataset_url
+    if isinstance(dataset_url, str):
+        source = readable_source(dataset_url)
     dataset = ParquetDataset(source, schema_fields, filters, schema=schema)
 
+    # The positions of the first row of each row group, and of the row after the last one.
     bounds = np.cumsum([0, *dataset.block_lengths]).tolist()
     row_groups = list(itertools.pairwise(bounds))
     partitions = context.parallelize(row_groups, max(1, len(row_groups)))

@@ -99,9 +99,8 @@ def _check_row(schema: Schema, row: Any, where: str) -> Mapping[str, Any]:
         ConfigError: it is no dict, or a field is missing or unknown.
     """
     if isinstance(row, Row):
-        row = {
-            name: _convert_spark_value(schema, name, value) for name, value in row.asDict().items()
-        }
+        values = row.asDict()
+        row = {name: _convert_spark_value(schema, name, values[name]) for name in values}
     if not isinstance(row, Mapping):
         raise ConfigError(f"{where} must be a dict with a value for each field, got {row!r:.80}")
     for name in row:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import secrets
 from collections.abc import Generator, Sequence
-from typing import Any
+from typing import Any, Union
 
 from pyspark import RDD, InheritableThread, SparkContext
 from pyspark.accumulators import AddingAccumulatorParam
@@ -18,6 +18,10 @@ _CHECK_SECONDS = 0.1
 
 #: How long a cancelled job may take to end.
 _GRACE_SECONDS = 10.0
+
+
+#: How an attempt at a task ended: its result, and its failure or None.
+_End = tuple[Any, Union[Failure, None]]
 
 
 class SparkJob:
@@ -51,7 +55,7 @@ class SparkJob:
         self._title = title
         self._group = f"data-stack-{secrets.token_hex(8)}"
 
-    def iterate_ends(self) -> Generator[tuple[int, tuple[Any, Failure | None]], None, None]:
+    def iterate_ends(self) -> Generator[tuple[int, _End], None, None]:
         """Run the job, and yield the number of each task as it ends, with its result or failure.
 
         Some tasks are missing if Spark aborts the job; :attr:`problem` tells why. Closing the

@@ -1,4 +1,4 @@
-"""URLs of Spark: where their files are, for programs without Spark."""
+"""Finds the files of Spark's URLs, for programs without Spark."""
 
 from __future__ import annotations
 

@@ -17,7 +17,8 @@ ROW_GROUP_BYTES: Final = "parquet.block.size"
 
 #: After how many rows Parquet checks the size of a row group. By default it does so every 100 rows,
 #: but row groups of large cells have few rows.
-MIN_ROWS_TO_CHECK: Final = ("parquet.page.size.row.check.min", "3")
+MIN_ROWS_TO_CHECK: Final = "parquet.page.size.row.check.min"
+N_ROWS_TO_CHECK: Final = "3"
 
 #: The settings belong to the session: one block at a time changes and restores them.
 _SETTINGS_LOCK = threading.RLock()

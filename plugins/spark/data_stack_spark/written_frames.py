@@ -26,6 +26,10 @@ from data_stack_spark.urls import local_path, readable_source
 
 logger = logging.getLogger("data_stack")
 
+#: Schemes of URLs with percent-encoded paths. In URLs of object stores, the path is the key itself,
+#: see :class:`data_stack.io.url.StorageURL`.
+_ENCODED_SCHEMES: Final = ("file", "dbfs")
+
 
 @dataclass(frozen=True, slots=True)
 class ParquetFolder:
@@ -53,8 +57,15 @@ class ParquetFolder:
 
     @property
     def file_urls(self) -> tuple[str, ...]:
-        """URLs of the Parquet files."""
-        return tuple(f"{self.url}/{file}" for file in self.files)
+        """URLs of the Parquet files, percent-encoded where the URL of the folder is."""
+        scheme = self.url.partition(":")[0].lower()
+        is_encoded = scheme in _ENCODED_SCHEMES
+        urls = []
+        for file in self.files:
+            # Spark itself names folders of partitions "time=10%3A00".
+            path = quote(file, safe="/=") if is_encoded else file
+            urls.append(f"{self.url}/{path}")
+        return tuple(urls)
 
     def may_exist(self) -> bool:
         """Return whether the folder exists, as far as this machine knows without a request."""
@@ -79,8 +90,8 @@ class InputFile:
 
 
 @dataclass(frozen=True, slots=True)
-class _Key:
-    """What must be equal for two writes of the same rows.
+class _WriteKey:
+    """What two writes of the same DataFrame must have in common to write the same files.
 
     Attributes:
         parent: URL of the folder with the new folder.
@@ -100,13 +111,15 @@ class _WrittenFrame:
     """A DataFrame that was written to a folder by the process with the number ``pid``."""
 
     frame: DataFrame
-    key: _Key
+    key: _WriteKey
     folder: ParquetFolder
     pid: int
 
-    def holds(self, frame: DataFrame, key: _Key) -> bool:
-        """Return whether the folder holds the rows of a DataFrame."""
-        return self.key == key and _has_same_rows(self.frame, frame) and self.folder.may_exist()
+    def holds(self, frame: DataFrame, key: _WriteKey) -> bool:
+        """Return whether the folder holds the rows of a DataFrame, written under an equal key."""
+        if self.key != key:
+            return False
+        return _has_same_rows(self.frame, frame) and self.folder.may_exist()
 
 
 class WrittenFrames:
@@ -143,7 +156,7 @@ class WrittenFrames:
             parent_url = "file://" + quote(parent_path)
 
         with self._lock:
-            key = _Key(parent_url, frame.schema.json(), options, _find_inputs(frame))
+            key = _WriteKey(parent_url, frame.schema.json(), options, _find_inputs(frame))
             for written in list(self._frames.values()):
                 if written.holds(frame, key):
                     return written.folder
@@ -171,9 +184,9 @@ class WrittenFrames:
     def delete_all(self) -> None:
         """Delete the folders that this process wrote. A failure is logged."""
         for written in list(self._frames.values()):
-            is_of_parent = written.pid != os.getpid()  # this process is a fork
-            if is_of_parent:
-                continue
+            was_written_here = written.pid == os.getpid()
+            if not was_written_here:
+                continue  # this process is a fork, and its parent deletes the folder
             url = written.folder.url
             try:
                 self.delete(url)

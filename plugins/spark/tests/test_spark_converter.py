@@ -13,7 +13,7 @@ import pytest
 from data_stack_spark.columns import convert_precision
 from data_stack_spark.converter import make_spark_converter, register_delete_dir_handler
 from data_stack_spark.urls import local_path, readable_source
-from data_stack_spark.written_frames import WrittenFrames
+from data_stack_spark.written_frames import ParquetFolder, WrittenFrames
 from process_harness import run_python, start_python
 from pyspark.ml.linalg import Vectors
 from pyspark.mllib.linalg import Vectors as OldVectors
@@ -228,6 +228,26 @@ def test_urls_of_spark_are_read_without_it() -> None:
     assert readable_source("hdfs://host/set") == "hdfs://host/set"
     assert local_path("abfss://container@account/set") is None
     assert local_path("sets/one") == str(Path("sets/one").absolute())
+
+
+def test_urls_of_files_are_encoded_as_their_folder_is() -> None:
+    files = ("time=10%3A00/a b.parquet",)
+
+    assert ParquetFolder("file:///x", files, 1).file_urls == (
+        "file:///x/time=10%253A00/a%20b.parquet",
+    )
+    assert ParquetFolder("s3://b/x", files, 1).file_urls == ("s3://b/x/time=10%3A00/a b.parquet",)
+
+
+def test_partitions_are_read_by_the_urls_of_files(spark: SparkSession, tmp_path: Path) -> None:
+    times = spark.createDataFrame([("10:00", 1), ("11:00", 2)], ["time", "value"])
+    times.write.partitionBy("time").parquet(str(tmp_path / "times"))
+
+    converter = make_spark_converter(str(tmp_path / "times"))
+
+    paths = [local_path(url) for url in converter.file_urls]
+    assert len(paths) == 2
+    assert all(path is not None and Path(path).is_file() for path in paths)
 
 
 def test_the_code_of_the_page_runs(spark: SparkSession, tmp_path: Path) -> None:
