@@ -157,6 +157,14 @@ def test_a_source_has_its_mirrors_another_digest_is_told(source: Path, tmp_path:
     assert "has another digest" in declared[0].message
 
 
+def test_lock_returns_the_lock_that_it_wrote(tmp_path: Path, source: Path) -> None:
+    path = tmp_path / "x.lock"
+
+    returned = data_stack.lock("numbers", path=path, storage=tmp_path / "store")
+
+    assert returned.datasets == LockFile.read(path).datasets
+
+
 def test_each_configuration_of_a_dataset_is_locked(tmp_path: Path, source: Path) -> None:
     path, store = tmp_path / "x.lock", tmp_path / "store"
     plain = data_stack.load("numbers", "train", store)
