@@ -208,11 +208,22 @@ class Connection:
             self.writable(name).create_indexes([index], **quorum)
         self._has_indexes = True
 
-    def _collection(self, name: str, **options: Any) -> DocumentCollection:
+    def _collection(
+        self,
+        name: str,
+        *,
+        read_preference: Any,
+        read_concern: ReadConcern,
+        write_concern: WriteConcern | None = None,
+    ) -> DocumentCollection:
         database = self.client[str(self.settings.database)]
         # The options of the connection string could make dates timezone-aware, so it has no say.
         return database.get_collection(
-            f"{self.settings.bucket}.{name}", codec_options=CodecOptions(), **options
+            f"{self.settings.bucket}.{name}",
+            codec_options=CodecOptions(),
+            read_preference=read_preference,
+            read_concern=read_concern,
+            write_concern=write_concern,
         )
 
     # ------------------------------------------------------------------ operations
