@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, overload
 
@@ -259,6 +259,19 @@ class DatasetIterator(DatasetIteratorIF):
         return list(self._stacked_on)
 
 
+@dataclass(frozen=True, slots=True)
+class _SampleReader:
+    """What ``iterator[position]`` reads through.
+
+    Attributes:
+        access: tells how many samples there are.
+        read: reads the sample at a position of ``access``.
+    """
+
+    access: SampleAccess
+    read: Callable[[int], Any]
+
+
 class AccessedDatasetIterator(DatasetIterator):
     """An iterator whose methods all read through one :class:`SampleAccess`.
 
@@ -269,8 +282,8 @@ class AccessedDatasetIterator(DatasetIterator):
     #: Whether the iterator keeps its access; False where the access refers to the iterator.
     _keeps_access: ClassVar[bool] = True
 
-    #: The function of the access that reads one sample, kept as the access is.
-    _read_sample: Callable[[int], Any] | None = None
+    #: What reads one sample; None until the first is read, or where the access is not kept.
+    _sample_reader: _SampleReader | None = None
 
     if not TYPE_CHECKING:  # a type checker is not to believe in every name
 
@@ -295,27 +308,27 @@ class AccessedDatasetIterator(DatasetIterator):
     def __getitem__(self, index: Any) -> Any:
         """Return a sample for an int, a view for a slice or an index array."""
         if type(index) is int:
-            access = self._sample_access or own_access(self)
-            if 0 <= index < access.n_samples:
-                read_sample = self._read_sample or self._find_sample_reader(access)
+            # Reading one attribute of ``self`` costs a sixth of this method, due to __getattr__.
+            reader = self._sample_reader or self._find_sample_reader()
+            if 0 <= index < reader.access.n_samples:
                 try:
-                    return read_sample(index)
-                except (
-                    StopIteration
-                ) as error:  # raised by the program, such as by a column of its own
+                    return reader.read(index)
+                except StopIteration as error:  # of the program, such as a column of its own
                     raise stopped_by(type(self).__getitem__) from error
         return sample_or_view(self, index)
 
-    def _find_sample_reader(self, access: SampleAccess) -> Callable[[int], Any]:
+    def _find_sample_reader(self) -> _SampleReader:
+        """Return what reads one sample; it is kept if the access is."""
+        access = own_access(self)
         if not self._keeps_access:
-            return access.sample
-        self._read_sample = access.make_sample_reader()
-        return self._read_sample
+            return _SampleReader(access, access.sample)
+        self._sample_reader = _SampleReader(access, access.make_sample_reader())
+        return self._sample_reader
 
     def __getstate__(self) -> dict[str, Any]:
         state = dict(self.__dict__)
         state.pop("_sample_access", None)
-        state.pop("_read_sample", None)
+        state.pop("_sample_reader", None)
         return state
 
 
