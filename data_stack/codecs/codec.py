@@ -22,6 +22,7 @@ import numpy.typing as npt
 
 from data_stack.exception import ConfigError, MissingDependencyError, RequestLimitError
 from data_stack.util.program_lines import warn_deprecated
+from data_stack.values.dtype_texts import parse_dtype
 
 #: The kinds of media types whose files are stored and copied unchanged.
 MEDIA_KINDS = ("image", "audio", "video")
@@ -63,7 +64,7 @@ class ColumnType:
         shape: Sequence[int | None] | None = None,
     ) -> None:
         try:
-            parsed_dtype = None if dtype is None else np.dtype(dtype)
+            parsed_dtype = None if dtype is None else parse_dtype(dtype)
             parsed_shape = None if shape is None else _parse_shape(shape)
         except (TypeError, ValueError) as error:
             raise ConfigError(

@@ -34,6 +34,7 @@ from data_stack.io.parsing import (
     reading,
 )
 from data_stack.io.stand_ins import HEAD_BYTES, check_no_stand_in
+from data_stack.values.dtype_texts import check_no_divisor
 
 _MAGIC = b"\x93NUMPY"
 #: The sizes of what stands before the header of version 1, and of the later versions: the magic
@@ -321,6 +322,7 @@ def read_npy_header(file: Readable) -> NpyHeader:
         shape = fields["shape"]
         if not _is_shape(shape):
             raise DatasetFileCorruptError(f"{name!r} has the invalid shape {str(shape)[:80]}")
+        _check_descr(fields["descr"])
         dtype = np.lib.format.descr_to_dtype(fields["descr"])
         _check_dtype(dtype, shape, name)
         offset = len(_MAGIC) + 2 + n_size_bytes + n_bytes
@@ -366,6 +368,27 @@ def _is_shape(shape: object) -> bool:
     if not isinstance(shape, tuple) or len(shape) > _MAX_DIMENSIONS:
         return False
     return all(type(size) is int and size >= 0 for size in shape)
+
+
+def _check_descr(descr: Any) -> None:
+    """Refuse units of time at which numpy would end the process, also those of fields.
+
+    Args:
+        descr: the text of a dtype, a pair of a dtype and a shape, or a list of fields: tuples that
+            begin with the name of the field and its dtype.
+
+    Raises:
+        ValueError: a unit has a divisor.
+    """
+    if isinstance(descr, str):
+        check_no_divisor(descr)
+    elif isinstance(descr, tuple):
+        for dtype in descr[:1]:
+            _check_descr(dtype)
+    elif isinstance(descr, list):
+        for field in descr:
+            for dtype in field[1:2]:
+                _check_descr(dtype)
 
 
 def _check_dtype(dtype: np.dtype[Any], shape: tuple[int, ...], name: str) -> None:

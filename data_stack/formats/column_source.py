@@ -26,6 +26,7 @@ from data_stack.formats.column_types import (
     positions_to_infer_from,
 )
 from data_stack.util.suggestions import did_you_mean
+from data_stack.values.dtype_texts import parse_dtype
 from data_stack.values.stacking import list_columns
 
 _Positions = npt.NDArray[np.intp]
@@ -274,7 +275,7 @@ def _column_without_values(rows: npt.NDArray[Any], declared: DeclaredColumn) -> 
     if declared.dtype == "Decimal":
         return ColumnType("decimal")
     shape = (None,) if declared.shape is None else declared.shape
-    return column_of_dtype(np.dtype(declared.dtype), shape)
+    return column_of_dtype(parse_dtype(declared.dtype), shape)
 
 
 def name_of_position(iterator: Any, position: int) -> str:

@@ -17,6 +17,7 @@ from data_stack.formats.csv_file import CSVFile
 from data_stack.io.parsing import lend_or_open, name_of
 from data_stack.io.positional import PositionalFile
 from data_stack.io.resources import StreamedTextResource
+from data_stack.values.dtype_texts import parse_dtype
 
 
 class CSVDatasetIterator(ColumnsDatasetIterator):
@@ -86,8 +87,8 @@ class CSVDatasetIterator(ColumnsDatasetIterator):
         super().__init__(columns)
         self._file = PositionalFile(resource)
         self._target = target
-        self._dtype = np.dtype(dtype)
-        self._target_dtype = np.dtype(target_dtype)
+        self._dtype = parse_dtype(dtype)
+        self._target_dtype = parse_dtype(target_dtype)
         if isinstance(resource, StreamedTextResource):
             encoding = resource.encoding
         self._dialect = {
@@ -176,7 +177,7 @@ def read_csv(
         DatasetFileCorruptError: ragged rows, text that is not a number of its dtype, wrong
             encoding, unknown column.
     """
-    dtypes = {name: np.dtype(dtype) for name, dtype in columns.items()}
+    dtypes = {name: parse_dtype(dtype) for name, dtype in columns.items()}
     with lend_or_open(file) as opened:
         table = CSVFile(
             opened,

@@ -21,6 +21,7 @@ from data_stack.formats.stored_rows import StoredRowsReader
 from data_stack.io.parsing import MAX_EXPANSION, check_expansion, reading
 from data_stack.io.positional import PositionalFile
 from data_stack.util.request_limit import check_request
+from data_stack.values.dtype_texts import parse_dtype
 
 __all__ = [
     "NpzDatasetIterator",
@@ -163,7 +164,7 @@ def _parse_dtype_in_file(dtype: Any) -> np.dtype[Any]:
     # numpy takes None for float64, which is none of the usual dtypes of such files: it is refused.
     given_dtype = object if dtype is None else dtype
     try:
-        parsed: np.dtype[Any] = np.dtype(given_dtype)
+        parsed: np.dtype[Any] = parse_dtype(given_dtype)
     except (TypeError, ValueError, SyntaxError) as error:
         raise ArgumentError(
             f"numpy has no dtype {dtype!r:.80}: {error}; pass one such as uint16 by", "dtype"

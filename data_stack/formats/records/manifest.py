@@ -8,13 +8,12 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-import numpy as np
-
 from data_stack.codecs.codec import ColumnType
 from data_stack.exception import DatasetFileCorruptError
 from data_stack.formats.records.layout import REFS, SPEC, bag_name, idx_name
 from data_stack.io.integrity import BLOCK_BYTES, DIGEST_BYTES
 from data_stack.util.untrusted_text import JsonObject, seal_json
+from data_stack.values.dtype_texts import parse_dtype
 
 #: The name of the manifest's file.
 MANIFEST = "manifest.json"
@@ -164,7 +163,7 @@ def _parse_column(fields: JsonObject, what: str) -> ColumnType:
     dtype = fields.optional(fields.text, "dtype")
     shape = fields.optional(fields.text, "shape")
     try:
-        parsed_dtype = None if dtype is None else np.dtype(dtype)
+        parsed_dtype = None if dtype is None else parse_dtype(dtype)
         parsed_shape = None if shape is None else tuple(json.loads(shape))
         column = ColumnType(column_type, parsed_dtype, parsed_shape)
     except Exception as error:  # numpy's parser of dtypes raises SyntaxError and others

@@ -13,6 +13,7 @@ from data_stack.codecs.fitting import as_dtype
 from data_stack.codecs.images import decode_image
 from data_stack.dataset.encoders import Encoder
 from data_stack.dataset.encoders.errors import EncodingError
+from data_stack.values.dtype_texts import parse_dtype
 from data_stack.values.stacked_values import stack_values
 
 
@@ -112,7 +113,7 @@ class HubEncoder(Encoder):
         Raises:
             TypeError: there is None among integers, or a value is no number.
         """
-        has_nan = np.dtype(self._dtype).kind == "f"
+        has_nan = self._numpy_dtype().kind == "f"
         numbers = array.reshape(-1).tolist()
         if has_nan:
             numbers = [np.nan if value is None else value for value in numbers]
@@ -130,7 +131,18 @@ class HubEncoder(Encoder):
             TypeError: the values are no numbers.
             ValueError: the dtype cannot hold a number.
         """
-        return as_dtype(array, np.dtype(self._dtype), rounds=True, whole_floats=True)
+        return as_dtype(array, self._numpy_dtype(), rounds=True, whole_floats=True)
+
+    def _numpy_dtype(self) -> np.dtype[Any]:
+        """Return the dtype that a card or a file of the Hub names.
+
+        Raises:
+            ValueError: it is a unit of time with a divisor.
+            TypeError: numpy does not know it.
+        """
+        if self._dtype is None:
+            raise TypeError("the feature has no dtype")
+        return parse_dtype(self._dtype)
 
     def _describe_expected(self) -> str:
         """Return what a value should be, for errors."""

@@ -21,6 +21,7 @@ from data_stack.formats.parquet.types import (
     describe_type,
     type_described,
 )
+from data_stack.values.dtype_texts import parse_dtype
 from data_stack_petastorm.dataframe_column_codec import (
     DataframeColumnCodec,
     class_name,
@@ -157,7 +158,7 @@ def _type_to_plain(value: Any) -> dict[str, Any] | None:
 
 def _numpy_type(text: str) -> type:
     """Return the type of numpy of a dtype's text, such as ``"<i8"``."""
-    return np.dtype(text).type
+    return parse_dtype(text).type
 
 
 #: What makes a type of its text, by the key that :func:`_type_to_plain` gives it.
