@@ -163,7 +163,7 @@ def _numpy_type(text: str) -> type:
 
 #: What makes a type of its text, by the key that :func:`_type_to_plain` gives it.
 _TYPES_FROM_PLAIN: Final[dict[str, Callable[[Any], Any]]] = {
-    "dtype": np.dtype,
+    "dtype": parse_dtype,
     "numpy": _numpy_type,
     "spark": spark_type_named,
 }
