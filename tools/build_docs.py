@@ -39,6 +39,7 @@ COPIED = (
     "*.md",
     "docs/*.md",
     "docs/how_to/*.md",
+    "docs/reference/*.md",
     "docs/images/*",
     "benchmarks/*.md",
     "getting_started/*.ipynb",
