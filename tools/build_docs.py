@@ -39,11 +39,14 @@ COPIED = (
     "*.md",
     "docs/*.md",
     "docs/how_to/*.md",
+    "docs/reference/*.md",
     "docs/images/*",
     "benchmarks/*.md",
     "getting_started/*.ipynb",
     "plugins/*/README.md",
 )
+#: Modules with public names that are no packages.
+MODULES = ("data_stack", "data_stack.exception", "data_stack.loader.torch")
 PLUGINS = ("data_stack_petastorm", "data_stack_ray", "data_stack_spark")
 
 
@@ -57,7 +60,7 @@ def list_packages() -> list[str]:
         if module.ispkg
     ]
     public = [name for name in found if getattr(importlib.import_module(name), "__all__", [])]
-    return sorted(["data_stack", "data_stack.exception", *public]) + list(PLUGINS)
+    return sorted([*MODULES, *public]) + list(PLUGINS)
 
 
 def list_names(package: str) -> list[str]:

@@ -83,6 +83,8 @@ class StoredCacheDatasetIterator(LayerDatasetIterator):
         DatasetFileCorruptError: at an access, the records are damaged; deleting them lets them be
             written again.
         StorageError: at the first access, the records could not be written; none was published.
+        ResourceChangedError: at the first access, a file was replaced, or an array written to,
+            while it was read; none was published.
     """
 
     def __init__(

@@ -101,10 +101,14 @@ class Loader:
             :class:`~data_stack.loader.plan.Plan`: "pad" repeats some, "drop" skips some, and with
             "keep" ranks may differ by one sample, and by one step.
         workers: the number of threads or processes; None for one per processor, 0 for none.
-        worker_kind: "auto", "inline", "threads", "processes"; or "in_process", which chooses as
-            "auto" does, without processes.
-        prefetch: the number of batches that each worker makes ahead of the consumer, at least 1;
-            fewer if they exceed 32 MiB together, but at least one per worker plus one.
+        worker_kind: "inline" makes batches in the calling thread, for arrays, memory maps and
+            records of fixed size. "threads" suit network files, and JPEG, inflate and other code
+            that releases the GIL. "processes" suit Python code: transforms, tokenizers, parsers.
+            "auto" measures which one is fastest. "in_process" does so without processes, for
+            transforms that must run in this process, such as one that counts.
+        prefetch: the number of batches that each worker makes ahead of the consumer, at least 1. A
+            thread makes up to 32 times as many, if they have at most 1 MiB together. There are
+            fewer if all batches exceed 32 MiB together, but at least one per worker plus one.
         collate: None for columns; a :class:`~data_stack.loader.collation.Collation` such as
             :class:`~data_stack.loader.collation.Padded`; or a function of the list of a batch's
             samples, like torch's ``collate_fn``.
@@ -535,9 +539,10 @@ class Loader:
         return self._with_conversion(type(self), conversion)
 
     def torch(self, *, device: Any = None, pin_memory: bool = False) -> TorchLoader:
-        """Return this loader with torch tensors for arrays.
+        """Return this loader with torch tensors for arrays, on the same memory where possible.
 
-        See :class:`data_stack.loader.torch.TorchConversion` and :meth:`convert`.
+        Text and dates become lists. See :class:`data_stack.loader.torch.TorchConversion` and
+        :meth:`convert`.
 
         Args:
             device: the target device, e.g. ``"cuda"``; None leaves tensors in main memory.
@@ -554,6 +559,8 @@ class Loader:
     def tensorflow(self) -> TensorFlowLoader:
         """Return this loader with TensorFlow's tensors for arrays.
 
+        Columns of text and bytes become tensors of ``tf.string``, arrays that differ in their first
+        dimension a ``tf.RaggedTensor``. Dates and other values without tensors become lists.
         See :class:`data_stack.loader.tensorflow.TensorFlowConversion` and :meth:`convert`.
         """
         from data_stack.loader.tensorflow import TensorFlowConversion
@@ -563,7 +570,10 @@ class Loader:
     def jax(self, *, device: Any = None) -> Loader:
         """Return this loader with JAX arrays instead of numpy's.
 
-        See :class:`data_stack.loader.jax.JaxConversion` and :meth:`convert`.
+        They share memory where JAX can compute on it. As always in JAX, 64-bit types become 32-bit
+        ones unless ``jax_enable_x64`` is on; a number that 32 bits do not hold is an error. Text
+        and dates become lists. See :class:`data_stack.loader.jax.JaxConversion` and
+        :meth:`convert`.
 
         Args:
             device: a device or sharding of JAX's; None for its default device.

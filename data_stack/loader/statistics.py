@@ -16,7 +16,8 @@ class LoaderStatistics:
     Attributes:
         worker_kind: "inline", "threads" or "processes"; "" before the first batch.
         n_workers: the number of threads or processes; 0 for inline.
-        choice: why ``worker_kind="auto"`` chose these; "" if the caller did.
+        choice: why ``worker_kind="auto"`` chose these; "" if the caller did, or before it has
+            measured enough batches.
         n_batches: the number of delivered batches.
         n_samples: the number of delivered samples.
         n_bytes: the size of the delivered arrays; columns of objects count their references.

@@ -29,7 +29,7 @@ from data_stack.formats import parquet, records
 ROOT = Path(__file__).parents[2]
 PAGES = [
     path
-    for folder in (".", "docs", "docs/how_to", "benchmarks", "plugins/*")
+    for folder in (".", "docs", "docs/how_to", "docs/reference", "benchmarks", "plugins/*")
     for path in ROOT.glob(f"{folder}/*.md")
 ]
 TEXTS = {page: page.read_text(encoding="utf-8") for page in PAGES}
@@ -173,10 +173,11 @@ def unknown_names(code: str) -> Iterator[str]:
 
 
 @pytest.mark.parametrize(
-    "page", sorted(page.name for page in PAGES if "| you wrote |" in TEXTS[page])
+    "page",
+    sorted(str(page.relative_to(ROOT)) for page in PAGES if "| you wrote |" in TEXTS[page]),
 )
 def test_what_a_page_tells_to_write_instead_exists(page: str) -> None:
-    cells = re.findall(r"^\| .* \| (.*) \|$", TEXTS[ROOT / "docs" / page], re.MULTILINE)
+    cells = re.findall(r"^\| .* \| (.*) \|$", TEXTS[ROOT / page], re.MULTILINE)
     codes = [
         code.replace("…", "...")
         for cell in cells

@@ -226,6 +226,9 @@ SLOW_HOW_TO = [
     f"how_to/{name}" for name in ("cache", "many_gpus", "mongodb", "resume", "torch_dataset")
 ]
 HOW_TO = sorted({f"how_to/{path.stem}" for path in ROOT.glob("docs/how_to/*.md")} - {*SLOW_HOW_TO})
+REFERENCE = sorted(
+    {f"reference/{path.stem}" for path in ROOT.glob("docs/reference/*.md")} - {*SLOW_PAGES}
+)
 
 
 def run_pages(home: Path, names: Sequence[str], places: Mapping[str, str] | None = None) -> None:
@@ -262,7 +265,7 @@ def test_the_code_of_pages_runs_as_it_stands(home: Path) -> None:
         Image.new("RGB", (8, 6)).save(home / "photos" / f"{name}.png")
     (home / "wine.csv").write_text('id,name,price\n1,"Barolo, red",31.5\n2,,\n')
 
-    run_pages(home, [*HOW_TO, *QUICK_PAGES])
+    run_pages(home, [*HOW_TO, *QUICK_PAGES, *REFERENCE])
 
     assert {
         "backup",

@@ -86,7 +86,7 @@ class DescribedIterator:
     def recipe(self: Any) -> dict[str, Any]:
         """Return plain JSON data that names this stack exactly.
 
-        ``data_stack.from_recipe`` rebuilds it. See ``docs/stacking.md``.
+        ``data_stack.from_recipe`` rebuilds it. See ``docs/reference/recipes.md``.
         """
         from data_stack.dataset.recipes.recipe import recipe
 
@@ -95,7 +95,8 @@ class DescribedIterator:
     def fingerprint(self: Any) -> str:
         """Return the SHA-256 of the recipe, as far as it decides the samples.
 
-        It is the same in every process, machine and Python version.
+        It is the same in every process, machine and Python version. See
+        ``docs/reference/fingerprints.md``.
         """
         from data_stack.dataset.recipes.fingerprint import fingerprint
 
@@ -235,9 +236,14 @@ class DescribedIterator:
         measure_speed: bool = False,
         statistics: bool = False,
     ) -> Any:
-        """Report on this iterator and those below.
+        """Report on this iterator and those below: lengths, dtypes, shapes and classes.
 
-        See ``DatasetIteratorReportGenerator.generate_report``.
+        This reads the columns of targets, and a few samples. Types of columns come from the schema
+        of records or Parquet (``utf8[]``, ``float32 or None``), and from eight samples otherwise.
+
+        A report shows as HTML in a notebook, and prints as Markdown; ``to_html()`` returns a
+        document. Its ``sub_reports`` are those of the iterators below. See
+        ``DatasetIteratorReportGenerator.generate_report``.
 
         Args:
             report_format: ``"data_class"``, ``"dict"``, ``"json"`` or ``"yaml"``.

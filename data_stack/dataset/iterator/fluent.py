@@ -684,7 +684,8 @@ class FluentIterator(DescribedIterator, ConvertedIterator, Generic[_Stack, _Same
                 target.
             group_by: a column whose equal values shall stay together in one part.
             time: a column to divide by: the earliest samples are in the first part, and equal
-                values in one part.
+                values in one part. It may be text only if the order of the text is that of the
+                times, as of ``2023-01-31``, but not of ``01/31/2023``.
             by: a column that names the part of each sample (a predefined split); without ratios.
 
         Returns:

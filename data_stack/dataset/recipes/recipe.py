@@ -22,7 +22,10 @@ RECIPE_VERSION = 2
 
 
 def recipe(iterator: DatasetIteratorIF) -> dict[str, Any]:
-    """Describe a stack as plain JSON data that names it exactly, see ``docs/stacking.md``."""
+    """Describe a stack as plain JSON data that names it exactly.
+
+    The form is described in ``docs/reference/recipes.md``.
+    """
     nodes: list[dict[str, Any]] = []
     why_not: list[str] = []
     # The numbers of the nodes: by the ids of the iterators, and by the content of the nodes.
