@@ -92,9 +92,9 @@ NOTEBOOKS = {
     # the same weights after as many steps, and the remaining samples on three ranks
     "05_training": ("(True, 108)", "([576, 574, 574], True)", "another dataset"),
     # each row twice in two epochs, an interruption and two ranks later; sequences across row groups
-    "06_parquet": ("(True, {2})", "(4960,"),
+    "08_parquet": ("(True, {2})", "(4960,"),
     # fingerprint, batches and weights of two processes, with the store restored in between
-    "07_reproducible": (
+    "06_reproducible": (
         "(True, 3)",
         "points.txt: sent sha256",
         "points-plugin 1.1.0 made them here, points-plugin 1.0.0 then",
@@ -102,8 +102,8 @@ NOTEBOOKS = {
     ),
     "09_ray": ("8 shards", "(32, 64)", "(800, 1.0)"),
 }
-TRAINED = ("03_storage", "05_training", "06_parquet")
-SLOW_NOTEBOOKS = (*TRAINED, "02_stacking", "04_records", "07_reproducible", "09_ray")
+TRAINED = ("03_storage", "05_training", "08_parquet")
+SLOW_NOTEBOOKS = (*TRAINED, "02_stacking", "04_records", "06_reproducible", "09_ray")
 
 
 @pytest.mark.parametrize(
@@ -174,7 +174,7 @@ def test_the_notebook_on_datasets_by_name_runs(
     with HubServer() as hub:
         serve_hub(hub)
         monkeypatch.setenv("HF_ENDPOINT", hub.url)
-        outputs = execute("08_any_dataset.ipynb", home)
+        outputs = execute("07_any_dataset.ipynb", home)
 
     printed = "".join(output["text"] for output in outputs if output.get("name") == "stdout")
     counts = [line.split(" ")[0] for line in printed.splitlines() if " samples: " in line]
