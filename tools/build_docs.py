@@ -16,7 +16,6 @@ import importlib
 import importlib.metadata
 import inspect
 import json
-import os
 import pkgutil
 import re
 import shutil
@@ -199,7 +198,7 @@ def assemble(folder: Path) -> None:
         )
     start = (folder / "README.md").rename(folder / "index.md")
     with start.open("a", encoding="utf-8") as file:
-        file.write(_contents(folder / "docs" / "README.md"))
+        file.write(_contents(folder))
 
 
 def _add_plots(page: Path) -> None:
@@ -210,22 +209,34 @@ def _add_plots(page: Path) -> None:
     page.write_text("\n".join([*lines, ""]), encoding="utf-8")
 
 
-def _contents(page: Path) -> str:
-    """The tables of contents that make the sidebar: one for each heading of ``docs/README.md``,
-    each page once.
+#: The groups of the sidebar: the heading of each, and where its pages lie.
+_GROUPS = {
+    "Notebooks": ("getting_started/getting_started.ipynb", "getting_started/0*.ipynb"),
+    "How to": ("docs/how_to/*.md",),
+    "Guides": ("docs/*.md",),
+    "Reference": ("docs/reference/*.md",),
+    "Packages": ("plugins/*/README.md",),
+    "Project": ("*.md", "benchmarks/README.md"),
+}
+
+
+def _contents(folder: Path) -> str:
+    """The tables of contents that make the sidebar, each page once.
+
+    Args:
+        folder: where the pages of the site lie; ``index.md`` and ``docs/README.md`` are the start.
     """
-    trees, listed = [_tree("Start", ["docs/README"])], {"docs/README", "README"}
-    for heading, text in re.findall(
-        r"^## (.*?)\n(.*?)(?=^## |\Z)", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL
-    ):
-        links = [
-            os.path.normpath(f"docs/{link}").rpartition(".")[0]
-            for link in re.findall(r"\]\(([^)#]+)", text)
-        ]
-        if heading != "By task":
-            pages = [link for link in dict.fromkeys(links) if link not in listed]
-            trees.append(_tree(heading, ["api/index", *pages] if heading == "Reference" else pages))
-            listed.update(links)
+    trees = [_tree("Start", ["docs/README"])]
+    listed = {"docs/README", "index"}
+    for heading, patterns in _GROUPS.items():
+        pages = ["api/index"] if heading == "Reference" else []
+        for pattern in patterns:
+            for path in sorted(folder.glob(pattern)):
+                page = path.relative_to(folder).with_suffix("").as_posix()
+                if page not in listed:
+                    pages.append(page)
+        trees.append(_tree(heading, pages))
+        listed.update(pages)
     return "\n".join(trees)
 
 

@@ -69,11 +69,26 @@ def test_every_link_of_a_page_or_notebook_leads_somewhere() -> None:
     assert dead == []
 
 
-def test_the_table_of_contents_has_every_page_and_notebook() -> None:
-    contents = TEXTS[ROOT / "docs" / "README.md"]
-    listed = {(ROOT / "docs" / link).resolve() for link in re.findall(r"\]\(([^)#]+)\)", contents)}
+def test_the_index_has_every_page_once_in_alphabetical_order() -> None:
+    _, index = TEXTS[ROOT / "docs" / "README.md"].split("## All pages\n")
+    names = re.findall(r"^- \[([^\]]+)\]", index, re.MULTILINE)
+    listed = [(ROOT / "docs" / link).resolve() for link in re.findall(r"\]\(([^)]+)\)", index)]
 
-    assert {*PAGES, *ROOT.glob("getting_started/*.ipynb")} - listed == {ROOT / "docs" / "README.md"}
+    assert sorted(listed) == sorted({*PAGES} - {ROOT / "docs" / "README.md"})
+    assert names == sorted(names, key=str.casefold)
+
+
+def test_new_users_find_the_notebooks_in_the_order_of_their_numbers() -> None:
+    notebooks = re.findall(
+        r"^(\d)\. .*getting_started/([\w.]+)\)", TEXTS[ROOT / "docs" / "README.md"], re.MULTILINE
+    )
+    first, *others = [path.name for path in ROOT.glob("getting_started/*.ipynb")]
+    others = sorted({first, *others} - {"getting_started.ipynb"})
+
+    assert [name for _, name in notebooks] == ["getting_started.ipynb", *others]
+    assert [name.partition("_")[0] for name in others] == [
+        f"0{number}" for number, _ in notebooks[1:]
+    ]
 
 
 def test_every_public_name_is_described_once() -> None:
