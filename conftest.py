@@ -102,7 +102,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
-    """List what was counted, for docs/reliability.md."""
+    """List what was counted, for tests/README.md."""
     reports = terminalreporter.stats.get("", []) if FULL else []
     lines = [
         value

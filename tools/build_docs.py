@@ -41,6 +41,7 @@ COPIED = (
     "docs/reference/*.md",
     "docs/images/*",
     "benchmarks/*.md",
+    "tests/README.md",
     "getting_started/*.ipynb",
     "plugins/*/README.md",
 )
@@ -216,7 +217,7 @@ _GROUPS = {
     "Guides": ("docs/*.md",),
     "Reference": ("docs/reference/*.md",),
     "Packages": ("plugins/*/README.md",),
-    "Project": ("*.md", "benchmarks/README.md"),
+    "Project": ("*.md", "benchmarks/README.md", "tests/README.md"),
 }
 
 

@@ -29,7 +29,7 @@ from data_stack.formats import parquet, records
 ROOT = Path(__file__).parents[2]
 PAGES = [
     path
-    for folder in (".", "docs", "docs/how_to", "docs/reference", "benchmarks", "plugins/*")
+    for folder in (".", "docs", "docs/how_to", "docs/reference", "benchmarks", "plugins/*", "tests")
     for path in ROOT.glob(f"{folder}/*.md")
 ]
 TEXTS = {page: page.read_text(encoding="utf-8") for page in PAGES}
