@@ -291,8 +291,8 @@ def test_heavy_packages_are_imported_by_the_modules_that_exist_for_them() -> Non
 
 
 def test_plugins_import_only_public_names_and_no_modules_of_another() -> None:
-    """Public are the names of each module in the table of ``docs/plugins.md``."""
-    page = (ROOT.parent / "docs" / "plugins.md").read_text(encoding="utf-8")
+    """Public are the names of each module in the table of ``docs/reference/plugins.md``."""
+    page = (ROOT.parent / "docs" / "reference" / "plugins.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| `(data_stack[.\w]*)` \| ([^|]*) \|", page, re.MULTILINE)
     public = {
         module: {*importlib.import_module(module).__all__}

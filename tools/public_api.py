@@ -6,7 +6,7 @@ change of a line means.
 Public are
 
 - of Python: the names in ``__all__``, or in the stub, of each module of data_stack that has one,
-  and of each first-party plugin; the names that the table of ``docs/plugins.md`` lists for authors
+  and of each first-party plugin; the names that the table of ``docs/reference/plugins.md`` lists for authors
   of plugins; the modules of the original DataStack (below),
   with what they define; of a class its methods, properties and the parameters of its constructor.
   Names and modules that begin with an underscore are not public;
@@ -112,7 +112,7 @@ def list_modules() -> dict[str, set[str] | None]:
                 and name not in SKIPPED
             ):
                 modules[name] = None
-    page = (ROOT / "docs" / "plugins.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "reference" / "plugins.md").read_text(encoding="utf-8")
     for module, names in re.findall(r"^\| `(data_stack[.\w]*)` \| ([^|]*) \|", page, re.MULTILINE):
         listed = set(re.findall(r"`(\w+)`", names)) or None
         modules[module] = None if listed is None or modules.get(module, listed) is None else listed

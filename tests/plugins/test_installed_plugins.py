@@ -5,6 +5,7 @@ documentation.
 from __future__ import annotations
 
 import ast
+import inspect
 import pickle
 import re
 import sys
@@ -336,12 +337,14 @@ print([each for each in ("pyarrow", "pandas", "huggingface_hub", "sklearn", "arf
     assert run_python("-c", program)[0] == "[]\n"
 
 
-PAGE = (Path(data_stack.__file__).parents[1] / "docs" / "plugins.md").read_text(encoding="utf-8")
+DOCS = Path(data_stack.__file__).parents[1] / "docs"
+PAGE = (DOCS / "plugins.md").read_text(encoding="utf-8")
+PAGE_OF_LAYERS = (DOCS / "how_to" / "layer.md").read_text(encoding="utf-8")
 #: The examples by the names of their suites, without "Contract".
 EXAMPLES = {
     match[2]: match[1]
     for match in re.finditer(
-        r"```python\n((?:(?!```).)*?\((\w+)Contract\):.*?)```", PAGE, re.DOTALL
+        r"```python\n((?:(?!```).)*?\((\w+)Contract\):.*?)```", PAGE + PAGE_OF_LAYERS, re.DOTALL
     )
 }
 
@@ -379,6 +382,18 @@ def test_there_is_an_example_of_each_hook() -> None:
     hooks = {name.removeprefix("data_stack_") for name in vars(hookspecs) if "data_stack_" in name}
 
     assert set(EXAMPLES_OF_HOOKS) == hooks
+
+
+def test_each_hook_has_a_section_that_begins_as_its_docstring() -> None:
+    sections = re.findall(r"^### `(data_stack_\w+)`\n\n(.*)$", PAGE, re.MULTILINE)
+    first_lines = {
+        name: (inspect.getdoc(hook) or "").partition("\n")[0].replace("``", "`")
+        for name, hook in vars(hookspecs).items()
+        if name.startswith("data_stack_")
+    }
+
+    assert dict(sections) == first_lines
+    assert len(sections) == len(first_lines)
 
 
 @pytest.mark.parametrize("name", sorted(EXAMPLES_OF_HOOKS))
