@@ -157,6 +157,83 @@ def test_a_source_has_its_mirrors_another_digest_is_told(source: Path, tmp_path:
     assert "has another digest" in declared[0].message
 
 
+def test_the_digest_that_is_declared_here_is_named(source: Path, tmp_path: Path) -> None:
+    data_stack.lock("numbers", path=tmp_path / "x.lock", storage="memory://")
+    locked = LockFile.read(tmp_path / "x.lock")
+    locked.datasets["numbers"]["sources"][0]["md5_sum"] = "0" * 32
+    factory = numbers_class(source)
+    factory.sources = (
+        ResourceDefinition("raw/numbers.txt", source.as_uri(), md5_sum="1" * 32, sha256="2" * 64),
+    )
+    register(factory)
+
+    declared = locked.check(InMemoryStorageConnector())
+
+    assert f"has another digest, {'2' * 64}" in declared[0].message
+
+
+@pytest.mark.parametrize(
+    ("locked", "said"),
+    [
+        (["numpy 1.0.0"], "; libraries here: "),
+        ([], ""),
+        # One side has all that the other side has: it may only know more.
+        (["lazy-data-stack 0.0.1", "numpy 1.0.0"], "then: lazy-data-stack 0.0.1, numpy 1.0.0"),
+    ],
+)
+def test_other_versions_of_libraries_are_named_beside_other_samples(
+    tmp_path: Path, locked: list[str], said: str
+) -> None:
+    store = FileStorageConnector(tmp_path / "store")
+    data_stack.lock("digits", path=tmp_path / "x.lock", storage=store)
+    lock = LockFile.read(tmp_path / "x.lock")
+    entry = lock.datasets["digits"]
+    entry["libraries"] = locked
+    entry["configurations"][0]["splits"]["train"]["samples"] = "0" * 64
+
+    (difference,) = lock.check(store)
+
+    assert difference.what == "samples"
+    assert said in difference.message
+    assert ("libraries" in difference.message) == bool(locked)
+
+
+def test_libraries_that_only_one_side_names_are_not_told(tmp_path: Path) -> None:
+    store = FileStorageConnector(tmp_path / "store")
+    data_stack.lock("digits", path=tmp_path / "x.lock", storage=store)
+    lock = LockFile.read(tmp_path / "x.lock")
+    entry = lock.datasets["digits"]
+    entry["libraries"] = [*entry["libraries"], "numpy 1.0.0"]
+    entry["configurations"][0]["splits"]["train"]["samples"] = "0" * 64
+
+    (difference,) = lock.check(store)
+
+    assert "libraries" not in difference.message
+
+
+def test_a_dataset_without_prepared_files_is_compared_by_its_samples(
+    tmp_path: Path, source: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Unprepared(DatasetFactory):
+        card = DatasetCard("numbers", "1.0.0", license="CC0-1.0")
+        splits = ("train",)
+        added = 0
+
+        def open(self, split: str, prepared: Any) -> Any:
+            return Counted(np.arange(4) + self.added)
+
+    register(Unprepared)
+    store = InMemoryStorageConnector()
+    data_stack.lock("numbers", path=tmp_path / "x.lock", storage=store)
+    monkeypatch.setenv(SAMPLES_VARIABLE, "0")
+    monkeypatch.setattr(Unprepared, "added", 1)
+
+    (difference,) = LockFile.read(tmp_path / "x.lock").check(InMemoryStorageConnector())
+
+    assert difference.what == "samples"
+    assert "although the prepared bytes are equal" not in difference.message
+
+
 def test_lock_returns_the_lock_that_it_wrote(tmp_path: Path, source: Path) -> None:
     path = tmp_path / "x.lock"
 
