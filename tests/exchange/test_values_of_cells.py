@@ -13,6 +13,8 @@ import pyarrow as pa
 import pytest
 
 import data_stack
+from data_stack.exception import ConfigError
+from data_stack.formats.arrow_tables import JsonColumn
 from data_stack.values.digests import sample_digest
 
 _DAY = datetime.date(2020, 1, 2)
@@ -63,3 +65,25 @@ def test_a_selection_reads_only_its_columns_of_a_sample() -> None:
     first = table.select("b", "a")[0]
     first["b"][0] = 9
     assert table.select("b", "a")[0]["b"].tolist() == [1.5]
+
+
+def test_tensors_stored_in_another_order_have_the_shape_of_their_values() -> None:
+    type_ = pa.fixed_shape_tensor(pa.int32(), (2, 3), permutation=[1, 0])
+    storage = pa.array([[1, 2, 3, 4, 5, 6]], pa.list_(pa.int32(), 6))
+    tensors = pa.ExtensionArray.from_storage(type_, storage)
+
+    iterator = data_stack.from_arrow(pa.table({"x": tensors}))
+
+    assert iterator[0]["x"].tolist() == [[1, 4], [2, 5], [3, 6]]
+    assert iterator.column_types["x"] == "int32(3, 2)"
+
+
+@pytest.mark.parametrize("text", ["{bad", "[" * 100_000, "1" * 5000], ids=len)
+def test_a_cell_that_is_no_json_is_an_error_that_names_the_column(text: str) -> None:
+    column = JsonColumn(pa.chunked_array([["{}", text]]), "doc")
+
+    assert column.value(0) == {}
+    with pytest.raises(ConfigError, match="column 'doc' has a cell"):
+        column.value(1)
+    with pytest.raises(ConfigError, match="column 'doc' has a cell"):
+        column.read(None)

@@ -1,4 +1,4 @@
-"""Reads an array of numpy as a column of a table."""
+"""Reads a column of a table that is a numpy array."""
 
 from __future__ import annotations
 
@@ -14,23 +14,27 @@ from data_stack.formats.column_reader import ArrayReader
 
 
 class PlainColumn(ArrayReader):
-    """Reads an array of numpy as a column of a table.
+    """Reads a column of a table that is a numpy array.
 
     Args:
-        array: the values, shape ``(n, ...)``.
-        level: the level of pandas' index that the column was; None for other columns.
+        array: the values, shape ``(n, ...)``, any dtype.
+        level: the level of the index of a pandas data frame, if the column was one; else None.
     """
 
-    #: None if the array itself says all that a conversion back needs.
+    #: What a conversion back needs beside the array; None if it needs nothing.
     _origin: Origin | None
 
     def __init__(self, array: npt.NDArray[Any], level: IndexLevel | None = None) -> None:
         super().__init__(array)
-        self._origin = None if level is None else Origin(None, level=level)
+        self._origin = None
+        if level is not None:
+            self._origin = Origin(None, level=level)
 
     def declare(self) -> DeclaredColumn:
-        return DeclaredColumn(self._array.dtype.name, self._array.shape[1:], origin=self._origin)
+        return DeclaredColumn(
+            dtype=self._array.dtype.name, shape=self._array.shape[1:], origin=self._origin
+        )
 
     def digest(self) -> str:
-        """Return the SHA-256 of the values."""
+        """Return the SHA-256 of the values, in hexadecimal."""
         return json_digest(content_of(self._array, of_samples=True))

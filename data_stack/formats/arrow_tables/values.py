@@ -12,17 +12,17 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from data_stack.exception import ConfigError
-from data_stack.formats.parquet.columns import ArrayColumn as ParquetColumn
-from data_stack.formats.parquet.columns import CellError
+from data_stack.formats.parquet.columns import ArrayColumn, CellError
 from data_stack.formats.parquet.inference import infer_schema
 from data_stack.formats.parquet.schema import Field
 from data_stack.formats.parquet.types import is_list
 from data_stack.values.stacked_values import objects
 
 _Array = npt.NDArray[Any]
+#: Positions of cells in a column.
 _Indices = npt.NDArray[np.int64]
 
-#: The errors of pyarrow that say that values are wrong; not that of a lack of memory.
+#: The errors that pyarrow raises for wrong values. That for a lack of memory is not one of them.
 ARROW_ERRORS = (
     pa.ArrowInvalid,
     pa.ArrowTypeError,
@@ -31,7 +31,7 @@ ARROW_ERRORS = (
     pa.ArrowCapacityError,
 )
 
-#: Cells that are added to a digest at once.
+#: Cells that are added to a digest at once. The digest depends on it.
 _CELLS_OF_DIGEST = 1 << 16
 
 
@@ -39,7 +39,14 @@ _CELLS_OF_DIGEST = 1 << 16
 
 
 def field_of(name: str, type_: pa.DataType) -> Field:
-    """Return the Parquet field of a column with cells of a type, including nulls.
+    """Return the field of a Parquet dataset that reads cells of an Arrow type.
+
+    Args:
+        name: the name of the column, for the message.
+        type_: the type of the cells.
+
+    Returns:
+        A nullable field. Its name is not that of the column.
 
     Raises:
         ConfigError: the type is unsupported.
@@ -54,42 +61,56 @@ def field_of(name: str, type_: pa.DataType) -> Field:
 
 @functools.lru_cache(maxsize=1000)
 def _field_of_type(type_: pa.DataType) -> Field:
-    """Return the field of a type; kept, as the field of a struct takes 300 µs to infer.
+    """Return the field that reads cells of a type.
 
-    Without the cache, each access to a sample would take that long.
+    The fields of the last types are cached: the field of a struct takes 300 µs to infer, and each
+    access to a sample needs it.
+
+    Raises:
+        ConfigError: the type is unsupported.
     """
     return infer_schema(pa.schema([pa.field("value", type_)]))["value"]
 
 
 def _fixed_shape(type_: pa.DataType) -> tuple[int, ...]:
-    """Return the shape of a tensor or of nested lists of fixed size; ``()`` for other types."""
+    """Return the shape of the values of a type.
+
+    Returns:
+        The shape of a tensor, or of nested lists of fixed size; ``()`` for other types.
+    """
     if isinstance(type_, pa.FixedShapeTensorType):
-        return tuple(type_.shape)
+        stored_shape = tuple(type_.shape)
+        if type_.permutation is None:
+            return stored_shape
+        return tuple(stored_shape[axis] for axis in type_.permutation)
     if not pa.types.is_fixed_size_list(type_):
         return ()
     # Lists of times are read by the codec of their field, which knows their units.
     if pa.types.is_temporal(type_.value_type):
         return ()
-    return (type_.list_size, *_fixed_shape(type_.value_type))
+    inner_shape = _fixed_shape(type_.value_type)
+    return (type_.list_size, *inner_shape)
 
 
 # ---------------------------------------------------------------------- cells
 
 
 def unshifted(cells: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Return the cells, copied if pyarrow might read wrong ones.
+    """Return the same cells in arrays that pyarrow reads right.
 
-    pyarrow ignores the offset of a slice of lists of fixed size within lists of fixed size: it
-    would return values of rows before the slice.
+    If lists of fixed size contain lists of fixed size, pyarrow ignores where a slice begins. It
+    would return values of rows before the slice. So such slices are copied.
     """
-    is_nested = str(cells.type).count("fixed_size_list") > 1
-    if not is_nested or not any(_is_slice(chunk) for chunk in cells.chunks):
+    # The text of a type contains those of its parts.
+    has_nested_lists = str(cells.type).count("fixed_size_list") > 1
+    has_slices = has_nested_lists and any(_is_slice(chunk) for chunk in cells.chunks)
+    if not has_slices:
         return cells
     return pa.chunked_array([pa.concat_arrays([chunk]) for chunk in cells.chunks])
 
 
 def _is_slice(chunk: pa.Array) -> bool:
-    """Return whether an array uses a part of its buffers only."""
+    """Return whether an array uses only a part of its buffers."""
     return bool(chunk.nbytes < chunk.get_total_buffer_size())
 
 
@@ -97,9 +118,9 @@ def update_digest(digest: Any, n_cells: int, take: Callable[[_Indices], pa.Chunk
     """Add all cells of a column to a digest, in pieces that do not depend on its chunks.
 
     Args:
-        digest: a digest of hashlib.
+        digest: a hash object of ``hashlib``.
         n_cells: the number of cells.
-        take: returns the cells at indices.
+        take: a function that returns the cells at some positions.
     """
     for start in range(0, n_cells, _CELLS_OF_DIGEST):
         stop = min(start + _CELLS_OF_DIGEST, n_cells)
@@ -113,27 +134,36 @@ def values_of(
     """Return the values of a column, shape ``(n, ...)``.
 
     Args:
-        cells: cells of any type.
-        name: the name of the column.
-        has_nulls: whether the column has nulls anywhere. Then the result is an array of objects,
-            with None for each null.
-        shape: the shape of each value, if the type does not define it.
-        lent: whether the array may share the memory of the cells; then do not write to it.
+        cells: n cells of any type.
+        name: the name of the column, for messages.
+        has_nulls: whether the column has nulls anywhere, not only in these cells. If so, the result
+            is an array of objects, with None for each null.
+        shape: the shape of each value if the type does not define it; ``()`` otherwise.
+        lent: whether the result may share the memory of the cells. If so, the caller must not write
+            to it.
+
+    Returns:
+        Values of the dtype that :func:`field_of` tells. Values that differ in shape, and those
+        without a dtype of numpy, are an array of objects, shape ``(n,)``.
 
     Raises:
         ConfigError: the type is unsupported, or the cells are invalid.
     """
-    shape = shape or _fixed_shape(cells.type)
+    if not shape:
+        shape = _fixed_shape(cells.type)
     if len(shape) > 1:
         tensors = _tensors_of(cells, shape)
         if tensors is not None:
             if not lent:
                 tensors = tensors.copy()
-            return _with_nulls(tensors, cells) if has_nulls else tensors
+            if has_nulls:
+                return _with_nulls(tensors, cells)
+            return tensors
+
     field = field_of(name, cells.type)
     try:
         column = field.cells.column(field, cells, has_nulls=has_nulls)
-        if lent and isinstance(column, ParquetColumn):
+        if lent and isinstance(column, ArrayColumn):
             return column.array
         return column.take(np.arange(len(cells)))
     except (CellError, ValueError, *ARROW_ERRORS) as error:
@@ -143,11 +173,11 @@ def values_of(
 
 
 def _with_nulls(valid_values: _Array, cells: pa.Array) -> _Array:
-    """Return an array of objects: the value of each cell, None for null.
+    """Return the value of each cell as an array of objects, shape ``(n,)``, with None for null.
 
     Args:
-        valid_values: the values of the cells that are not null, in order.
-        cells: all cells.
+        valid_values: the values of the cells that are not null, in their order.
+        cells: all n cells.
     """
     values: list[Any] = []
     n_valid = 0
@@ -161,26 +191,41 @@ def _with_nulls(valid_values: _Array, cells: pa.Array) -> _Array:
 
 
 def _tensors_of(cells: pa.Array, shape: tuple[int, ...]) -> _Array | None:
-    """Return the values that are not null, shape ``(n, *shape)``.
+    """Read cells as tensors of one shape.
 
-    None if a value contains a null, has another shape, or does not hold numbers.
+    Args:
+        cells: tensors, or lists nested to any depth.
+        shape: the shape of each value.
+
+    Returns:
+        The values that are not null, shape ``(n_valid, *shape)``, which may share the memory of the
+        cells. None if a value contains a null, has another shape, or does not contain numbers.
     """
-    valid = cells.drop_null() if cells.null_count else cells
+    valid = cells
+    if cells.null_count:
+        valid = cells.drop_null()
     if _is_permuted(valid):
         permuted: _Array = valid.to_numpy_ndarray()
         return permuted
-    flat = valid.storage if isinstance(valid, pa.ExtensionArray) else valid
-    while is_list(flat.type):
-        flat = flat.flatten()
-    if flat.null_count or not pa.types.is_primitive(flat.type):
+    numbers = valid
+    if isinstance(valid, pa.ExtensionArray):
+        numbers = valid.storage
+    while is_list(numbers.type):
+        numbers = numbers.flatten()
+    if numbers.null_count or not pa.types.is_primitive(numbers.type):
         return None
-    if len(flat) != len(valid) * math.prod(shape):
+    if len(numbers) != len(valid) * math.prod(shape):
         return None
-    tensors: _Array = flat.to_numpy(zero_copy_only=False).reshape(-1, *shape)
+    # Only bools are copied: Arrow stores each of them as a bit.
+    tensors: _Array = numbers.to_numpy(zero_copy_only=False).reshape(-1, *shape)
     return tensors
 
 
 def _is_permuted(cells: pa.Array) -> bool:
-    """Return whether the dimensions of tensors are stored in another order."""
-    is_tensors = isinstance(cells, pa.FixedShapeTensorArray)
-    return is_tensors and len(cells) > 0 and cells.type.permutation is not None
+    """Return whether cells are tensors whose dimensions are stored in another order.
+
+    Without cells, the order makes no difference.
+    """
+    if not isinstance(cells, pa.FixedShapeTensorArray) or not len(cells):
+        return False
+    return cells.type.permutation is not None

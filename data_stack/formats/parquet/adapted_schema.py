@@ -1,8 +1,9 @@
-"""Adapts a schema to how a dataset reads nulls and timestamps."""
+"""Adapts a schema to the arguments ``nulls=`` and ``timestamp_unit=`` of a dataset."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Final
 
 import numpy as np
 
@@ -11,93 +12,126 @@ from data_stack.formats.parquet.codecs import ListCodec, ScalarCodec
 from data_stack.formats.parquet.codecs.native import Nulls
 from data_stack.formats.parquet.schema import Field, Schema
 
+# Kinds of dtypes, as in ``np.dtype.kind``.
+#: Floats, durations and times: they have NaN or NaT.
+_KINDS_WITH_NAN: Final = "fmM"
+#: Bools and integers: they have no NaN.
+_KINDS_WITHOUT_NAN: Final = "biu"
+
 
 def adapt_schema(
-    schema: Schema, with_nulls: Mapping[str, bool], nulls: Nulls, timestamp_unit: str | None
+    schema: Schema, may_have_nulls: Mapping[str, bool], nulls: Nulls, timestamp_unit: str | None
 ) -> Schema:
-    """Adapt a schema to read nulls as other values, and timestamps in another unit.
+    """Return a schema that reads nulls as other values, and timestamps in another unit.
+
+    Only scalars and lists of scalars that Parquet stores in its own types are adapted. Other
+    fields are unchanged.
 
     Args:
-        schema: of the dataset.
-        with_nulls: for each field whether any value may be null.
-        nulls: see :class:`~data_stack.formats.parquet.ParquetDataset`; "none" for no change.
-        timestamp_unit: "s", "ms", "us" or "ns"; None for no change.
+        schema: the schema of the dataset.
+        may_have_nulls: for the name of each field, whether any value may be null.
+        nulls: "none" reads nulls as None; "nan" as NaN or NaT; "mask" as 0, and
+            :func:`add_masks` adds the fields that say which values were null.
+        timestamp_unit: "s", "ms", "us" or "ns"; None keeps the unit of each field.
+
+    Returns:
+        The adapted schema; ``schema`` itself if nothing is to adapt.
 
     Raises:
-        ConfigError: an argument is invalid.
+        ConfigError: ``nulls`` or ``timestamp_unit`` is invalid.
     """
-    if nulls not in ("none", "nan", "mask"):
+    if not isinstance(nulls, str) or nulls not in ("none", "nan", "mask"):
         raise ConfigError(f"nulls must be 'none', 'nan' or 'mask', got {nulls!r:.40}")
-    if timestamp_unit not in (None, "s", "ms", "us", "ns"):
-        raise ConfigError(
-            f"timestamp_unit must be 's', 'ms', 'us' or 'ns', got {timestamp_unit!r:.40}"
-        )
+    if timestamp_unit is not None:
+        is_unit = isinstance(timestamp_unit, str) and timestamp_unit in ("s", "ms", "us", "ns")
+        if not is_unit:
+            raise ConfigError(
+                f"timestamp_unit must be 's', 'ms', 'us' or 'ns', got {timestamp_unit!r:.40}"
+            )
     if nulls == "none" and timestamp_unit is None:
         return schema
+
     fields = []
     for field in schema:
         is_native = isinstance(field.codec, (ScalarCodec, ListCodec))
+        # Decimals are native, too, but their dtype is no dtype of numpy.
         if is_native and isinstance(field.dtype, np.dtype):
-            field = _with_nulls_as(field, nulls, has_nulls=with_nulls[field.name])
-            field = _with_timestamp_unit(field, timestamp_unit)
-        fields.append(field)
+            adapted = _with_nulls_as(field, nulls, has_nulls=may_have_nulls[field.name])
+            adapted = _with_timestamp_unit(adapted, timestamp_unit)
+            fields.append(adapted)
+        else:
+            fields.append(field)
     return Schema(schema.name, fields)
 
 
 def _with_nulls_as(field: Field, nulls: Nulls, *, has_nulls: bool) -> Field:
     """Return a field that reads nulls as ``nulls`` says.
 
-    Floats and times read them as NaN and NaT even where there are none. Numbers without NaN become
-    floats, or are masked, only where there are nulls.
+    Floats and times are read in the same way whether they have nulls or not, as their dtype is the
+    same. Bools and integers become floats, and fields are masked, only where there are nulls.
+
+    Nulls within lists of bools or integers, and with "mask" those within any lists, remain None.
     """
     codec = field.codec
     kind = np.dtype(field.dtype).kind
-    if nulls == "nan" and kind in "fmM" and isinstance(codec, (ScalarCodec, ListCodec)):
-        codec_of_nan = type(codec)(codec.type, nulls="nan")
-        return Field(field.name, field.dtype, field.shape, codec_of_nan, field.nullable)
+    if nulls == "nan" and kind in _KINDS_WITH_NAN and isinstance(codec, (ScalarCodec, ListCodec)):
+        nan_codec = type(codec)(codec.type, nulls="nan")
+        return Field(field.name, field.dtype, field.shape, nan_codec, field.nullable)
+
     if not has_nulls or not isinstance(codec, ScalarCodec):
         return field
-    if nulls == "nan" and kind in "biu":
-        as_floats = ScalarCodec(nulls="nan")
-        return Field(field.name, np.float64, field.shape, as_floats, field.nullable)
-    if nulls == "mask" and kind in "biufmM":
-        as_zero = ScalarCodec(codec.type, nulls="zero")
-        return Field(field.name, field.dtype, field.shape, as_zero, field.nullable)
+    if nulls == "nan" and kind in _KINDS_WITHOUT_NAN:
+        # The codec has the type of the new dtype, float64, not that of the stored integers.
+        float_codec = ScalarCodec(nulls="nan")
+        return Field(field.name, np.float64, field.shape, float_codec, field.nullable)
+    if nulls == "mask" and kind in _KINDS_WITH_NAN + _KINDS_WITHOUT_NAN:
+        zero_codec = ScalarCodec(codec.type, nulls="zero")
+        return Field(field.name, field.dtype, field.shape, zero_codec, field.nullable)
     return field
 
 
 def _with_timestamp_unit(field: Field, unit: str | None) -> Field:
-    """Return a field with another unit, if it has timestamps; a date stays one."""
+    """Return a field whose timestamps have another unit.
+
+    Dates, which are ``datetime64[D]``, and fields of other dtypes are unchanged.
+    """
     dtype = np.dtype(field.dtype)
     if unit is None or dtype.kind != "M" or dtype == np.dtype("M8[D]"):
         return field
     return Field(field.name, np.dtype(f"M8[{unit}]"), field.shape, field.codec, field.nullable)
 
 
-def add_masks(schema: Schema, with_nulls: Mapping[str, bool]) -> tuple[Schema, dict[str, str]]:
-    """Add a field of bools after each field that may have nulls and reads them as 0.
+def add_masks(schema: Schema, may_have_nulls: Mapping[str, bool]) -> tuple[Schema, dict[str, str]]:
+    """Add a mask after each field whose nulls are read as 0.
+
+    The mask of a field ``x`` is a field ``x_is_null`` of bools, shape ``()``: true where the value
+    of ``x`` is null.
+
+    Args:
+        schema: a schema that :func:`adapt_schema` returned, or some of its fields.
+        may_have_nulls: for the name of each field, whether any value may be null.
 
     Returns:
-        The schema, and for each new field the field whose nulls it marks.
+        The schema with the masks, and the name of the masked field by the name of each mask.
 
     Raises:
-        ConfigError: there is a field of that name.
+        ConfigError: the schema already has a field of that name.
     """
     fields: list[Field] = []
-    masks = {}
+    field_of_mask = {}
     for field in schema:
         fields.append(field)
         codec = field.codec
         reads_nulls_as_0 = isinstance(codec, ScalarCodec) and codec.nulls == "zero"
-        if not reads_nulls_as_0 or not with_nulls[field.name]:
+        if not reads_nulls_as_0 or not may_have_nulls[field.name]:
             continue
-        mask = f"{field.name}_is_null"
-        if mask in schema:
+        mask_name = f"{field.name}_is_null"
+        if mask_name in schema:
             raise ConfigError(
-                f"nulls='mask' adds a column {mask!r} to {field.name!r}, "
+                f"nulls='mask' adds a column {mask_name!r} to {field.name!r}, "
                 "but the files have a column of this name: "
                 "leave one of the two out with columns=…, or pass nulls='nan'"
             )
-        masks[mask] = field.name
-        fields.append(Field(mask, np.bool_))
-    return Schema(schema.name, fields), masks
+        field_of_mask[mask_name] = field.name
+        fields.append(Field(mask_name, np.bool_))
+    return Schema(schema.name, fields), field_of_mask

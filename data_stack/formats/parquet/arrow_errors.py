@@ -1,4 +1,4 @@
-"""Makes errors of ours of the errors of pyarrow."""
+"""Translates the errors that pyarrow raises while it reads Parquet files."""
 
 from __future__ import annotations
 
@@ -13,17 +13,28 @@ from data_stack.exception import DatasetFileCorruptError, DataStackError, Storag
 
 @contextlib.contextmanager
 def reading_parquet(name: str) -> Iterator[None]:
-    """Raise errors of pyarrow that occur while reading the file ``name`` as ours."""
+    """Translate errors of pyarrow in the block, which reads a file.
+
+    Errors of data_stack and MemoryError pass as they are.
+
+    Args:
+        name: the name of the file for messages.
+
+    Raises:
+        StorageError: the operating system could not read the file.
+        DatasetFileCorruptError: pyarrow could not read the content.
+    """
     try:
         yield
     except (DataStackError, MemoryError):
-        # Arrow's lack of memory is an ArrowException, too.
+        # pyarrow's error for a lack of memory is both a MemoryError and an ArrowException. It says
+        # nothing about the file.
         raise
     except (pa.ArrowException, OSError, ValueError, OverflowError, NotImplementedError) as error:
-        is_of_system = isinstance(error, OSError) and not isinstance(error, pa.ArrowException)
-        errno = getattr(error, "errno", None)
-        if is_of_system and errno is not None:
-            raise StorageError(f"could not read {name}: {os.strerror(errno)}", errno) from error
+        # pyarrow also raises a plain OSError, without a number, for damaged content.
+        if isinstance(error, OSError) and error.errno is not None:
+            reason = os.strerror(error.errno)
+            raise StorageError(f"could not read {name}: {reason}", error.errno) from error
         raise DatasetFileCorruptError(
             f"{name} is damaged or truncated, or not a Parquet file: {error!s:.300}"
         ) from error

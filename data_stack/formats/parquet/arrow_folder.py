@@ -1,4 +1,4 @@
-"""A folder in a file system of pyarrow or fsspec."""
+"""Holds the folder of a dataset in a file system of pyarrow or fsspec."""
 
 from __future__ import annotations
 
@@ -21,11 +21,12 @@ from data_stack.io.url import scheme_of
 
 
 class ArrowFolder(Folder):
-    """A folder in a file system of pyarrow, which reads without the GIL.
+    """A folder in a file system of pyarrow. Its files are read without the GIL.
 
     Args:
-        filesystem: of pyarrow.
-        path: of the folder in it, without a slash at the end.
+        filesystem: the file system.
+        path: the path of the folder in the file system, without a slash at the end. ``""`` is the
+            root of an object store, ``"/"`` that of a local file system.
     """
 
     def __init__(self, filesystem: pafs.FileSystem, path: str) -> None:
@@ -36,17 +37,36 @@ class ArrowFolder(Folder):
         return ArrowFolder, (self.filesystem, self.name)
 
     def open_for_arrow(self, file: str) -> Any:
-        """Open a file for pyarrow."""
+        """Open a file for pyarrow.
+
+        Returns:
+            A ``pyarrow.NativeFile``, which the caller closes.
+
+        Raises:
+            ResourceNotFoundError: the file does not exist.
+            StorageError: the file cannot be opened.
+        """
         path = self.full_name(file)
         with errors_of_filesystem(path):
             return self.filesystem.open_input_file(path)
 
     def version(self, file: str, source: Any) -> Any:
-        """Return the version of an open file, so far as the file system has one.
+        """Return a value that changes when the file is replaced.
 
-        It is the ETag, else size and modification time; None without these.
+        Args:
+            file: the path of the file in this folder.
+            source: the file as :meth:`open_for_arrow` returned it.
+
+        Returns:
+            The ETag of the file if the file system has ETags, else its size in bytes and the time
+            of its last change in nanoseconds; None if the file system has no such time, as the
+            size alone would not tell two files apart.
+
+        Raises:
+            StorageError: the file system cannot be asked.
         """
-        metadata = source.metadata() or {}  # of S3 and others, from when the file was opened
+        # S3 and others state the ETag of the file that was opened. Only some give it as bytes.
+        metadata = source.metadata() or {}
         tag = metadata.get(b"ETag") or metadata.get("ETag")
         if tag is not None:
             return tag
@@ -58,13 +78,14 @@ class ArrowFolder(Folder):
     def has_file(self, file: str) -> bool:
         return bool(self._info(file).type == pafs.FileType.File)
 
-    def _info(self, file: str) -> Any:
+    def _info(self, file: str) -> pafs.FileInfo:
+        """Return what the file system knows of a file, which need not exist."""
         path = self.full_name(file)
         with errors_of_filesystem(path):
             return self.filesystem.get_file_info(path)
 
     def open(self, file: str) -> StreamedResource:
-        # files of pyarrow do not accept a negative size, nor more than 2**63 - 1 bytes
+        # A file of pyarrow refuses read(-1), and sizes above 2**63 - 1. The buffer accepts both.
         stream = io.BufferedReader(self.open_for_arrow(file))
         return StreamedResource(self.full_name(file), stream).reopen_by(self)
 
@@ -72,18 +93,46 @@ class ArrowFolder(Folder):
         selector = pafs.FileSelector(self.name, allow_not_found=True, recursive=True)
         with errors_of_filesystem(self.name):
             infos = self.filesystem.get_file_info(selector)
-        start = len(self.full_name(""))
-        return sorted(info.path[start:] for info in infos if info.type == pafs.FileType.File)
+        files = []
+        for info in infos:
+            if info.type == pafs.FileType.File:
+                files.append(self._path_in_folder(info.path))
+        return sorted(files)
+
+    def _path_in_folder(self, path: str) -> str:
+        """Return the path of a listed file relative to this folder.
+
+        Raises:
+            StorageError: the file system lists the file outside of this folder.
+        """
+        if self.name in ("", "/"):
+            # Some file systems list "/a/b" in the root "", and others "a/b" in the root "/".
+            return path.lstrip("/")
+        prefix = self.full_name("")
+        if not path.startswith(prefix):
+            raise StorageError(
+                f"the file system lists {path!r} in the folder {self.name!r}: "
+                "pass the path of the folder as the file system lists it"
+            )
+        return path.removeprefix(prefix)
 
     def subfolder(self, name: str) -> Folder:
         return ArrowFolder(self.filesystem, self.full_name(name))
 
     @contextlib.contextmanager
     def create(self, file: str) -> Iterator[ResourceWriter]:
-        """Write a small file: hold it in memory, store it under another name, and rename it."""
+        """Write a small file.
+
+        The block writes to memory. After the block, the file is stored under a temporary name, then
+        renamed, so that readers never see a part of it. If the block raises, nothing is stored.
+
+        Raises:
+            StorageError: the file could not be written; an older one is unchanged.
+        """
         path = self.full_name(file)
-        folder, slash, _ = path.rpartition("/")
-        temporary = f"{folder}{slash}{TEMPORARY}{secrets.token_hex(8)}"
+        folder = path.rpartition("/")[0]
+        temporary_name = f"{TEMPORARY}{secrets.token_hex(8)}"
+        temporary = f"{folder}/{temporary_name}" if folder else temporary_name
         data = io.BytesIO()
         writer = ResourceWriter(path, data)
         yield writer
@@ -95,7 +144,7 @@ class ArrowFolder(Folder):
                 with self.filesystem.open_output_stream(temporary) as stream:
                     stream.write(data.getvalue())
                 self.filesystem.move(temporary, path)
-            except BaseException:
+            except BaseException:  # also for Ctrl-C: no temporary file stays
                 with contextlib.suppress(OSError):
                     self.filesystem.delete_file(temporary)
                 raise
@@ -103,11 +152,15 @@ class ArrowFolder(Folder):
 
 @contextlib.contextmanager
 def errors_of_filesystem(name: str, verb: str = "read") -> Iterator[None]:
-    """Raise errors of pyarrow's file systems as ours.
+    """Translate the errors of a file system of pyarrow in the block.
 
     Args:
-        name: of the file or folder, for messages.
-        verb: what was tried.
+        name: the name of the file or folder for messages.
+        verb: what the block does: "read", "open", "write".
+
+    Raises:
+        ResourceNotFoundError: the file or folder does not exist.
+        StorageError: the file system raised another OSError.
     """
     with storage_errors(verb, name):
         try:
@@ -119,7 +172,7 @@ def errors_of_filesystem(name: str, verb: str = "read") -> Iterator[None]:
 
 
 def is_of_hadoop(source: Any) -> bool:
-    """Whether a source is a URL of Hadoop, whose file system is pyarrow's."""
+    """Return whether a source is a URL of Hadoop, which pyarrow opens."""
     return scheme_of(source) in ("hdfs", "viewfs")
 
 
@@ -127,28 +180,62 @@ def arrow_folder_of(source: Any, filesystem: Any) -> ArrowFolder:
     """Return the folder of a path in a file system, or of a URL of Hadoop.
 
     Args:
-        source: the path or URL.
-        filesystem: of pyarrow or fsspec; None for that of the URL.
+        source: the path of the folder, or its URL such as ``"s3://bucket/folder"``.
+        filesystem: a file system of pyarrow or fsspec; None opens that of a URL of Hadoop.
 
     Raises:
-        ConfigError: ``source`` is no path, or ``filesystem`` no file system.
+        ConfigError: ``source`` is not a path, or ``filesystem`` is not a file system.
         StorageError: Hadoop cannot be reached.
     """
     if filesystem is None:
         return _folder_of_hadoop(source)
     if not isinstance(source, (str, os.PathLike)):
         raise ConfigError(f"with filesystem=, the source must be a path, got {source!r:.80}")
-    if hasattr(filesystem, "open") and hasattr(filesystem, "info"):  # of fsspec
+    path_or_url = os.fspath(source)
+    path = path_or_url.rpartition("://")[2]
+    if _is_of_fsspec(filesystem):
+        path = _path_in_fsspec(path_or_url, filesystem)
         filesystem = pafs.PyFileSystem(pafs.FSSpecHandler(filesystem))
     if not isinstance(filesystem, pafs.FileSystem):
         raise ConfigError(
             f"filesystem must be a file system of pyarrow or fsspec, got {filesystem!r:.80}"
         )
-    path_with_slash = os.fspath(source).rpartition("://")[2]
-    return ArrowFolder(filesystem, path_with_slash.rstrip("/"))
+    return ArrowFolder(filesystem, _without_end_slash(path))
+
+
+def _is_of_fsspec(filesystem: Any) -> bool:
+    """Return whether a file system is one of fsspec. Those of pyarrow have no method ``open``."""
+    return hasattr(filesystem, "open") and hasattr(filesystem, "info")
+
+
+def _path_in_fsspec(path_or_url: str, filesystem: Any) -> str:
+    """Return a path as a file system of fsspec lists it.
+
+    The local file system lists files by absolute paths even if the folder is ``"data"``. That in
+    memory lists ``"/data/…"``. ``_strip_protocol`` returns such paths; it is fsspec's own way, and
+    each of its file systems has the method.
+    """
+    is_chained = "::" in path_or_url
+    if is_chained or not hasattr(filesystem, "_strip_protocol"):
+        return path_or_url.rpartition("://")[2]
+    path: str = filesystem._strip_protocol(path_or_url)
+    return path
+
+
+def _without_end_slash(path: str) -> str:
+    """Return a path without slashes at the end; that of a root, ``"/"``, keeps one."""
+    stripped = path.rstrip("/")
+    if path and not stripped:
+        return "/"
+    return stripped
 
 
 def _folder_of_hadoop(url: Any) -> ArrowFolder:
+    """Return the folder of a URL of Hadoop.
+
+    Raises:
+        StorageError: pyarrow does not find Hadoop's client, or Hadoop cannot be reached.
+    """
     try:
         filesystem, path = pafs.FileSystem.from_uri(url)
     except (OSError, ValueError) as error:
@@ -157,4 +244,4 @@ def _folder_of_hadoop(url: Any) -> ArrowFolder:
             "pyarrow needs Hadoop's client: set HADOOP_HOME, JAVA_HOME and CLASSPATH "
             "(`hadoop classpath --glob`)"
         ) from error
-    return ArrowFolder(filesystem, path.rstrip("/"))
+    return ArrowFolder(filesystem, _without_end_slash(path))

@@ -1,4 +1,4 @@
-"""The predicate that is an expression of pyarrow."""
+"""Selects rows by an expression of pyarrow."""
 
 from __future__ import annotations
 
@@ -26,25 +26,31 @@ from data_stack.formats.parquet.predicates import (
     column_or_cells,
 )
 
-#: Types to try for a column of nulls, which has none, because functions need a type.
+#: The types to try for a column whose values are all null. Most functions of pyarrow refuse its own
+#: type, ``null``.
 _TYPES_OF_NULLS: Final = (pa.null(), pa.string(), pa.float64(), pa.bool_(), pa.timestamp("us"))
-#: Errors of pyarrow for an expression that does not fit the types of columns.
-_UNSUITABLE: Final = (pa.ArrowException, ValueError, TypeError)
+#: The errors that pyarrow raises if an expression does not fit the types of its columns.
+_TYPE_MISMATCH_ERRORS: Final = (pa.ArrowException, ValueError, TypeError)
 
 
 class ArrowPredicate(Predicate):
-    """An expression of ``pyarrow.compute``, evaluated by pyarrow.
+    """Selects the rows for which an expression of ``pyarrow.compute`` is true.
 
     Args:
-        expression: returns bools; null does not select a row.
+        expression: an expression that returns bools. A row for which it is null is not selected.
 
     Raises:
         ConfigError: the expression uses no column, or refers to a column by number.
     """
 
+    #: pyarrow evaluates the expression on cells of Arrow without converting them.
     takes_cells = True
 
+    #: The expression: it excludes row groups as well as rows.
     bound: pc.Expression
+
+    #: The expression as pyarrow serializes it.
+    _serialized: bytes
 
     def __init__(self, expression: pc.Expression) -> None:
         try:
@@ -58,41 +64,44 @@ class ArrowPredicate(Predicate):
             raise ConfigError(f"{shorten(expression)} uses no column: it is the same for all rows")
 
     def mask(self, columns: Columns) -> Bools:
-        columns_to_view: Mapping[str, pa.DataType | None] = dict.fromkeys(self.fields)
-        if isinstance(columns, TypedColumns):
-            columns_to_view = columns.types
-        views = _list_views(self._serialized) if columns_to_view else [_View()]
+        # The first combination that fits the types of the expression is right.
         first_error: Exception | None = None
-        for view in views:
+        for view in self._views_of(columns):
             for type_of_nulls in _TYPES_OF_NULLS:
                 try:
-                    arrays = self._make_arrays(columns, columns_to_view, view, type_of_nulls)
+                    arrays = self._make_arrays(columns, view, type_of_nulls)
                     answers = _evaluate(self.bound, arrays)
                     return np.asarray(answers.fill_null(False), bool)
-                except _UNSUITABLE as error:
+                except _TYPE_MISMATCH_ERRORS as error:
+                    # The first attempt takes the columns as they are: its error is the clearest.
                     if first_error is None:
                         first_error = error
         raise PredicateError(
             f"pyarrow cannot evaluate {shorten(self.bound)}: {first_error}"
         ) from first_error
 
+    def _views_of(self, columns: Columns) -> list[_TimeView]:
+        """Return the ways to see the times in these columns, in the order in which to try them."""
+        if isinstance(columns, TypedColumns) and not columns.types:
+            return [_TimeView()]  # no column has instants or times of day
+        return _list_time_views(self._serialized)
+
     def _make_arrays(
-        self,
-        columns: Columns,
-        columns_to_view: Mapping[str, pa.DataType | None],
-        view: _View,
-        type_of_nulls: pa.DataType,
+        self, columns: Columns, view: _TimeView, type_of_nulls: pa.DataType
     ) -> dict[str, pa.Array]:
-        """The columns that the expression uses, as it sees them."""
+        """Return the columns of the expression as arrays of Arrow, with the times of a view."""
         arrays: dict[str, pa.Array] = {}
         for name in self.fields:
             column = column_or_cells(columns, name)
-            stored_type = columns_to_view.get(name)
-            array = _arrow_array(column, type_of_nulls, stored_type)
-            if name in columns_to_view:
-                seen_type = view.type_of(stored_type or array.type)
-                array = _cast_times(array, seen_type)
-            arrays[name] = array
+            if not isinstance(columns, TypedColumns):
+                array = _arrow_array(column, type_of_nulls, None)
+                arrays[name] = _cast_times(array, view.type_of(array.type))
+            elif name in columns.types:
+                stored_type = columns.types[name]
+                array = _arrow_array(column, type_of_nulls, stored_type)
+                arrays[name] = _cast_times(array, view.type_of(stored_type))
+            else:
+                arrays[name] = _arrow_array(column, type_of_nulls, None)
         return arrays
 
     def content(self) -> Any:
@@ -104,18 +113,21 @@ def could_match(
 ) -> Bools:
     """Find the parts of a dataset that may have rows for which an expression is true.
 
+    A part is a file or a row group. pyarrow has a function that decides this, but only for the
+    files of a dataset of pyarrow. So a dataset is made whose files do not exist: each is named by
+    the number of its part. pyarrow simplifies the expression for each of them, and opens none.
+
     Args:
         expression: the expression.
-        types: types of its columns.
-        alternatives: for each part some expressions, at least one of which is true of each of
-            its rows.
+        types: the types of its columns.
+        alternatives: what is known of each part: a sequence of expressions, at least one of which
+            is true of each row of the part.
 
     Returns:
-        Bools, shape ``(n_parts,)``.
+        Bools, shape ``(n_parts,)``: False where no row of the part can match.
     """
-    import pyarrow.dataset as arrow_dataset  # imports pandas, which is slow
+    import pyarrow.dataset as arrow_dataset  # It imports pandas, which is slow.
 
-    # pyarrow simplifies the expression for each fragment; it opens no file
     file_format = arrow_dataset.ParquetFileFormat()
     file_system = LocalFileSystem()
     fragments = []
@@ -127,7 +139,8 @@ def could_match(
     try:
         for fragment in parts.get_fragments(filter=expression):
             is_match[int(fragment.path)] = True
-    except _UNSUITABLE:  # raised again with the name of the file when the rows are read
+    except _TYPE_MISMATCH_ERRORS:
+        # The same error is raised, with the name of the file, when the rows are read.
         is_match[:] = True
     return is_match
 
@@ -135,14 +148,22 @@ def could_match(
 def _arrow_array(
     column: Any, type_of_nulls: pa.DataType, stored_type: pa.DataType | None
 ) -> pa.Array:
-    """A column as an array of Arrow; cells of Arrow are unchanged."""
+    """Return a column as an array of Arrow.
+
+    Args:
+        column: values of numpy, or cells of Arrow, which are returned unchanged.
+        type_of_nulls: the type of the array if all values are null.
+        stored_type: the type of the column in the files, if values do not tell it.
+    """
     if isinstance(column, pa.Array):
         return column
     values: Any = as_times(np.asarray(column))
     if values.ndim > 1 or values.dtype == object:
-        values = list(values)
-    is_nested = stored_type is not None and pa.types.is_nested(stored_type)
-    array = pa.array(values, stored_type if is_nested else None)
+        values = list(values)  # pyarrow takes arrays of one dimension, and lists of any objects
+    if stored_type is not None and pa.types.is_nested(stored_type):
+        array = pa.array(values, stored_type)  # a map would become a list of pairs
+    else:
+        array = pa.array(values)
     if pa.types.is_null(array.type):
         return array.cast(type_of_nulls)
     return array
@@ -151,11 +172,15 @@ def _arrow_array(
 def _evaluate(expression: pc.Expression, arrays: Mapping[str, pa.Array]) -> pa.ChunkedArray:
     """Evaluate an expression for some columns.
 
+    Returns:
+        Bools and nulls, one for each row.
+
     Raises:
-        pyarrow.ArrowException, ValueError, TypeError: it does not fit their types, or does not
-            return bools.
+        pyarrow.ArrowException: the expression does not fit the types of the columns.
+        ValueError: likewise.
+        TypeError: likewise, or the expression does not return bools.
     """
-    import pyarrow.dataset  # as above
+    import pyarrow.dataset  # It imports pandas, which is slow.
 
     rows = pyarrow.dataset.dataset(pa.table(dict(arrays)))
     answers = rows.to_table(columns={"answer": expression}, use_threads=False)["answer"]
@@ -168,24 +193,29 @@ def _evaluate(expression: pc.Expression, arrays: Mapping[str, pa.Array]) -> pa.C
 
 
 def is_seen_otherwise(type_: pa.DataType) -> bool:
-    """Whether pyarrow does not infer a type from its values.
+    """Return whether an expression may see a column of this type as another type.
 
-    An expression may see some of these types in several ways, see :func:`types_seen`.
+    These are the types that pyarrow does not infer from values: instants, times of day, and maps
+    at any depth.
     """
-    return is_instant(type_) or pa.types.is_time(type_) or "map<" in str(type_)
+    has_map = "map<" in str(type_)  # the text of a type has those of the types in it
+    return is_instant(type_) or pa.types.is_time(type_) or has_map
 
 
 @dataclass(frozen=True)
-class _View:
+class _TimeView:
     """A way in which an expression may see instants and times of day.
 
-    pyarrow compares instants of different zones or of different units, but not of both. A time of
-    day is also a duration, as it is in samples.
+    pyarrow compares two instants if they differ in the zone or in the unit, but not if they differ
+    in both. So one view has the stored unit, another microseconds.
+
+    The samples have times of day as durations, but files have them as times. An expression may be
+    written for either.
 
     Attributes:
-        zone: of instants; None: without a zone.
-        unit: of instants; None: as stored.
-        with_durations: whether times of day are durations.
+        zone: the time zone of instants; None for instants without a zone.
+        unit: the unit of instants; None for the stored unit.
+        with_durations: whether times of day are seen as durations.
     """
 
     zone: str | None = None
@@ -193,27 +223,31 @@ class _View:
     with_durations: bool = False
 
     def type_of(self, type_: pa.DataType) -> pa.DataType:
-        """The type as which a type is seen."""
+        """Return the type as which a column of ``type_`` is seen."""
         if pa.types.is_timestamp(type_):
-            return pa.timestamp(self.unit or type_.unit, self.zone)
+            unit = self.unit or type_.unit
+            return pa.timestamp(unit, self.zone)
         if pa.types.is_time(type_) and self.with_durations:
             return pa.duration(type_.unit)
         return type_
 
 
-def _list_views(serialized: bytes) -> list[_View]:
-    """List the views to try for a serialized expression.
+def _list_time_views(serialized: bytes) -> list[_TimeView]:
+    """List the views to try for a serialized expression, in this order.
 
-    A time without a zone in an expression is in UTC, so the first view has no zones. A time with
-    a zone is compared only with columns that have a zone.
+    The first view has no zones, as samples hold instants in UTC without a zone, and an expression
+    is usually written for these. An expression with a zone is compared only with columns that have
+    one: they get each zone of the expression, then UTC, then UTC in microseconds.
     """
-    zones = dict.fromkeys([*_find_zones(serialized), "UTC"])
+    zones = _find_zones(serialized)
+    if "UTC" not in zones:
+        zones.append("UTC")
     views = []
     for with_durations in (False, True):
-        views.append(_View(with_durations=with_durations))
+        views.append(_TimeView(with_durations=with_durations))
         for zone in zones:
-            views.append(_View(zone, with_durations=with_durations))
-        views.append(_View("UTC", "us", with_durations))
+            views.append(_TimeView(zone, with_durations=with_durations))
+        views.append(_TimeView("UTC", "us", with_durations))
     return views
 
 
@@ -222,14 +256,20 @@ def types_seen(expression: pc.Expression, types: pa.Schema) -> pa.Schema:
 
     Args:
         expression: the expression.
-        types: types of its columns.
+        types: the types of its columns in the files.
+
+    Returns:
+        The types for which pyarrow can evaluate the expression. If it can for none, those in which
+        instants have no zones.
     """
     types_of_views = []
-    for view in _list_views(_serialize(expression)):
+    for view in _list_time_views(_serialize(expression)):
         seen = []
         for field in types:
-            is_viewed = is_seen_otherwise(field.type)
-            seen.append((field.name, view.type_of(field.type) if is_viewed else field.type))
+            if is_seen_otherwise(field.type):
+                seen.append((field.name, view.type_of(field.type)))
+            else:
+                seen.append((field.name, field.type))
         types_of_views.append(pa.schema(seen))
     for schema in types_of_views:
         if _is_suitable(expression, schema):
@@ -238,21 +278,27 @@ def types_seen(expression: pc.Expression, types: pa.Schema) -> pa.Schema:
 
 
 def _is_suitable(expression: pc.Expression, types: pa.Schema) -> bool:
-    """Whether pyarrow can evaluate an expression for columns of some types."""
-    # pyarrow checks some types only with a row
+    """Return whether pyarrow can evaluate an expression for columns of some types."""
+    # A table without rows would not do: some functions check their types only if there is a row.
     row_of_nulls = {field.name: pa.nulls(1, field.type) for field in types}
     try:
         _evaluate(expression, row_of_nulls)
-    except _UNSUITABLE:
+    except _TYPE_MISMATCH_ERRORS:
         return False
     return True
 
 
 def _cast_times(times: pa.Array, type_: pa.DataType) -> pa.Array:
-    """Convert times to the type as which they are seen."""
+    """Convert a column to the type as which a view sees it.
+
+    Args:
+        times: instants, times of day, or durations, which are times of day in samples; columns of
+            other types are cast to their own type.
+        type_: the type that :meth:`_TimeView.type_of` returned.
+    """
     if not pa.types.is_time(type_):
         return times.cast(type_)
-    # pyarrow has no cast from durations, which samples have, to times of day
+    # pyarrow has no cast from durations to times of day: both are numbers of the same ticks.
     ticks = times.cast(pa.duration(type_.unit)).view(pa.int64())
     if pa.types.is_time32(type_):
         ticks = ticks.cast(pa.int32())
@@ -263,41 +309,57 @@ def _cast_times(times: pa.Array, type_: pa.DataType) -> pa.Array:
 
 
 def _serialize(expression: pc.Expression) -> bytes:
-    """Serialize an expression: an Arrow file, with the expression in the metadata of its schema.
+    """Serialize an expression.
 
-    This is the argument of its pickle; pyarrow has no public way.
+    pyarrow has no public way to do so, but an expression can be pickled: its pickle calls a
+    function whose argument is the serialized expression.
+
+    Returns:
+        An Arrow file. The metadata of its schema hold the expression, its row the literals.
 
     Raises:
-        pyarrow.ArrowException: it refers to a column by number.
+        pyarrow.ArrowException: the expression refers to a column by number.
     """
-    arguments = expression.__reduce__()[1]
-    serialized: bytes = arguments[0].to_pybytes()
+    _, arguments = expression.__reduce__()
+    buffer = arguments[0]
+    serialized: bytes = buffer.to_pybytes()
     return serialized
 
 
 def _find_fields(serialized: bytes) -> set[str]:
-    """Find the columns in a serialized expression; of nested fields, the outermost ones.
+    """Find the names of the columns in a serialized expression.
 
-    pyarrow has no public way to list them. The metadata has an entry ``field_ref: 'name'`` for
-    each column; a nested field has ``nested_field_ref: '2'``, before as many entries. A dict would
-    keep one entry of each key, so the text of the metadata is read.
+    pyarrow has no public way to list them. But the metadata have an entry for each column,
+    ``field_ref: 'name'``. A field ``b`` of a struct ``a`` has three entries, ``nested_field_ref:
+    '2'``, ``field_ref: 'a'`` and ``field_ref: 'b'``, of which the first name is that of the column.
+
+    The text of the metadata is read, as a dict would keep one entry of each key. So a name that
+    contains a quote before a line break is not found whole.
     """
     with pa.ipc.open_file(serialized) as file:
         text = file.schema.to_string(truncate_metadata=False)
     pattern = re.compile(r"^(field_ref|nested_field_ref): '(.*?)'$", re.MULTILINE | re.DOTALL)
-    entries = iter(pattern.findall(text))
     names: set[str] = set()
-    for kind, value in entries:
-        if kind == "field_ref":
-            names.add(value)
-        else:
-            levels = [next(entries)[1] for _ in range(int(value))]
-            names.add(levels[0])
+    entries = pattern.findall(text)
+    position = 0
+    while position < len(entries):
+        key, value = entries[position]
+        n_names = 1
+        if key == "nested_field_ref":
+            n_names = int(value)
+            position += 1
+        _, name_of_column = entries[position]
+        names.add(name_of_column)
+        position += n_names
     return names
 
 
 def _find_zones(serialized: bytes) -> list[str]:
-    """Find the time zones of the times in a serialized expression."""
+    """Find the time zones of the literals in a serialized expression, each once."""
     with pa.ipc.open_file(serialized) as file:
         text = file.schema.to_string(show_schema_metadata=False)
-    return re.findall(r"timestamp\[\w+, tz=(.+?)\]", text)
+    zones: list[str] = []
+    for zone in re.findall(r"timestamp\[\w+, tz=(.+?)\]", text):
+        if zone not in zones:
+            zones.append(zone)
+    return zones

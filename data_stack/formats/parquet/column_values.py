@@ -1,4 +1,4 @@
-"""Converts columns of tensors, images, pandas or pyarrow to arrays and plain values."""
+"""Converts columns of other libraries to arrays or lists of plain values."""
 
 from __future__ import annotations
 
@@ -11,28 +11,54 @@ from data_stack.values.stacked_values import as_array
 
 
 def column_values(values: Any) -> Any:
-    """Convert a column to an array, or a list of plain values. Other objects stay as they are."""
+    """Convert a column to values that the codecs of Parquet encode.
+
+    Args:
+        values: an array, a tensor, a Series of pandas or polars, an array of pyarrow, or another
+            collection of values, such as a list of images.
+
+    Returns:
+        An array, shape ``(n, ...)``, of any dtype but object, if ``values`` has such a dtype. Else
+        a list of n values, with None for each null: see :func:`plain_value`. An object that is no
+        collection is returned unchanged, so that the caller can name its field in a message.
+    """
+    if _is_polars_series(values) and values.null_count():
+        # numpy's arrays have no nulls: an integer would become a float, and null NaN.
+        values = values.to_arrow()
+    if _is_arrow_array(values):
+        return values.to_pylist()
     if _is_pandas_series(values):
         values = _values_of_series(values)
-    elif hasattr(values, "to_pylist"):  # an array of pyarrow
-        return values.to_pylist()
+
     values = plain_value(values)
     if isinstance(values, np.ndarray) and values.dtype != object:
         return values
-    is_collection = hasattr(values, "__len__") and not isinstance(values, (str, bytes, Mapping))
-    if not is_collection:
+    is_text_or_dict = isinstance(values, (str, bytes, Mapping))
+    if is_text_or_dict or not hasattr(values, "__len__"):
         return values
     return [plain_value(value) for value in values]
 
 
+def _is_polars_series(values: Any) -> bool:
+    """Return whether a column is a Series of polars."""
+    return hasattr(values, "to_arrow") and callable(getattr(values, "null_count", None))
+
+
+def _is_arrow_array(values: Any) -> bool:
+    """Return whether a column is an array of pyarrow, in chunks or not."""
+    return hasattr(values, "to_pylist")
+
+
 def _is_pandas_series(values: Any) -> bool:
-    return hasattr(values, "isna") and hasattr(values, "to_numpy")
+    """Return whether a column is a Series of pandas, which has one dtype; a DataFrame has none."""
+    return hasattr(values, "isna") and hasattr(values, "to_numpy") and hasattr(values, "dtype")
 
 
 def _values_of_series(series: Any) -> Any:
-    """Convert a Series to an array, with None for each null.
+    """Convert a Series of pandas to an array.
 
-    pandas has several kinds of nulls, and for some of its dtypes to_numpy() returns floats instead.
+    A Series with a dtype of numpy keeps its values, NaN included. Other nulls, of which pandas has
+    several kinds, become None; ``to_numpy()`` alone would convert some such Series to floats.
     """
     is_numpy_column = isinstance(series.dtype, np.dtype) and series.dtype != object
     if not is_numpy_column and series.isna().any():
@@ -41,11 +67,12 @@ def _values_of_series(series: Any) -> Any:
 
 
 def plain_value(value: Any) -> Any:
-    """Convert tensors and images to arrays, arrays without dimensions to scalars.
+    """Convert a tensor or image to an array, and an array of shape ``()`` to a scalar.
 
-    Other values stay as they are.
+    Other values are returned unchanged, also a tensor of a dtype that numpy lacks: the caller
+    refuses it, and can name its field.
     """
-    if isinstance(value, np.generic):
+    if isinstance(value, np.generic):  # It has __array__, too, but is a scalar already.
         return value
     if not hasattr(value, "__array__") and not hasattr(value, "__array_interface__"):
         return value
@@ -55,7 +82,6 @@ def plain_value(value: Any) -> Any:
         try:
             array = as_array(value)
         except (TypeError, RuntimeError):
-            # a tensor without a numpy dtype, which is refused where its field is known
             return value
     if array.ndim == 0:
         return array[()]

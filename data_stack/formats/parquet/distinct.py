@@ -1,4 +1,4 @@
-"""Finds the distinct cells of a column, by Arrow."""
+"""Finds the distinct cells of a column by comparing cells of Arrow."""
 
 from __future__ import annotations
 
@@ -11,18 +11,20 @@ import pyarrow as pa
 
 from data_stack.formats.parquet.codecs.cells import index_cells, numbers
 
-#: Bytes of cells that wait until Arrow numbers them together. The time of each numbering is in
-#: proportion to the number of distinct cells so far.
+#: Cells wait until they have this many bytes (64 MiB), then they are numbered together. Each
+#: numbering takes time for the distinct cells that it finds, so a few large ones are faster than
+#: one for each row group.
 _MAX_PENDING_BYTES = 64 << 20
 
 
 class _NumberedPart(NamedTuple):
-    """Cells of some samples by numbers.
+    """Some of the samples, with a number for each distinct cell among them.
 
     Attributes:
-        codes: for each sample the number of its cell among ``values``, shape ``(n,)``.
-        values: each cell once, in the order in which they appear; null counts as a value.
-        places: where the samples are among all samples, shape ``(n,)``.
+        codes: for each sample the number of its cell, a position in ``values``, shape ``(n,)``.
+        values: the distinct cells in the order in which they first occur. Null is one of them, if
+            it occurs.
+        places: the position of each sample among all samples, shape ``(n,)``.
     """
 
     codes: npt.NDArray[Any]
@@ -33,31 +35,49 @@ class _NumberedPart(NamedTuple):
 class DistinctCells:
     """Collects the cells of a column part by part, in any order, and finds the distinct ones.
 
+    All nulls are equal. Floats are equal if their bits are: 0.0 and -0.0 are distinct.
+
     Threads may share it.
 
     Args:
-        n_samples: of all parts together, at least 1.
+        n_samples: the number of samples of all parts together, at least 1.
 
     Attributes:
-        n_bytes: memory of the distinct cells so far; equal ones of several parts may count several
-            times.
+        n_bytes: bytes of the distinct cells that were found so far. A cell that occurs in several
+            parts may be counted for each of them.
     """
 
+    n_bytes: int
+
+    _n_samples: int
+
+    #: Protects the attributes below.
+    _lock: threading.Lock
+
+    #: Cells that have no numbers yet, with the positions of their samples.
+    _pending: list[tuple[pa.Array, npt.NDArray[np.intp]]]
+
+    #: Bytes of these cells.
+    _n_pending_bytes: int
+
+    #: Cells that have numbers.
+    _parts: list[_NumberedPart]
+
     def __init__(self, n_samples: int) -> None:
-        self.n_bytes: int = 0
+        self.n_bytes = 0
         self._n_samples = n_samples
         self._lock = threading.Lock()
-        #: Cells that have no numbers yet, and their places.
-        self._pending: list[tuple[pa.Array, npt.NDArray[np.intp]]] = []
+        self._pending = []
         self._n_pending_bytes = 0
-        self._parts: list[_NumberedPart] = []
+        self._parts = []
 
     def add(self, cells: pa.Array, places: npt.NDArray[np.intp]) -> None:
-        """Add a part.
+        """Add the cells of some samples.
 
         Args:
-            cells: of the part, at least one.
-            places: where their samples are among all samples.
+            cells: the cells, at least one.
+            places: the position of each of these samples among all samples, shape ``(n,)``. Each
+                sample is added once.
 
         Raises:
             pyarrow.ArrowNotImplementedError: Arrow does not compare cells of this type.
@@ -69,11 +89,12 @@ class DistinctCells:
                 self._number_pending()
 
     def find(self) -> tuple[pa.Array, npt.NDArray[np.intp]]:
-        """Find the distinct cells of all parts.
+        """Find the distinct cells of all samples. All must have been added.
 
         Returns:
-            The distinct cells in the order in which they appear, and the place where each appears
-            first, ascending.
+            The distinct cells, in the order in which they first occur among the samples; and the
+            position of the sample in which each of them first occurs, ascending, shape
+            ``(n_distinct,)``.
 
         Raises:
             pyarrow.ArrowNotImplementedError: Arrow does not compare cells of this type.
@@ -82,20 +103,27 @@ class DistinctCells:
             if self._pending:
                 self._number_pending()
             codes, values = self._merge_parts()
-        # Of several assignments to one element the last one stays: assign the first samples last.
+        # The samples are assigned from last to first. So the first sample of a code is assigned
+        # last, and stays.
         first_of_code = np.empty(len(values), np.intp)
         first_of_code[codes[::-1]] = np.arange(self._n_samples - 1, -1, -1)
         first = np.sort(first_of_code)
-        return values.take(index_cells(codes[first])), first
+        distinct_codes = codes[first]
+        return values.take(index_cells(distinct_codes)), first
 
     def _number_pending(self) -> None:
-        """Number the cells that wait, and release them."""
-        cells = pa.chunked_array([cells for cells, _ in self._pending])
-        encoded = cells.dictionary_encode(null_encoding="encode")
+        """Give numbers to the cells that wait, and release the cells."""
+        arrays = []
+        places = []
+        for cells_of_part, places_of_part in self._pending:
+            arrays.append(cells_of_part)
+            places.append(places_of_part)
+        encoded = pa.chunked_array(arrays).dictionary_encode(null_encoding="encode")
+        # Arrow numbers the cells of all chunks together: each chunk has the same dictionary.
         part = _NumberedPart(
             codes=np.concatenate([numbers(chunk.indices) for chunk in encoded.chunks]),
             values=encoded.chunk(0).dictionary,
-            places=np.concatenate([places for _, places in self._pending]),
+            places=np.concatenate(places),
         )
         self._pending.clear()
         self._n_pending_bytes = 0
@@ -103,23 +131,26 @@ class DistinctCells:
         self.n_bytes += part.values.nbytes
 
     def _merge_parts(self) -> tuple[npt.NDArray[np.int32], pa.Array]:
-        """Return the number of each sample's cell, shape ``(n_samples,)``, and the distinct cells.
+        """Number the distinct cells of all parts together.
 
-        A cell's number is its position among the distinct cells.
+        Returns:
+            For each sample the number of its cell, shape ``(n_samples,)``; and the distinct cells,
+            in which that number is a position.
         """
         codes = np.empty(self._n_samples, np.int32)
         if len(self._parts) == 1:
-            (part,) = self._parts
+            part = self._parts[0]
             codes[part.places] = part.codes
             return codes, part.values
 
-        # Two parts number the same cell differently: number the distinct cells of all parts anew.
+        # Two parts have different numbers for the same cell: number their distinct cells anew.
         values = pa.concat_arrays([part.values for part in self._parts])
         merged = values.dictionary_encode(null_encoding="encode")
         merged_codes = numbers(merged.indices)
         start = 0
         for part in self._parts:
             stop = start + len(part.values)
-            codes[part.places] = merged_codes[start:stop][part.codes]
+            merged_codes_of_part = merged_codes[start:stop]
+            codes[part.places] = merged_codes_of_part[part.codes]
             start = stop
         return codes, merged.dictionary

@@ -1,4 +1,4 @@
-"""Finds the files of earlier writers, after which a writer resumes."""
+"""Finds the files that earlier writers left in a folder, so that a writer can resume."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from data_stack.formats.parquet.writer_part import PROGRESS_NOTE, clear_progress
 from data_stack.io.folder import Folder
 from data_stack.io.storage_connectors.unfinished import TEMPORARY
 
-#: The name of a file of a part, with the number of the part.
+#: Matches the path of a file of a part, and finds the number of the part: ``part-000012.parquet``,
+#: or with partitions ``day=1/part-000012-003.parquet``.
 _PART_FILE: Final = re.compile(r"(?:.*/)?part-(\d{6,})(?:-\d{3,})?\.parquet")
 
 
@@ -23,9 +24,13 @@ _PART_FILE: Final = re.compile(r"(?:.*/)?part-(\d{6,})(?:-\d{3,})?\.parquet")
 class EarlierFiles:
     """The complete files that earlier writers left in a folder.
 
+    A writer completes its files part by part, and notes them in a file of its own. When it closes,
+    it lists them in the manifest, and removes its notes. So there are notes only if a writer was
+    interrupted.
+
     Attributes:
-        manifest: the manifest of the dataset; None without a complete dataset.
-        notes: what an interrupted writer noted; None without such a writer.
+        manifest: the manifest of the dataset; None if no writer was closed.
+        notes: the notes of an interrupted writer, in the form of a manifest; None without one.
     """
 
     manifest: ParquetManifest | None
@@ -33,13 +38,14 @@ class EarlierFiles:
 
     @classmethod
     def read(cls, folder: Folder) -> EarlierFiles:
-        """Read manifest and notes. Only a folder that can delete may have notes.
+        """Read the manifest and the notes of a folder.
 
         Raises:
-            DatasetFileCorruptError: manifest or notes are damaged.
-            ConfigError: their schema has an unknown codec or dtype.
-            StorageError: they cannot be read.
+            DatasetFileCorruptError: the manifest or the notes are damaged.
+            ConfigError: the schema in one of them has an unknown codec or dtype.
+            StorageError: one of them cannot be read.
         """
+        # A writer that could not delete its notes afterwards does not write any.
         manifest = ParquetManifest.read(folder)
         notes = None
         if folder.can_delete and folder.has_file(PROGRESS_NOTE):
@@ -48,8 +54,13 @@ class EarlierFiles:
 
     @property
     def manifests(self) -> list[ParquetManifest]:
-        """The manifest, then the notes, as far as they exist."""
-        return [manifest for manifest in (self.manifest, self.notes) if manifest is not None]
+        """The manifest and the notes, in this order; those that exist."""
+        manifests = []
+        if self.manifest is not None:
+            manifests.append(self.manifest)
+        if self.notes is not None:
+            manifests.append(self.notes)
+        return manifests
 
     @property
     def listed(self) -> tuple[ParquetFileRecord, ...]:
@@ -60,9 +71,10 @@ class EarlierFiles:
 
     @property
     def noted(self) -> tuple[ParquetFileRecord, ...]:
-        """The files that notes list and the manifest does not.
+        """The files that the notes list and the manifest does not.
 
-        A writer that died at the very end has noted files that the manifest lists.
+        Both list the same files if a writer died after it wrote the manifest, but before it removed
+        its notes.
         """
         if self.notes is None:
             return ()
@@ -71,20 +83,24 @@ class EarlierFiles:
 
     @property
     def n_rows(self) -> int:
-        """Number of rows of all files."""
+        """The number of rows of all complete files."""
         return sum(file.n_rows for file in (self.listed + self.noted))
 
     @property
     def n_parts(self) -> int:
-        """The number of the next part, greater than those of all complete files."""
-        next_part = 0
+        """The number of parts so far, which is the number of the next part.
+
+        It is greater than the number in the name of each complete file.
+        """
+        n_parts = 0
+        # A manifest that was generated for such files may not know the number of parts.
         for file in self.listed:
             match = _PART_FILE.fullmatch(file.name)
             if match is not None:
-                next_part = max(next_part, int(match[1]) + 1)
+                n_parts = max(n_parts, int(match[1]) + 1)
         for manifest in self.manifests:
-            next_part = max(next_part, manifest.n_parts)
-        return next_part
+            n_parts = max(n_parts, manifest.n_parts)
+        return n_parts
 
 
 def check_can_append(
@@ -96,15 +112,15 @@ def check_can_append(
     """Check that rows may be appended to an existing dataset.
 
     Args:
-        folder: of the dataset.
-        existing: the manifest of the dataset, or the notes of its writer.
-        schema: of the rows to append; None for the schema of the dataset.
-        partition_by: partition columns of these rows; None for those of the dataset.
+        folder: the folder of the dataset, for the message.
+        existing: the manifest of the dataset, or the notes of its interrupted writer.
+        schema: the schema of the rows to append; None for that of the dataset.
+        partition_by: the partition columns of these rows; None for those of the dataset.
 
     Raises:
-        ConfigError: schema or partitions differ.
+        ConfigError: the dataset has another schema, or other partition columns.
     """
-    difference = _difference(existing, schema, partition_by)
+    difference = _describe_difference(existing, schema, partition_by)
     if difference is not None:
         raise ConfigError(
             f"{folder.name!r} holds a Parquet dataset {difference}. "
@@ -112,13 +128,15 @@ def check_can_append(
         )
 
 
-def _difference(
+def _describe_difference(
     existing: ParquetManifest, schema: Schema | None, partition_by: tuple[str, ...] | None
 ) -> str | None:
-    """How a dataset differs from the rows to append, for a message; None if it does not."""
+    """Say for a message how a dataset differs from the rows to append; None if it does not."""
     if schema is not None and list(schema) != list(existing.schema):
-        names = sorted({field.name for field in set(schema) ^ set(existing.schema)})
-        what_differs = ", ".join(names) or "the order of its fields"
+        fields_of_one = set(schema) ^ set(existing.schema)
+        names = sorted({field.name for field in fields_of_one})
+        # The fields are equal, so their order is not.
+        what_differs = ", ".join(names) if names else "the order of its fields"
         return f"of another schema, which differs in: {what_differs}"
     if partition_by is not None and partition_by != existing.partition_by:
         return f"partitioned by {list(existing.partition_by)}, not by {list(partition_by)}"
@@ -126,47 +144,60 @@ def _difference(
 
 
 def clear_left_over(folder: Folder, earlier: EarlierFiles) -> None:
-    """Delete files of parts that were not completed. Only beside notes such files may exist.
+    """Delete the files of an interrupted writer that are not complete.
+
+    All files are checked before the first one is deleted. A file is deleted only if there are notes
+    of an interrupted writer and the file is named as those of a writer: it may belong to somebody
+    else.
 
     Args:
-        folder: of the dataset.
+        folder: the folder of the dataset.
         earlier: the complete files in it.
 
     Raises:
-        ConfigError: a complete file is missing; or a file is neither complete nor of such a part.
+        ConfigError: a complete file is missing, or a data file is neither complete nor to delete.
+        StorageError: the folder cannot be listed, or a file cannot be deleted.
     """
     names = folder.list_files()
-    complete = {file.name for file in (earlier.listed + earlier.noted)}
-    for name in sorted(complete.difference(names)):
+    complete_names = {file.name for file in (earlier.listed + earlier.noted)}
+    missing_names = complete_names.difference(names)
+    if missing_names:
+        name = min(missing_names)
         raise ConfigError(
             f"{folder.full_name(name)!r} is in the manifest, but missing. Restore it. {RECREATE}"
         )
-    left_over = [name for name in names if _is_data_file(name) and name not in complete]
-    for name in left_over:
-        if earlier.notes is None or not _PART_FILE.fullmatch(name):
+
+    names_to_delete = []
+    for name in names:
+        if not _is_data_file(name) or name in complete_names:
+            continue
+        is_of_interrupted_writer = earlier.notes is not None and _PART_FILE.fullmatch(name)
+        if not is_of_interrupted_writer:
             raise ConfigError(
                 f"{folder.full_name(name)!r} already exists and is not in the manifest. {RECREATE}"
             )
-    if folder.path is not None:  # stores remove temporary files themselves
+        names_to_delete.append(name)
+    if folder.path is not None:  # A store removes its temporary files itself.
         for name in names:
             if _file_name(name).startswith(TEMPORARY):
-                left_over.append(name)
-    for name in left_over:
+                names_to_delete.append(name)
+    for name in names_to_delete:
         folder.delete(name)
 
 
 def remove_dataset(folder: Folder) -> None:
-    """Delete a Parquet dataset. Other files stay.
+    """Delete a Parquet dataset. Files that are not Parquet stay.
 
-    Its manifest is deleted first, so that no reader sees half of the dataset.
+    The manifest is deleted first, so that no reader sees half of the dataset.
 
     Raises:
         StorageError: a file could not be deleted.
     """
     names = folder.list_files()
-    for name in reversed(find_metadata(folder, names)):
+    manifest_last = find_metadata(folder, names)
+    for name in reversed(manifest_last):
         folder.delete(name)
-    if "_metadata" in names:  # of Spark, with the footers of all files
+    if "_metadata" in names:  # Spark writes the footers of all files there.
         folder.delete("_metadata")
     for name in names:
         if _is_data_file(name):
@@ -175,11 +206,15 @@ def remove_dataset(folder: Folder) -> None:
 
 
 def _is_data_file(path: str) -> bool:
-    """Whether tools read a file as rows of the dataset, by its path."""
+    """Return whether tools read a file as rows of the dataset.
+
+    Some tools write Parquet files whose names have no suffix, so such a name counts.
+    """
     if is_hidden(path):
         return False
     return has_suffix(path) or "." not in _file_name(path)
 
 
 def _file_name(path: str) -> str:
+    """Return the last part of a path."""
     return path.rpartition("/")[2]

@@ -1,4 +1,4 @@
-"""Finds the files, row groups and rows that a predicate selects, reading as little as it can."""
+"""Finds the rows that a predicate selects, and reads as little as possible for it."""
 
 from __future__ import annotations
 
@@ -25,11 +25,17 @@ from data_stack.formats.parquet.selection import Selection
 from data_stack.io.job_threads import JobThreads
 from data_stack.util.executor import n_threads
 
+#: Numbers of row groups, or of rows.
 _Integers = npt.NDArray[np.int64]
 
 
 class _SelectedRows(NamedTuple):
-    """The selected rows of a row group, ascending, None for all; and their number."""
+    """The selected rows of a row group.
+
+    Attributes:
+        rows: positions in the row group, ascending; None if all rows are selected.
+        n_rows: the number of selected rows.
+    """
 
     rows: npt.NDArray[np.int32] | None
     n_rows: int
@@ -38,17 +44,21 @@ class _SelectedRows(NamedTuple):
 def files_that_could_match(
     files: ParquetFiles, schema: Schema, predicate: Predicate
 ) -> ParquetFiles:
-    """Return the files that may have selected rows, by the names of their folders.
+    """Return the files that may have selected rows, judged by their partitions.
 
-    At least one file stays.
+    No file is opened. The first file remains if no other does, as a dataset needs a file.
 
     Args:
-        files: of the dataset.
-        schema: of the dataset.
+        files: the files of the dataset.
+        schema: the schema of the dataset.
         predicate: selects rows.
+
+    Returns:
+        The files that remain; ``files`` itself if all do.
 
     Raises:
         DatasetFileCorruptError: the name of a folder is not a value of its field.
+        ConfigError: the predicate failed for the partitions.
     """
     partitions: dict[str, npt.NDArray[Any]] = {}
     for name in partition_names(files.partitions):
@@ -57,17 +67,18 @@ def files_that_could_match(
     if not partitions:
         return files
 
-    if len(partitions) == len(predicate.fields):  # it needs no other columns
-        types = _types_not_told_by_values(schema, predicate)
-        dtypes = {name: schema[name].dtype for name in partitions}
-        is_match = predicate.mask(TypedColumns(partitions, types, dtypes=dtypes))
+    needs_only_partitions = len(partitions) == len(predicate.fields)
+    if needs_only_partitions:
+        is_match = _files_that_match(files, partitions, schema, predicate)
     elif predicate.bound is not None:
-        is_match = _partitions_that_could_match(partitions, len(files.paths), schema, predicate)
+        is_match = _files_not_excluded(files, partitions, schema, predicate)
     else:
         return files
 
-    numbers = np.flatnonzero(is_match).tolist() or [0]
-    if len(numbers) == len(files.paths):
+    numbers = np.flatnonzero(is_match).tolist()
+    if not numbers:
+        numbers = [0]
+    if len(numbers) == files.n_files:
         return files
     return replace(
         files,
@@ -76,33 +87,79 @@ def files_that_could_match(
     )
 
 
-def _partitions_that_could_match(
-    partitions: Mapping[str, npt.NDArray[Any]], n_files: int, schema: Schema, predicate: Predicate
+def _files_that_match(
+    files: ParquetFiles,
+    partitions: Mapping[str, npt.NDArray[Any]],
+    schema: Schema,
+    predicate: Predicate,
 ) -> Bools:
+    """Return the files whose rows a predicate on partition columns alone selects.
+
+    Args:
+        files: the files of the dataset.
+        partitions: the partition columns by name, with a value for each file.
+        schema: the schema of the dataset.
+        predicate: selects rows.
+
+    Returns:
+        Bools, shape ``(n_files,)``.
+
+    Raises:
+        ConfigError: the predicate failed; the message names the file.
+    """
+    columns = TypedColumns(
+        partitions,
+        _types_not_inferred(schema, predicate),
+        dtypes={name: schema[name].dtype for name in partitions},
+    )
+    try:
+        return predicate.mask(columns)
+    except PredicateError as error:
+        if error.row is None:  # The message concerns all values.
+            raise
+        raise ConfigError(f"partition of {files.name(error.row)}: {error.reason}") from error
+
+
+def _files_not_excluded(
+    files: ParquetFiles,
+    partitions: Mapping[str, npt.NDArray[Any]],
+    schema: Schema,
+    predicate: Predicate,
+) -> Bools:
+    """Return the files that the partitions do not exclude, although other columns decide, too.
+
+    The arguments and the result are those of :func:`_files_that_match`.
+    """
     types = _types_seen_by(predicate, schema)
     alternatives = []
-    for file in range(n_files):
-        guarantee = conjunction(
-            partition_guarantee(name, values[file], types) for name, values in partitions.items()
-        )
-        alternatives.append([guarantee])
+    for file in range(files.n_files):
+        guarantees = []
+        for name, values in partitions.items():
+            guarantees.append(partition_guarantee(name, values[file], types))
+        alternatives.append([conjunction(guarantees)])
     return could_match(predicate.bound, types, alternatives)
 
 
 class RowSelector:
-    """Selects rows of a dataset when they are first asked for. Threads may share it.
+    """Selects the rows of a dataset at the first access to :attr:`selection`.
 
-    Its pickle has the rows that a predicate selects; without a predicate they are found again.
+    Threads may share it. If there is a predicate, its pickle contains the selected rows, so that
+    another process need not read the columns of the predicate again.
 
     Args:
         groups: all row groups.
-        chosen: the numbers of some of them, ascending.
-        predicate: None selects all rows.
+        chosen: the numbers of the row groups to select rows from, ascending.
+        predicate: selects rows; None selects all.
 
     Attributes:
-        chosen: as given.
-        predicate: as given.
+        chosen: the numbers of these row groups, ascending.
+        predicate: selects rows; None selects all.
     """
+
+    chosen: _Integers
+    predicate: Predicate | None
+
+    _groups: RowGroups
 
     def __init__(self, groups: RowGroups, chosen: _Integers, predicate: Predicate | None) -> None:
         self._groups = groups
@@ -111,12 +168,16 @@ class RowSelector:
 
     @functools.cached_property
     def selection(self) -> Selection:
-        """The selected rows; raises as :func:`select_rows`."""
+        """The selected rows.
+
+        The first access finds them. It raises what :func:`select_rows` raises.
+        """
         return select_rows(self._groups, self.chosen, self.predicate)
 
     def __getstate__(self) -> dict[str, Any]:
         state = dict(self.__dict__)
         if self.predicate is None:
+            # All rows are quickly found again, and the numbers of the row groups may be many.
             state.pop("selection", None)
         return state
 
@@ -124,30 +185,36 @@ class RowSelector:
 def select_rows(groups: RowGroups, chosen: _Integers, predicate: Predicate | None) -> Selection:
     """Select the rows of the chosen row groups for which a predicate is true.
 
-    Row groups that partitions and statistics exclude are not read. Of the others, only the columns
-    of the predicate are read.
+    A row group that its partition or its statistics exclude is not read. Of the others, only the
+    columns of the predicate are read, by several threads.
 
     Args:
         groups: all row groups.
-        chosen: the numbers of some of them, ascending.
-        predicate: None selects all rows.
+        chosen: the numbers of the row groups to select rows from, ascending.
+        predicate: selects rows; None selects all.
+
+    Returns:
+        The selected rows. Row groups without selected rows are left out.
 
     Raises:
-        DatasetFileCorruptError, StorageError: a row group cannot be read.
-        ConfigError: the predicate failed.
+        DatasetFileCorruptError: a row group is damaged.
+        StorageError: a row group cannot be read.
+        ConfigError: the predicate failed; the message names the file.
     """
-    n_rows = groups.footers.n_rows[chosen]
-    chosen = chosen[n_rows > 0]
-    n_rows = n_rows[n_rows > 0]
+    n_rows_of_chosen = groups.footers.n_rows[chosen]
+    with_rows = chosen[n_rows_of_chosen > 0]
     if predicate is None:
-        return Selection(chosen, (None,) * len(chosen), n_rows)
+        all_rows = (None,) * len(with_rows)
+        return Selection(with_rows, all_rows, groups.footers.n_rows[with_rows])
+
+    candidates = with_rows
     if predicate.bound is not None:
         types = _types_seen_by(predicate, groups.schema)
-        alternatives = [groups.guarantee_alternatives(group, types) for group in chosen.tolist()]
-        chosen = chosen[could_match(predicate.bound, types, alternatives)]
+        alternatives = [groups.guarantee_alternatives(group, types) for group in with_rows.tolist()]
+        candidates = with_rows[could_match(predicate.bound, types, alternatives)]
 
     zones = _time_zones_of(groups, predicate)
-    selected: dict[int, _SelectedRows] = {}
+    selected: dict[int, _SelectedRows] = {}  # by the number of the row group; threads add to it
 
     def find_rows(group: int) -> None:
         mask = _mask_of_group(groups, group, predicate, zones)
@@ -157,7 +224,7 @@ def select_rows(groups: RowGroups, chosen: _Integers, predicate: Predicate | Non
             rows = np.flatnonzero(mask).astype(np.int32)
             selected[group] = _SelectedRows(rows, len(rows))
 
-    JobThreads(chosen.tolist(), find_rows, n_threads()).run()
+    JobThreads(candidates.tolist(), find_rows, n_threads()).run()
 
     groups_with_rows = sorted(selected)
     return Selection(
@@ -172,12 +239,20 @@ def _mask_of_group(
 ) -> Bools:
     """Return which rows of a row group are selected, shape ``(n_rows,)``.
 
+    Args:
+        groups: all row groups.
+        group: the number of the row group.
+        predicate: selects rows.
+        zones: the time zones of the columns of the predicate, see :func:`_time_zones_of`.
+
     Raises:
-        ConfigError: the predicate failed; the message names the row.
+        DatasetFileCorruptError: the row group is damaged.
+        StorageError: the row group cannot be read.
+        ConfigError: the predicate failed; the message names file, row group and row.
     """
     columns = TypedColumns(
         _read_columns(groups, group, predicate),
-        _types_not_told_by_values(groups.schema, predicate),
+        _types_not_inferred(groups.schema, predicate),
         dtypes={name: groups.schema[name].dtype for name in predicate.fields},
         zones=zones,
     )
@@ -193,10 +268,15 @@ def _mask_of_group(
 def _read_columns(
     groups: RowGroups, group: int, predicate: Predicate
 ) -> dict[str, npt.NDArray[Any] | pa.Array]:
-    """Read the columns that a predicate needs: cells of Arrow where it takes them, else values.
+    """Read the columns of a row group that a predicate needs.
+
+    Returns:
+        The columns by name, with all rows. A column whose cells Arrow compares as Python compares
+        the values has cells, if the predicate takes them. Others have values, shape ``(n, ...)``.
 
     Raises:
-        DatasetFileCorruptError, StorageError: the row group cannot be read.
+        DatasetFileCorruptError: the row group is damaged.
+        StorageError: the row group cannot be read.
     """
     reader = groups.open(group, predicate.fields)
     columns: dict[str, npt.NDArray[Any] | pa.Array] = {}
@@ -216,21 +296,34 @@ def _read_columns(
 
 
 def _types_seen_by(predicate: Predicate, schema: Schema) -> pa.Schema:
-    """The types by which the bound of a predicate sees its columns."""
-    types = pa.schema([(name, schema[name].arrow_type()) for name in predicate.fields])
-    return types_seen(predicate.bound, types)
+    """Return the columns of a predicate with the types as which its expression sees them.
+
+    The predicate has an expression, ``predicate.bound``.
+    """
+    stored_types = [(name, schema[name].arrow_type()) for name in predicate.fields]
+    return types_seen(predicate.bound, pa.schema(stored_types))
 
 
-def _types_not_told_by_values(schema: Schema, predicate: Predicate) -> dict[str, pa.DataType]:
-    """The types of the columns of a predicate whose values do not tell them."""
-    types = {name: schema[name].arrow_type() for name in predicate.fields}
-    return {name: type_ for name, type_ in types.items() if is_seen_otherwise(type_)}
+def _types_not_inferred(schema: Schema, predicate: Predicate) -> dict[str, pa.DataType]:
+    """Return the stored types that pyarrow would not infer from the values, by column name.
+
+    Only columns of the predicate are returned.
+    """
+    types = {}
+    for name in predicate.fields:
+        type_ = schema[name].arrow_type()
+        if is_seen_otherwise(type_):
+            types[name] = type_
+    return types
 
 
 def _time_zones_of(groups: RowGroups, predicate: Predicate) -> dict[str, str]:
-    """The time zones of the instants that a predicate needs, by name, as far as they are known."""
+    """Return the time zones of the instants that a predicate needs, by column name.
+
+    The first file states them. Columns without a zone are left out.
+    """
     instants = [name for name in predicate.fields if is_instant(groups.schema[name].arrow_type())]
-    if not instants:
+    if not instants:  # The schema of the file need not be read.
         return {}
     known_zones = groups.footers.time_zones
     return {name: known_zones[name] for name in instants if name in known_zones}

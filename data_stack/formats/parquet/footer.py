@@ -1,4 +1,7 @@
-"""Reads the footer at the end of a Parquet file, and checks it."""
+"""Reads the footer at the end of a Parquet file.
+
+The end of a file: the footer, its length (4 bytes, little endian), and the magic ``PAR1``.
+"""
 
 from __future__ import annotations
 
@@ -15,14 +18,14 @@ from data_stack.io.stand_ins import HEAD_BYTES, check_no_stand_in
 
 #: Bytes read from the end of a file; most footers are shorter.
 _TAIL_BYTES: Final = 1 << 16
-#: The first and last bytes of a file, and the last ones of an encrypted file.
+#: The first and the last bytes of a file.
 _MAGIC: Final = b"PAR1"
+#: The last bytes of a file whose footer is encrypted.
 _ENCRYPTED_MAGIC: Final = b"PARE"
-#: The length of the footer, and the magic behind it.
-_N_LENGTH_BYTES: Final = 4
-_N_END_BYTES: Final = _N_LENGTH_BYTES + len(_MAGIC)
-#: The shortest file: two magics and a length.
-_MIN_FILE_BYTES: Final = 12
+#: Bytes behind the footer: its length and the magic.
+_N_END_BYTES: Final = 4 + len(_MAGIC)
+#: The shortest file: a magic, and an empty footer with its length and magic.
+_MIN_FILE_BYTES: Final = len(_MAGIC) + _N_END_BYTES
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,10 +33,10 @@ class Footer:
     """The footer of a file.
 
     Attributes:
-        metadata: the footer, parsed by pyarrow.
-        facts: the same, checked.
-        digest: SHA-256 of the end of the file, see :func:`read_tail`.
-        file_bytes: size of the file.
+        metadata: the footer as pyarrow parses it.
+        facts: the footer as data_stack parses and checks it.
+        digest: SHA-256 (32 bytes) of the bytes that :func:`read_tail` returned.
+        file_bytes: size of the file in bytes.
     """
 
     metadata: pq.FileMetaData
@@ -46,53 +49,79 @@ def read_tail(source: Any, name: str) -> bytes:
     """Read the end of a Parquet file: the footer, its length, and the magic.
 
     Args:
-        source: the file, open for pyarrow.
-        name: of the file, for messages.
+        source: the file, opened by pyarrow or wrapped for it.
+        name: the name of the file for messages.
 
     Raises:
-        DatasetFileCorruptError: it is damaged, encrypted, or not Parquet.
+        DatasetFileCorruptError: the file is damaged, encrypted, or not a Parquet file.
+        pyarrow.ArrowException: the file cannot be read.
+        OSError: likewise.
     """
     size = source.size()
-    tail: bytes = source.read_at(min(size, _TAIL_BYTES), max(0, size - _TAIL_BYTES))
+    n_bytes = min(size, _TAIL_BYTES)
+    tail: bytes = source.read_at(n_bytes, size - n_bytes)
     _check_magic(tail, source, name)
-    length = int.from_bytes(tail[-_N_END_BYTES : -len(_MAGIC)], "little") + _N_END_BYTES
-    max_length = size - len(_MAGIC)  # the file begins with a magic
-    if len(tail) < length <= max_length:
-        tail = source.read_at(length, size - length)
-    if len(tail) < length or length > max_length:
-        raise DatasetFileCorruptError(
-            f"{name} is damaged or truncated: its footer should have {length - _N_END_BYTES} bytes"
-        )
-    return tail[len(tail) - length :]
+
+    footer_bytes = int.from_bytes(tail[-_N_END_BYTES : -len(_MAGIC)], "little")
+    n_bytes = footer_bytes + _N_END_BYTES
+    if n_bytes > size - len(_MAGIC):  # The file also begins with a magic.
+        raise _damage_error(name, footer_bytes)
+    if n_bytes > len(tail):
+        tail = source.read_at(n_bytes, size - n_bytes)
+    if n_bytes > len(tail):  # The file was truncated meanwhile.
+        raise _damage_error(name, footer_bytes)
+    return tail[-n_bytes:]
+
+
+def _damage_error(name: str, footer_bytes: int) -> DatasetFileCorruptError:
+    """Return the error for a file that is too short for its footer."""
+    return DatasetFileCorruptError(
+        f"{name} is damaged or truncated: its footer should have {footer_bytes} bytes"
+    )
 
 
 def _check_magic(tail: bytes, source: Any, name: str) -> None:
+    """Check that a file ends as a Parquet file does.
+
+    Args:
+        tail: the last bytes of the file.
+        source: the file.
+        name: the name of the file for messages.
+
+    Raises:
+        DatasetFileCorruptError: the file is encrypted, truncated, or not a Parquet file. The
+            message says so if it is a small text that stands for the file, such as a pointer of
+            Git LFS.
+    """
     if len(tail) >= _MIN_FILE_BYTES and tail.endswith(_MAGIC):
         return
     if tail.endswith(_ENCRYPTED_MAGIC):
         raise DatasetFileCorruptError(f"{name} is encrypted; encrypted files are not supported")
     size = source.size()
-    check_no_stand_in(source.read_at(min(size, HEAD_BYTES), 0), name, size)
+    head = source.read_at(min(size, HEAD_BYTES), 0)
+    check_no_stand_in(head, name, size)
     raise DatasetFileCorruptError(
         f"{name} has no Parquet footer: it is truncated, or not a Parquet file"
     )
 
 
 def digest_of_tail(tail: bytes) -> bytes:
-    """Return the SHA-256 of what :func:`read_tail` returned."""
+    """Return the SHA-256, 32 bytes, of what :func:`read_tail` returned."""
     return hashlib.sha256(tail).digest()
 
 
 def parse_footer(tail: bytes, file_bytes: int) -> Footer:
-    """Parse the end of a file.
+    """Parse the footer of a file, and check it.
 
     Args:
-        tail: as :func:`read_tail` returned it.
-        file_bytes: size of the file.
+        tail: the end of the file, as :func:`read_tail` returned it.
+        file_bytes: size of the file in bytes.
 
     Raises:
-        ValueError, pyarrow.ArrowException: the footer is damaged.
+        ValueError: the footer is damaged.
+        pyarrow.ArrowException: likewise.
     """
+    # pyarrow parses a file that consists of a magic and the footer.
     metadata = pq.read_metadata(pa.BufferReader(_MAGIC + tail))
     facts = footer_facts(tail[:-_N_END_BYTES], file_bytes)
     return Footer(metadata, facts, digest_of_tail(tail), file_bytes)

@@ -30,6 +30,9 @@ from data_stack.exception import (
 from data_stack.formats.parquet import Field, ParquetDataset, Schema
 from data_stack.formats.parquet.codecs import NdarrayCodec
 from data_stack.formats.parquet.description import describe_dataset
+from data_stack.formats.parquet.files import find_files
+from data_stack.formats.parquet.footers import Footers
+from data_stack.formats.parquet.inference import read_schema
 from data_stack.formats.parquet.metadata_generation import generate_metadata
 from data_stack.formats.parquet.page_headers import read_claimed_bytes
 from data_stack.formats.parquet.schema import SCHEMA_KEY
@@ -383,3 +386,27 @@ def test_a_size_of_another_type_is_damage(position: int, other: bytes) -> None:
 
     with pytest.raises(ValueError, match="page at byte 0"):
         read_claimed_bytes(pa.BufferReader(header + b"data"), 0, len(header) + 4)
+
+
+def test_a_file_that_changes_while_its_schema_is_read_is_named(tmp_path: Path) -> None:
+    file = tmp_path / "a.parquet"
+    options: dict[str, Any] = {"use_deprecated_int96_timestamps": True, "store_schema": False}
+    pq.write_table(pa.table({"t": pa.array([1], pa.timestamp("ns"))}), file, **options)
+    footers = Footers(find_files(file))
+    footers.of(0)
+    pq.write_table(pa.table({"t": pa.array([1, 2], pa.timestamp("ns"))}), file, **options)
+
+    with pytest.raises(ResourceChangedError, match=r"a\.parquet.*was replaced"):
+        read_schema(footers)
+
+
+def test_a_row_group_with_fewer_rows_than_none_is_an_error(tmp_path: Path) -> None:
+    n_rows = b"\x16\x09"  # field 3 as i64: -5
+    root = b"\x48\x01r\x15\x00\x00"  # a name, and no children
+    group = b"\x19\x0c\x16\x00" + b"\x16\x09" + b"\x00"  # no columns, 0 bytes, -5 rows
+    footer = b"\x15\x02\x19\x1c" + root + n_rows + b"\x19\x1c" + group + b"\x00"
+    file = tmp_path / "a.parquet"
+    file.write_bytes(b"PAR1" + footer + len(footer).to_bytes(4, "little") + b"PAR1")
+
+    with pytest.raises(DatasetFileCorruptError, match="row group 0 has -5 rows"):
+        ParquetDataset(file)

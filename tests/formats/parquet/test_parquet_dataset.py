@@ -6,6 +6,7 @@ import datetime
 from pathlib import Path
 from typing import Any
 
+import fsspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.fs as pafs
@@ -161,6 +162,41 @@ def test_a_file_a_list_of_files_a_url_stores_and_file_systems_are_sources(
     assert ParquetDataset(memory, prefix="frames").read_batch([0, 99])["id"].tolist() == [0, 99]
     assert len(ParquetDataset(str(folder), filesystem=pafs.LocalFileSystem())) == 100
     assert ParquetDataset(str(files[0]), filesystem=pafs.LocalFileSystem())[0]["id"] == 50
+
+
+@pytest.mark.parametrize("path", ["folder", "./folder", "folder/", "file://{}/folder", "{}/folder"])
+def test_the_local_file_system_of_fsspec_takes_any_path(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str
+) -> None:
+    (tmp_path / "folder").mkdir()
+    pq.write_table(table_of(0, 3), tmp_path / "folder" / "a.parquet")
+    monkeypatch.chdir(tmp_path)
+
+    dataset = ParquetDataset(path.format(tmp_path), filesystem=fsspec.filesystem("file"))
+
+    assert dataset.read_column("id").tolist() == [0, 1, 2]
+
+
+@pytest.mark.parametrize("path", ["/folder", "folder", "memory://folder", "/", ""])
+def test_a_file_system_of_fsspec_in_memory_takes_any_path(tmp_path: Path, path: str) -> None:
+    pq.write_table(table_of(0, 3), tmp_path / "a.parquet")
+    memory = fsspec.filesystem("memory")
+    memory.pipe("/folder/a.parquet", (tmp_path / "a.parquet").read_bytes())
+
+    try:
+        dataset = ParquetDataset(path, filesystem=memory)
+        ids = dataset.read_column("id").tolist()
+    finally:
+        memory.rm("/folder", recursive=True)
+
+    assert ids == [0, 1, 2]
+
+
+@pytest.mark.parametrize("path", ["", "/", "."])
+def test_the_root_of_a_file_system_is_a_source(folder: Path, path: str) -> None:
+    filesystem = pafs.SubTreeFileSystem(str(folder), pafs.LocalFileSystem())
+
+    assert len(ParquetDataset(path, filesystem=filesystem)) == 100
 
 
 @pytest.mark.parametrize("max_cached_bytes", [-1, 1.5, "1", None])

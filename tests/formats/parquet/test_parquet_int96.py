@@ -223,3 +223,24 @@ def test_a_time_of_a_filter_without_a_unit_is_an_error(tmp_path: Path) -> None:
     for time in (np.datetime64("NaT"), np.datetime64(1, "as")):
         with pytest.raises(ConfigError, match=r"unit|does not fit"):
             ParquetDataset(tmp_path, filters=[("t", ">", time)])
+
+
+@pytest.mark.parametrize(
+    ("type_", "value"),
+    [
+        (pa.list_(pa.timestamp("ns")), [1_001]),
+        (pa.list_(pa.timestamp("ns"), 1), [1_001]),
+        (pa.list_(pa.struct([("at", pa.timestamp("ns"))])), [{"at": 1_001}]),
+    ],
+    ids=str,
+)
+def test_nanoseconds_inside_of_lists_of_an_unknown_writer_are_exact(
+    tmp_path: Path, type_: pa.DataType, value: list[Any]
+) -> None:
+    column = pa.array([value], type_)
+    file = write_int96(tmp_path / "a.parquet", column, store_schema=False)
+
+    element = ParquetDataset(file)[0]["t"][0]
+
+    time = element["at"] if isinstance(element, dict) else element
+    assert time == np.datetime64(1_001, "ns")

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from data_stack_petastorm.predicates import in_set
+from data_stack_petastorm.predicates import in_lambda, in_set
 
 from data_stack.exception import (
     ConfigError,
@@ -190,3 +190,48 @@ def test_what_is_no_file_is_not_waited_for(tmp_path: Path, kind: str) -> None:
         StorageError if kind == "loop" else ResourceNotFoundError, match=r"a\.parquet"
     ):
         ParquetDataset(tmp_path)
+
+
+@pytest.mark.parametrize("text", ["-0", "1२", "007", "1" * 19])
+def test_a_folder_that_int64_would_not_give_back_is_text(tmp_path: Path, text: str) -> None:
+    write(tmp_path / "n=5" / "a.parquet", ONE_ROW)
+    write(tmp_path / f"n={text}" / "a.parquet", ONE_ROW)
+
+    dataset = ParquetDataset(tmp_path)
+
+    assert sorted(dataset.read_column("n").tolist()) == sorted(["5", text])
+
+
+def test_a_predicate_that_raises_for_a_partition_names_the_file(tmp_path: Path) -> None:
+    for text in ("1", "0"):
+        write(tmp_path / f"n={text}" / "a.parquet", ONE_ROW)
+
+    with pytest.raises(ConfigError, match=r"partition of .*n=0/a\.parquet: .*ZeroDivisionError"):
+        len(ParquetDataset(tmp_path, filters=in_lambda(["n"], lambda n: 1 / n > 0)))
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        (10**30, "too large"),
+        (np.datetime64(10**12, "D"), "too large"),
+        (np.datetime64("NaT"), "no unit"),
+    ],
+)
+def test_a_value_that_arrow_cannot_hold_is_no_filter(
+    tmp_path: Path, value: Any, message: str
+) -> None:
+    write(tmp_path / "a.parquet", ONE_ROW)
+
+    with pytest.raises(ConfigError, match=message):
+        ParquetDataset(tmp_path, filters=[("id", "<", value)])
+
+
+@pytest.mark.parametrize("unit", ["D", "us"])
+def test_nat_in_a_filter_selects_nothing(tmp_path: Path, unit: str) -> None:
+    days = pa.array(np.array(["2020-01-01"], "M8[D]"))
+    write(tmp_path / "a.parquet", pa.table({"day": days}))
+
+    dataset = ParquetDataset(tmp_path, filters=[("day", ">", np.datetime64("NaT", unit))])
+
+    assert len(dataset) == 0

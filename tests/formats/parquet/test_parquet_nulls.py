@@ -289,3 +289,13 @@ def test_timestamps_change_their_unit_and_are_nat(tmp_path: Path) -> None:
 
     assert (nan["at"].dtype, masked["at"].dtype) == (np.dtype("M8[s]"),) * 2
     assert np.isnat(nan["at"]).tolist() == masked["at_is_null"].tolist() == [False, True]
+
+
+@pytest.mark.parametrize("name", ["nulls", "timestamp_unit"])
+@pytest.mark.parametrize("value", ["x", 1, ["nan"], np.array(["nan", "s"])], ids=repr)
+def test_an_invalid_option_is_refused(tmp_path: Path, name: str, value: Any) -> None:
+    folder = write(tmp_path, x=[1, None])
+    options: Any = {name: value}
+
+    with pytest.raises(ConfigError, match=f"{name} must be"):
+        ParquetDataset(folder, **options)

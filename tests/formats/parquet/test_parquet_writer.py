@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -267,3 +268,52 @@ def test_cells_that_are_encoded_are_stored_as_they_are(tmp_path: Path) -> None:
             writer.append_arrow(pa.table({"id": ["x"], "image": cells}))
 
     assert pq.read_table(tmp_path / "b").column("image").to_pylist() == cells * 2
+
+
+def test_nulls_of_polars_are_none(tmp_path: Path) -> None:
+    schema = Schema(
+        "values",
+        [
+            Field("n", "int64", nullable=True),
+            Field("x", "float64", nullable=True),
+            Field("t", "datetime64[ns]", nullable=True),
+        ],
+    )
+    times = pl.Series([1_001, None, 3]).cast(pl.Datetime("ns"))
+    columns = {
+        "n": pl.Series([2**62 + 1, None, 3]),
+        "x": pl.Series([float("nan"), None, 0.5]),
+        "t": times,
+    }
+
+    with ParquetWriter(tmp_path, schema) as writer:
+        writer.append_columns(columns)
+
+    dataset = ParquetDataset(tmp_path)
+    assert dataset.read_column("n").tolist() == [2**62 + 1, None, 3]
+    assert dataset.read_column("x").tolist() == [pytest.approx(np.nan, nan_ok=True), None, 0.5]
+    assert dataset[0]["t"] == np.datetime64(1_001, "ns")
+    assert dataset[1]["t"] is None
+
+
+def test_a_frame_of_pandas_is_no_column_of_scalars(tmp_path: Path) -> None:
+    frame = pd.DataFrame({"a": [1.0, 2.0]})
+    writer = ParquetWriter(tmp_path, Schema("values", [Field("x", "float64")]))
+
+    with writer, pytest.raises(ConfigError, match=r"field 'x', row 0.*shape"):
+        writer.append_columns({"x": frame})
+
+
+def test_cells_of_images_are_not_compressed_again_whatever_their_field_is_called(
+    tmp_path: Path,
+) -> None:
+    image = Field("camera.image", "uint8", (2, 2), PngCodec())
+    schema = Schema("values", [image, Field("camera", "int64")])
+
+    with ParquetWriter(tmp_path, schema, compression="zstd") as writer:
+        writer.append({"camera.image": np.zeros((2, 2), np.uint8), "camera": 1})
+
+    file = next(tmp_path.glob("part-*.parquet"))
+    row_group = pq.read_metadata(file).row_group(0)
+    compressions = [row_group.column(number).compression for number in range(2)]
+    assert compressions == ["UNCOMPRESSED", "ZSTD"]
