@@ -102,12 +102,12 @@ def test_a_dataset_of_petastorm_names_the_package_that_reads_it(
     monkeypatch.setattr(
         "data_stack.formats.parquet.foreign_metadata._GROUP", "data_stack.no_such_group"
     )
-    foreign_metadata._petastorm_plugin.cache_clear()
+    foreign_metadata._load_petastorm_plugin.cache_clear()
 
     with pytest.raises(ConfigError, match=r"timeseries: .*lazy-data-stack-petastorm"):
         ParquetDataset(petastorm_folder("timeseries"))
 
-    foreign_metadata._petastorm_plugin.cache_clear()
+    foreign_metadata._load_petastorm_plugin.cache_clear()
 
 
 # ---------------------------------------------------------------------- digests of footers
