@@ -65,7 +65,8 @@ class ArrowFolder(Folder):
         Raises:
             StorageError: the file system cannot be asked.
         """
-        # S3 and others state the ETag of the file that was opened. Only some give it as bytes.
+        # The metadata of S3 and others have the ETag of the file that was opened. The keys are bytes
+        # in pyarrow, and text in some file systems of fsspec.
         metadata = source.metadata() or {}
         tag = metadata.get(b"ETag") or metadata.get("ETag")
         if tag is not None:
@@ -130,9 +131,9 @@ class ArrowFolder(Folder):
             StorageError: the file could not be written; an older one is unchanged.
         """
         path = self.full_name(file)
-        folder = path.rpartition("/")[0]
+        folder, slash, _ = path.rpartition("/")
         temporary_name = f"{TEMPORARY}{secrets.token_hex(8)}"
-        temporary = f"{folder}/{temporary_name}" if folder else temporary_name
+        temporary = folder + slash + temporary_name  # in the same folder
         data = io.BytesIO()
         writer = ResourceWriter(path, data)
         yield writer

@@ -37,7 +37,7 @@ class ArrowPredicate(Predicate):
     """Selects the rows for which an expression of ``pyarrow.compute`` is true.
 
     Args:
-        expression: an expression that returns bools. A row for which it is null is not selected.
+        expression: returns a bool for each row. A row for which it is null is not selected.
 
     Raises:
         ConfigError: the expression uses no column, or refers to a column by number.
@@ -64,7 +64,7 @@ class ArrowPredicate(Predicate):
             raise ConfigError(f"{shorten(expression)} uses no column: it is the same for all rows")
 
     def mask(self, columns: Columns) -> Bools:
-        # The first combination that fits the types of the expression is right.
+        # An expression fits only some types of times and nulls. The first types that fit are right.
         first_error: Exception | None = None
         for view in self._views_of(columns):
             for type_of_nulls in _TYPES_OF_NULLS:
@@ -73,7 +73,7 @@ class ArrowPredicate(Predicate):
                     answers = _evaluate(self.bound, arrays)
                     return np.asarray(answers.fill_null(False), bool)
                 except _TYPE_MISMATCH_ERRORS as error:
-                    # The first attempt takes the columns as they are: its error is the clearest.
+                    # The first types are the usual ones, so their error tells most.
                     if first_error is None:
                         first_error = error
         raise PredicateError(
@@ -176,9 +176,8 @@ def _evaluate(expression: pc.Expression, arrays: Mapping[str, pa.Array]) -> pa.C
         Bools and nulls, one for each row.
 
     Raises:
-        pyarrow.ArrowException: the expression does not fit the types of the columns.
-        ValueError: likewise.
-        TypeError: likewise, or the expression does not return bools.
+        pyarrow.ArrowException, ValueError: the expression does not fit the types of the columns.
+        TypeError: it does not fit them, or it does not return bools.
     """
     import pyarrow.dataset  # It imports pandas, which is slow.
 
@@ -235,9 +234,10 @@ class _TimeView:
 def _list_time_views(serialized: bytes) -> list[_TimeView]:
     """List the views to try for a serialized expression, in this order.
 
-    The first view has no zones, as samples hold instants in UTC without a zone, and an expression
-    is usually written for these. An expression with a zone is compared only with columns that have
-    one: they get each zone of the expression, then UTC, then UTC in microseconds.
+    A time without a zone in an expression is in UTC, as in samples. So the first view has no zones.
+
+    A time with a zone is compared only with columns that have one. So the next views have each zone
+    of the expression, then UTC, then UTC in microseconds.
     """
     zones = _find_zones(serialized)
     if "UTC" not in zones:

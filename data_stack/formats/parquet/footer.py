@@ -54,8 +54,7 @@ def read_tail(source: Any, name: str) -> bytes:
 
     Raises:
         DatasetFileCorruptError: the file is damaged, encrypted, or not a Parquet file.
-        pyarrow.ArrowException: the file cannot be read.
-        OSError: likewise.
+        pyarrow.ArrowException, OSError: the file cannot be read.
     """
     size = source.size()
     n_bytes = min(size, _TAIL_BYTES)
@@ -118,8 +117,7 @@ def parse_footer(tail: bytes, file_bytes: int) -> Footer:
         file_bytes: size of the file in bytes.
 
     Raises:
-        ValueError: the footer is damaged.
-        pyarrow.ArrowException: likewise.
+        ValueError, pyarrow.ArrowException: the footer is damaged.
     """
     # pyarrow parses a file that consists of a magic and the footer.
     metadata = pq.read_metadata(pa.BufferReader(_MAGIC + tail))
