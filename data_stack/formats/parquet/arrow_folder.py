@@ -65,8 +65,8 @@ class ArrowFolder(Folder):
         Raises:
             StorageError: the file system cannot be asked.
         """
-        # The metadata of S3 and others have the ETag of the file that was opened. The keys are bytes
-        # in pyarrow, and text in some file systems of fsspec.
+        # S3 and others state the ETag of the file that was opened. The keys of pyarrow are bytes,
+        # those of some other file systems are text.
         metadata = source.metadata() or {}
         tag = metadata.get(b"ETag") or metadata.get("ETag")
         if tag is not None:
