@@ -72,7 +72,7 @@ def test_tensors_stored_in_another_order_have_the_shape_of_their_values() -> Non
     storage = pa.array([[1, 2, 3, 4, 5, 6]], pa.list_(pa.int32(), 6))
     tensors = pa.ExtensionArray.from_storage(type_, storage)
 
-    iterator = data_stack.from_arrow(pa.table({"x": tensors}))
+    iterator: Any = data_stack.from_arrow(pa.table({"x": tensors}))
 
     assert iterator[0]["x"].tolist() == [[1, 4], [2, 5], [3, 6]]
     assert iterator.column_types["x"] == "int32(3, 2)"

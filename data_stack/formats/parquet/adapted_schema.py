@@ -40,14 +40,12 @@ def adapt_schema(
     Raises:
         ConfigError: ``nulls`` or ``timestamp_unit`` is invalid.
     """
-    if not isinstance(nulls, str) or nulls not in ("none", "nan", "mask"):
+    if not _is_one_of(("none", "nan", "mask"), nulls):
         raise ConfigError(f"nulls must be 'none', 'nan' or 'mask', got {nulls!r:.40}")
-    if timestamp_unit is not None:
-        is_unit = isinstance(timestamp_unit, str) and timestamp_unit in ("s", "ms", "us", "ns")
-        if not is_unit:
-            raise ConfigError(
-                f"timestamp_unit must be 's', 'ms', 'us' or 'ns', got {timestamp_unit!r:.40}"
-            )
+    if timestamp_unit is not None and not _is_one_of(("s", "ms", "us", "ns"), timestamp_unit):
+        raise ConfigError(
+            f"timestamp_unit must be 's', 'ms', 'us' or 'ns', got {timestamp_unit!r:.40}"
+        )
     if nulls == "none" and timestamp_unit is None:
         return schema
 
@@ -62,6 +60,14 @@ def adapt_schema(
         else:
             fields.append(field)
     return Schema(schema.name, fields)
+
+
+def _is_one_of(texts: tuple[str, ...], value: object) -> bool:
+    """Return whether an argument of the user is one of some texts.
+
+    ``value in texts`` alone would raise for an array, which compares each of its elements.
+    """
+    return isinstance(value, str) and value in texts
 
 
 def _with_nulls_as(field: Field, nulls: Nulls, *, has_nulls: bool) -> Field:
