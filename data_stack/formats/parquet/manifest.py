@@ -32,7 +32,7 @@ _LEADS_ELSEWHERE: Final = re.compile(r"(?:^|/)\.{0,2}(?:/|\Z)|[\\\0]")
 
 _SHA256: Final = re.compile(r"[0-9a-f]{64}")
 
-#: Stands for the number of values per row if rows differ or do not exist.
+#: Stands for a number of values per row that is no integer, and for that of no rows.
 _DIFFERING_ROWS: Final = -1
 
 #: Each number in a manifest is smaller, so that numpy's int64 holds it.
@@ -52,8 +52,8 @@ class ParquetFileRecord:
         size: size of the file in bytes.
         row_groups: number of rows of each row group.
         footer_sha256: SHA-256 from the start of the footer to the end of the file, 64 hex digits.
-        columns: number of values per row for each field by name: 1 for scalars, the length of lists
-            of one length; -1 if rows differ or do not exist, None if a value may be null.
+        columns: number of values per row for each field by name: 1 for scalars, the average length
+            of lists; -1 if that is no integer or there are no rows, None if a value may be null.
     """
 
     name: str

@@ -207,9 +207,7 @@ class Schema:
             ConfigError: there is no field of this name.
         """
         if name not in self:
-            suggestion = ""
-            if isinstance(name, str):
-                suggestion = did_you_mean(name, self.fields)
+            suggestion = did_you_mean(name, self.fields)
             known = ", ".join(self.fields)
             raise ConfigError(
                 f"schema {self.name!r} has no field {name!r:.60}{suggestion}; it has: {known:.300}"
