@@ -96,15 +96,13 @@ class ParquetFileRecord:
         """
         name, size, row_groups_text, digest, columns_index = fields
         row_groups = _parse_numbers(row_groups_text)
-        has_valid_name = not _LEADS_ELSEWHERE.search(name)
-        has_valid_digest = _SHA256.fullmatch(digest) is not None
-        numbers = (size, columns_index, *row_groups)
-        has_valid_numbers = all(map(_is_number, numbers))
-        if not (has_valid_name and has_valid_digest and has_valid_numbers):
-            raise ValueError(
-                "a record needs a path in the dataset, a digest and numbers that are not negative, "
-                f"got {fields!r:.200}"
-            )
+        if _LEADS_ELSEWHERE.search(name):
+            raise ValueError(f"{name!r:.200} is not the path of a file of the dataset")
+        if not _SHA256.fullmatch(digest):
+            raise ValueError(f"{name!r:.100} has the invalid SHA-256 {digest!r:.100}")
+        for number in (size, columns_index, *row_groups):
+            if not _is_number(number):
+                raise ValueError(f"{name!r:.100} has the invalid number {number!r:.100}")
         return cls(name, size, row_groups, digest, columns[columns_index])
 
 
@@ -198,7 +196,7 @@ class ParquetManifest:
             _check_columns(columns)
             files = tuple(ParquetFileRecord.from_json(record, columns) for record in records)
         except (TypeError, ValueError, IndexError) as error:
-            # A flipped bit would have been noticed by the digest: somebody made it so.
+            # A part has another form. The digest is right: so somebody has written it in this form.
             raise DatasetFileCorruptError(
                 f"{what} is damaged, or hostile: {error!s:.300}"
             ) from error

@@ -104,6 +104,6 @@ def read_metadata(folder: Folder, paths: Sequence[str] | None = None) -> pa.Sche
         metadata.update(footer.metadata or {})
     if schema is None:
         return None
-    # It describes the schema of one file, and would be taken for that of all.
+    # Arrow serializes the schema of a file under this key, also when it writes the metadata again.
     metadata.pop(_ARROW_SCHEMA_KEY, None)
     return schema.with_metadata(metadata)

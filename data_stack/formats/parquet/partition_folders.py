@@ -17,10 +17,11 @@ from data_stack.formats.parquet.files import NULL_PARTITION
 from data_stack.formats.parquet.schema import Field, Schema
 from data_stack.formats.parquet.types import numpy_dtype
 
-#: Characters of ASCII, and control characters. :func:`_quote` writes them as %XX, except letters,
-#: digits, ``_.-`` and :data:`_UNQUOTED`. Hive, Spark and pyarrow read this form. Other characters
-#: stay as they are: Spark does not decode them from the form %XX.
+#: Characters of ASCII, and control characters. :func:`_quote` writes them as %XX, which Hive, Spark
+#: and pyarrow read, except letters, digits, ``_.-`` and :data:`_UNQUOTED`. Other characters stay as
+#: they are: pyarrow would read them as %XX, Spark would not.
 _QUOTABLE: Final = re.compile(r"[\0-\x9f]+")
+#: Marks that Hive, Spark and pyarrow read as they are, besides ``_.-``.
 _UNQUOTED: Final = "~+,@"
 
 #: The longest name of a folder in bytes; file systems allow 255.

@@ -76,5 +76,6 @@ def _parse(field: Field, texts: Sequence[str | None]) -> npt.NDArray[Any]:
         # The names of folders are times of UTC, without a zone.
         type_ = pa.timestamp(type_.unit)
     cells = pa.array(texts, pa.string()).cast(type_)
+    # The codec of the field makes values of the cells, as it does for columns of files.
     column = field.cells.column(field, cells, has_nulls=None in texts)
     return column.take(np.arange(len(texts)))

@@ -95,8 +95,8 @@ class RowGroupCache:
     #: Memory of the row group that was read last, in bytes: the estimate for the next one.
     _last_bytes: int
 
-    #: A lock for each row group. A thread holds it while it reads columns of the row group, and
-    #: takes it before ``_lock``.
+    #: A lock for each row group that was ever read. A thread holds it while it reads columns of the
+    #: row group, and takes it before ``_lock``.
     _read_locks: dict[int, threading.Lock]
 
     #: The prefetched row groups that were not used yet: at most one prefetch for each row group.
@@ -250,6 +250,7 @@ class RowGroupCache:
             return 1
 
         with self._lock:
+            # The cache should hold as many row groups as a request needs.
             self._limit.note_request(len(groups))
             return min(groups, key=rank)
 

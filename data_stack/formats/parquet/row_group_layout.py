@@ -39,6 +39,9 @@ class RowGroupLayout:
     It is known from the footers, or from the manifest, which has the facts of the footers. Threads
     may share it. Footers that were read are not pickled with it.
 
+    A *group* is the number of a row group in the dataset, an *index* its number in its file, and a
+    *leaf* the number of a Parquet column in its file: a struct has several.
+
     Attributes:
         footers: footers of the files.
         schema: schema of the rows, partition columns included.
@@ -147,7 +150,7 @@ class RowGroupLayout:
         place = f"{self.footers.name_of(group)}, row {row}, field {name!r}"
         cause = error.__cause__
         if isinstance(cause, RequestLimitError):
-            return cause.at(place)
+            return cause.at(place)  # the same error, with the place
         return DatasetFileCorruptError(f"{place}: {error.why}")
 
     # ------------------------------------------------------------------ the form of columns

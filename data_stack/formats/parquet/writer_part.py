@@ -114,7 +114,7 @@ class WriterPart:
             self.complete()
 
     def _has_full_files(self) -> bool:
-        """Return whether the files of this part have the size of a full file, on average.
+        """Return whether the folders of this part have a full file each, on average.
 
         There is at least one folder, as rows were added.
         """
@@ -160,8 +160,7 @@ class WriterPart:
     def discard(self) -> None:
         """Remove the files that are not complete, as far as the store allows it.
 
-        Errors of the store are dropped: the writer ends because of another error, and the next
-        writer removes what is left.
+        Errors of the store are dropped: the next writer removes what is left.
         """
         for file in self._open_files.values():
             with contextlib.suppress(DataStackError):
