@@ -405,9 +405,10 @@ def _parse_dtype(dtype: Any) -> np.dtype[Any]:
     if dtype is None:  # numpy would return float64
         raise _no_dtype_error(dtype)
     try:
-        return np.dtype(dtype)
+        parsed: np.dtype[Any] = np.dtype(dtype)
     except (TypeError, ValueError, SyntaxError) as error:  # SyntaxError: for some texts
         raise _no_dtype_error(dtype) from error
+    return parsed
 
 
 def _no_dtype_error(dtype: Any) -> ConfigError:
