@@ -34,7 +34,7 @@ from data_stack.io.parsing import (
     reading,
 )
 from data_stack.io.stand_ins import HEAD_BYTES, check_no_stand_in
-from data_stack.values.dtype_texts import check_no_divisor
+from data_stack.values.dtype_texts import check_time_units
 
 _MAGIC = b"\x93NUMPY"
 #: The sizes of what stands before the header of version 1, and of the later versions: the magic
@@ -378,10 +378,10 @@ def _check_descr(descr: Any) -> None:
             begin with the name of the field and its dtype.
 
     Raises:
-        ValueError: a unit has a divisor.
+        ValueError: a unit has a divisor or no length.
     """
     if isinstance(descr, str):
-        check_no_divisor(descr)
+        check_time_units(descr)
     elif isinstance(descr, tuple):
         for dtype in descr[:1]:
             _check_descr(dtype)

@@ -2,42 +2,46 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-#: Divides a unit of time: ``"datetime64[s/4]"`` counts quarters of a second.
-_DIVISOR_MARK = "/"
+#: A unit of time with a divisor, such as that of ``"datetime64[s/4]"``, or of no length, such as
+#: that of ``"datetime64[0s]"``.
+_REFUSED_UNIT = re.compile(r"/|\[0+[A-Za-z]")
 
 
 def parse_dtype(dtype: npt.DTypeLike) -> np.dtype[Any]:
-    """Return ``numpy.dtype(dtype)``, unless it is a text whose unit of time has a divisor.
+    """Return ``numpy.dtype(dtype)``, unless it is a text with a unit of time that breaks numpy.
 
-    numpy divides by that number without a look at it: ``numpy.dtype("M8[s/0]")`` ends the process
-    by a signal (seen with numpy 2.4). The check is made here because no exception can be caught
-    there. A dtype itself never prints a divisor.
+    See :func:`check_time_units`. A dtype itself never has such a text.
 
     Args:
         dtype: a text, or anything else of which numpy makes a dtype.
 
     Raises:
-        ValueError: a unit has a divisor.
+        ValueError: a unit of time has a divisor or no length.
         TypeError: numpy does not know the dtype; of some texts it raises SyntaxError.
     """
     if isinstance(dtype, str):
-        check_no_divisor(dtype)
+        check_time_units(dtype)
     return np.dtype(dtype)
 
 
-def check_no_divisor(text: str) -> None:
-    """Refuse a text of a dtype whose unit of time has a divisor.
+def check_time_units(text: str) -> None:
+    """Refuse a text of a dtype whose unit of time has a divisor or no length.
+
+    numpy divides by both without a look at them. ``numpy.dtype("M8[s/0]")`` ends the process by a
+    signal, and converting times of ``"M8[0s]"`` raises SystemError (seen with numpy 2.4). So the
+    text is checked before numpy sees it.
 
     Raises:
-        ValueError: it has one.
+        ValueError: the unit is one of these.
     """
-    if _DIVISOR_MARK in text:
+    if _REFUSED_UNIT.search(text) is not None:
         raise ValueError(
-            f"the dtype {text!r:.80} has a divided unit of time; write the shorter unit, such as "
-            "datetime64[ms] or datetime64[250ms]"
+            f"the dtype {text!r:.80} has a divided unit of time, or one of no length; write the "
+            "unit itself, such as datetime64[ms] or datetime64[250ms]"
         )

@@ -113,6 +113,37 @@ class TestParquet:
             dataset.read_batch([0])
         assert dataset.read_column("y", [1, 0]).tolist() == ["c", "b" * 10_000]
 
+    @pytest.mark.parametrize(
+        ("type_", "path"),
+        [
+            (pa.list_(pa.string()), "x.list.element"),
+            (pa.list_(pa.list_(pa.string())), "x.list.element.list.element"),
+            (pa.struct({"a": pa.int64(), "b": pa.string()}), "x.b"),
+            (pa.list_(pa.struct({"b": pa.binary()})), "x.list.element.b"),
+            (pa.map_(pa.string(), pa.string()), "x.key_value.value"),
+        ],
+        ids=str,
+    )
+    def test_a_long_text_in_nested_values_of_many_rows(
+        self, tmp_path: Path, type_: pa.DataType, path: str
+    ) -> None:
+        text = "a" * 100_000
+        values = {
+            "x.list.element": [text, None],
+            "x.list.element.list.element": [[text], []],
+            "x.b": {"a": 1, "b": text},
+            "x.list.element.b": [{"b": text.encode()}],
+            "x.key_value.value": [("key", text)],
+        }
+        file = tmp_path / "a.parquet"
+        column = pa.array([*[values[path]] * 20, None], type_)
+        pq.write_table(pa.table({"x": column, "n": range(21)}), file)
+        dataset = ParquetDataset(file)
+
+        with pytest.raises(RequestLimitError, match=f"column '{path}': 2,000,000 bytes"):
+            dataset.read_batch([0])
+        assert dataset.read_column("n", [1, 0]).tolist() == [1, 0]
+
     def test_a_page_that_claims_more_than_the_footer_says(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:

@@ -15,11 +15,11 @@ from data_stack.exception import ConfigError, DatasetFileCorruptError
 from data_stack.formats.records import RecordWriter
 from data_stack.values.dtype_texts import parse_dtype
 
-DIVIDED = ["M8[s/0]", "<m8[Y/00]", "datetime64[D/4]"]
+REFUSED = ["M8[s/0]", "<m8[Y/00]", "datetime64[D/4]", "M8[0s]", "<m8[00Y]"]
 
 
-@pytest.mark.parametrize("text", DIVIDED)
-def test_a_unit_with_a_divisor_is_refused(text: str) -> None:
+@pytest.mark.parametrize("text", REFUSED)
+def test_a_unit_with_a_divisor_or_no_length_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="divided unit of time"):
         parse_dtype(text)
 

@@ -1,7 +1,4 @@
-"""Finds and reads the metadata files of a Parquet dataset.
-
-They are the manifest that lists its files, and ``_common_metadata`` of other tools.
-"""
+"""Reads the metadata files of a Parquet dataset: the manifest and ``_common_metadata``."""
 
 from __future__ import annotations
 
@@ -19,56 +16,60 @@ from data_stack.io.folder import Folder
 #: A Parquet footer without rows that describes all files, as Spark and Petastorm write it.
 COMMON_METADATA: Final = "_common_metadata"
 
-#: Lists the files, in the metadata of a Parquet footer without rows; written last. It is Parquet
-
-#: because Polars and Hugging Face's datasets read all files of a folder.
+#: A Parquet file without rows, with the manifest in the metadata of its footer; written last. It is
+#: Parquet because Polars and Hugging Face's datasets read all files of a folder as Parquet.
 PARQUET_MANIFEST: Final = "_data_stack_manifest.parquet"
 
-#: Lists the files that an unfinished writer has completed. While it exists, readers ignore files
-
-#: that no manifest lists.
+#: The folder with the list of the files that an unfinished writer has completed. While it exists,
+#: readers ignore files that the manifest does not list.
 PROGRESS_FOLDER: Final = "_data_stack_progress"
 
-#: Where row-group indexes and manifest stand in the key-value metadata of the manifest's file.
+#: The key of the row-group indexes in the key-value metadata of the manifest's file.
 INDEXES_KEY: Final = b"data_stack.row_group_indexes"
+#: The key of the manifest in the same metadata.
 MANIFEST_KEY: Final = b"data_stack.manifest"
 
-#: What to do after other tools changed files.
+#: The advice after other tools changed files.
 RECREATE: Final = "To list the files as they are now, run `data-stack parquet generate-metadata`"
 
-#: Matches the paths of metadata files; that of a manifest may be in the folder of a partition.
-_METADATA_FILE: Final = re.compile(
-    rf"{COMMON_METADATA}|(?:[^/=]*=[^/]*/)*{re.escape(PARQUET_MANIFEST)}"
-)
+#: The key under which Arrow stores its schema in the key-value metadata of a footer.
+_ARROW_SCHEMA_KEY: Final = b"ARROW:schema"
+
+#: Matches the path of a manifest: in the folder of the dataset or of one of its partitions.
+_MANIFEST_PATH: Final = re.compile(rf"(?:[^/=]*=[^/]*/)*{re.escape(PARQUET_MANIFEST)}")
 
 
 def find_metadata(folder: Folder, names: Iterable[str] | None = None) -> tuple[str, ...]:
-    """Find ``_common_metadata`` and the manifest, as far as they exist.
+    """Find the metadata files of a dataset: ``_common_metadata`` and the manifest.
 
-    The manifest of a dataset with partitions is in the folder of one of them: elsewhere, DuckDB and
-    Polars would read it as a file without a partition.
+    The manifest of a dataset with partitions is in the folder of a partition. In the folder of the
+    dataset, DuckDB and Polars would read it as a file that has no value of the partition columns.
 
     Args:
-        folder: of the dataset.
-        names: names of all its files; None to list them.
+        folder: the folder of the dataset.
+        names: the paths of all files in ``folder``; None to list them. If the store cannot list
+            files, the metadata files are looked for in ``folder`` itself, not in partitions.
 
     Returns:
-        Their paths, the manifest last. Of several manifests it is the one in the deepest folder.
+        The paths of those that exist, the manifest last. Of several manifests, it is the one in the
+        deepest folder, and of several of these the last one in the order of ``names``.
     """
     if names is None:
         try:
             names = folder.list_files()
         except UnsupportedStorageOperationError:
             names = filter(folder.has_file, (COMMON_METADATA, PARQUET_MANIFEST))
-    common_metadata: list[str] = []
+    paths: list[str] = []
     manifests: list[str] = []
     for name in names:
         if name == COMMON_METADATA:
-            common_metadata.append(name)
-        elif _METADATA_FILE.fullmatch(name):
+            paths.append(name)
+        elif _MANIFEST_PATH.fullmatch(name):
             manifests.append(name)
-    manifests.sort(key=_depth)
-    return tuple(common_metadata + manifests[-1:])
+    if manifests:
+        manifests.sort(key=_depth)
+        paths.append(manifests[-1])
+    return tuple(paths)
 
 
 def _depth(path: str) -> int:
@@ -79,11 +80,12 @@ def read_metadata(folder: Folder, paths: Sequence[str] | None = None) -> pa.Sche
     """Read the schema and all key-value metadata in the metadata files.
 
     Args:
-        folder: of the dataset.
-        paths: as :func:`find_metadata` returns them; None to find them.
+        folder: the folder of the dataset.
+        paths: the metadata files, as :func:`find_metadata` returns them; None to find them.
 
     Returns:
-        The schema of the last file, with the metadata of all; None without such files.
+        The schema in the last of these files, with the key-value metadata of all of them. If a key
+        is in several files, the last file takes precedence. None without metadata files.
 
     Raises:
         DatasetFileCorruptError: a file is damaged.
@@ -102,5 +104,6 @@ def read_metadata(folder: Folder, paths: Sequence[str] | None = None) -> pa.Sche
         metadata.update(footer.metadata or {})
     if schema is None:
         return None
-    metadata.pop(b"ARROW:schema", None)
+    # Arrow serializes the schema of a file under this key, also when it writes the metadata again.
+    metadata.pop(_ARROW_SCHEMA_KEY, None)
     return schema.with_metadata(metadata)

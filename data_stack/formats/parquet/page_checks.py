@@ -1,4 +1,4 @@
-"""Refuses column chunks that claim much more memory than their footer states."""
+"""Refuses column chunks that would take much more memory than their footer states."""
 
 from __future__ import annotations
 
@@ -14,24 +14,27 @@ from data_stack.formats.parquet.footers import Footers
 from data_stack.formats.parquet.page_headers import read_claimed_bytes
 from data_stack.util.request_limit import check_request, limit_bytes
 
-#: Pages may claim this many bytes without a check; some writers count wrong.
+#: The pages of a column chunk may claim this many bytes in any case: some writers state the size of
+#: a column chunk wrong in the footer.
 _HARMLESS_BYTES: Final = 64 << 20
-#: Pages may claim this many times the bytes that the footer states.
+#: The pages of a larger column chunk may claim this many times the bytes that the footer states.
 _MAX_FACTOR: Final = 4
 
 
 class PageChecks:
-    """Compares page headers with the footer: pyarrow allocates what a header claims.
+    """Compares the sizes in page headers with those in the footer.
 
-    Each column chunk is checked once. Threads may share it.
+    pyarrow allocates the size that a page header claims, whatever the footer states. Each column
+    chunk is checked once. Threads may share the checks.
 
     Args:
-        footers: of all files.
+        footers: the footers of all files of the dataset.
     """
 
     def __init__(self, footers: Footers) -> None:
         self._footers = footers
-        #: Row groups and numbers of columns that were checked.
+        #: The column chunks that were checked: number of the row group in the dataset, and number
+        #: of the column in the file.
         self._checked: set[tuple[int, int]] = set()
 
     def check(self, source: Any, group: int, numbers: Sequence[int]) -> None:
@@ -53,7 +56,9 @@ class PageChecks:
                 self._checked.add((group, number))
 
     def _check_chunk(self, source: Any, group: int, number: int) -> None:
-        facts = self._footers.facts(int(self._footers.file_of[group]))
+        """Check a column chunk, see :meth:`check`."""
+        file = int(self._footers.file_of[group])
+        facts = self._footers.facts(file)
         chunk = facts.chunks[self._footers.index_of[group], number]
         start = int(chunk["start"])
         n_raw_bytes = int(chunk["n_raw_bytes"])
@@ -63,14 +68,20 @@ class PageChecks:
                 f"{self._footers.name_of(group)}, column {number} claims "
                 f"{claimed.all_pages:,} bytes, the footer {n_raw_bytes:,}"
             )
-        # A long text of the dictionary may repeat in every row.
-        has_texts = facts.value_bytes[number] == 0
-        most_bytes = claimed.largest_dictionary * int(chunk["n_values"])
-        if has_texts and most_bytes > limit_bytes():
+        # A text is stored once in the dictionary, and every row may repeat it. So the decoded texts
+        # may take much more memory than the pages. They are counted only if they may exceed the
+        # limit of a request.
+        is_of_texts = facts.value_bytes[number] == 0
+        max_decoded_bytes = claimed.largest_dictionary * int(chunk["n_values"])
+        if is_of_texts and max_decoded_bytes > limit_bytes():
             self._check_decoded_bytes(source, group, number)
 
     def _check_decoded_bytes(self, source: Any, group: int, number: int) -> None:
-        """Count the bytes of all texts of a column, without making them."""
+        """Check the decoded size of a column of texts, without decoding the texts.
+
+        Raises:
+            RequestLimitError: it exceeds the limit of a request.
+        """
         metadata = self._footers.of(int(self._footers.file_of[group]))
         path = metadata.schema.column(number).path
         file = pq.ParquetFile(source, metadata=metadata, read_dictionary=[path], pre_buffer=False)
@@ -79,7 +90,28 @@ class PageChecks:
         )
         n_bytes = 0
         for chunk in table.column(0).chunks:
-            if isinstance(chunk, pa.DictionaryArray):
-                lengths = pc.binary_length(chunk.dictionary).cast(pa.int64())
-                n_bytes += pc.sum(lengths.take(chunk.indices.drop_null())).as_py() or 0
+            texts = _innermost_values(chunk)
+            # Decimals are stored as texts are, but pyarrow reads them as numbers.
+            if isinstance(texts, pa.DictionaryArray):
+                n_bytes += _decoded_bytes(texts)
         check_request(n_bytes, f"{self._footers.name_of(group)}, column {path!r}")
+
+
+def _innermost_values(array: pa.Array) -> pa.Array:
+    """Return the values in lists and structs, which have one field: only one column was read."""
+    while True:
+        if isinstance(array, pa.StructArray):
+            array = array.field(0)
+        elif isinstance(array, (pa.ListArray, pa.LargeListArray, pa.FixedSizeListArray)):
+            array = array.flatten()
+        else:
+            return array
+
+
+def _decoded_bytes(texts: pa.DictionaryArray) -> int:
+    """Return the number of bytes of texts without their dictionary."""
+    lengths_in_dictionary = pc.binary_length(texts.dictionary).cast(pa.int64())
+    lengths = lengths_in_dictionary.take(texts.indices.drop_null())
+    if not len(lengths):
+        return 0
+    return int(pc.sum(lengths).as_py())

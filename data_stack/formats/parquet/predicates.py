@@ -1,4 +1,4 @@
-"""The contract of predicates, which select rows, with the one that calls a function."""
+"""Defines predicates, which select rows of a dataset by the values of its columns."""
 
 from __future__ import annotations
 
@@ -17,21 +17,23 @@ from data_stack.dataset.recipes.recipe_values import content_of
 from data_stack.exception import ConfigError
 from data_stack.formats.parquet.types import FieldDtype
 
+#: Whether each row is selected, shape ``(n_rows,)``.
 Bools = npt.NDArray[np.bool_]
+#: Columns by name: arrays of values, or cells of Arrow for a predicate that takes them.
 Columns = Mapping[str, "npt.NDArray[Any] | pa.Array"]
-"""Columns by name: values of numpy, or cells of Arrow for a predicate that takes them."""
 
 
 class TypedColumns(dict[str, Any]):
-    """Columns with what their values do not tell.
+    """Columns by name, with their types where the values do not show them.
 
     Args:
-        columns: as in :data:`Columns`.
-        types: the stored types of instants (times with a zone, here in UTC), times of day, and
-            maps, by the names of such columns.
-        dtypes: the dtypes of columns by name, also of those whose values are objects because of
-            nulls.
-        zones: the time zones of instants, by the names of such columns.
+        columns: the columns, see :data:`Columns`.
+        types: the stored types, by name, of columns of times of day, of maps, and of instants
+            (times with a zone). Their values do not show them: a time of day is a duration in
+            numpy, and an instant is a time in UTC without a zone.
+        dtypes: the dtypes of columns by name. A column with nulls may be an array of objects; its
+            dtype here is that of the values which are not null.
+        zones: the time zones of columns of instants, by name, as the first file states them.
     """
 
     def __init__(
@@ -49,12 +51,14 @@ class TypedColumns(dict[str, Any]):
 
 
 class PredicateError(ConfigError):
-    """A predicate cannot be applied to its values; the original error is chained.
+    """Raised when a predicate cannot be applied to the values of columns.
+
+    If another error is the reason, it is chained.
 
     Attributes:
         reason: what is wrong, and what to do.
-        row: position of the row in the columns passed to ``mask``; None if the error concerns no
-            single row.
+        row: index of the row in the columns that were passed to :meth:`Predicate.mask`; None if
+            the error is not of one row.
     """
 
     def __init__(self, reason: str, row: int | None = None) -> None:
@@ -65,23 +69,24 @@ class PredicateError(ConfigError):
     def __str__(self) -> str:
         if self.row is None:
             return self.reason
-        return f"row {self.row} of the examined ones: {self.reason}"
+        return f"row {self.row} of the columns: {self.reason}"
 
 
 class Predicate(ABC):
-    """Selects rows. It is immutable and can be pickled.
+    """Selects rows by the values of columns. It is immutable and can be pickled.
 
     Args:
-        fields: the columns that the predicate needs.
-        bound: an expression of ``pyarrow.compute`` that is true of each selected row, to skip row
-            groups by their statistics; None without one.
+        fields: the names of the columns that the predicate needs.
+        bound: an expression of ``pyarrow.compute`` that is true for each selected row, and may be
+            true for others. Row groups for which it cannot be true, according to their statistics,
+            are not read. None if there is no such expression.
 
     Attributes:
-        fields: the columns that the predicate needs, sorted, each once.
-        bound: as given.
+        fields: the names of the columns that the predicate needs, sorted, each once.
+        bound: the expression, or None.
     """
 
-    #: Whether :meth:`mask` takes cells of Arrow as well, which need not become values first.
+    #: Whether :meth:`mask` takes cells of Arrow, too. Then they are not converted to values.
     takes_cells: bool = False
 
     fields: tuple[str, ...]
@@ -96,8 +101,8 @@ class Predicate(ABC):
         """Return which rows are selected: bools, shape ``(n,)``.
 
         Args:
-            columns: n values for each of ``fields``: shape ``(n,)``, or ``(n, ...)`` for arrays.
-                None (among objects) and NaT are null, NaN is not.
+            columns: n values for each of ``fields``, shape ``(n,)``, or ``(n, ...)`` if the values
+                are arrays. None in an array of objects and NaT stand for null; NaN does not.
 
         Raises:
             ConfigError: a column is missing.
@@ -106,17 +111,20 @@ class Predicate(ABC):
 
     @abstractmethod
     def content(self) -> Any:
-        """Return plain JSON data that identifies this predicate."""
+        """Return plain JSON data that identifies this predicate.
+
+        The fingerprint of a dataset with this filter depends on it.
+        """
 
 
 class RowPredicate(Predicate):
-    """Calls a function for each row.
+    """Asks an object about each row, as Petastorm's predicates are asked.
 
     Args:
-        function: an object with two methods: ``get_fields()`` returns the names of the columns,
-            at least one, and ``do_include(values)`` returns whether to select a row. ``values`` is
-            a dict with numbers and texts of Python, times and arrays of numpy, and None for null.
-            A method ``content()`` may return plain data that identifies the object.
+        function: an object with two methods. ``get_fields()`` returns the names of the columns, at
+            least one. ``do_include(values)`` returns whether to select a row; ``values`` is a dict
+            with numbers and texts of Python, times and arrays of numpy, and None for null. The
+            object may have a method ``content()``, which returns plain data that identifies it.
 
     Raises:
         ConfigError: ``get_fields()`` does not return names.
@@ -127,18 +135,16 @@ class RowPredicate(Predicate):
         self.function = function
 
     def mask(self, columns: Columns) -> Bools:
-        values_of_fields = {name: _plain_values(column_of(columns, name)) for name in self.fields}
-        names = list(values_of_fields)
+        lists_of_values = [_plain_values(column_of(columns, name)) for name in self.fields]
         answers: list[bool] = []
-        for row in zip(*values_of_fields.values(), strict=True):
-            values: Mapping[str, Any] = dict(zip(names, row, strict=True))
+        for number, row in enumerate(zip(*lists_of_values, strict=True)):
+            values: dict[str, Any] = dict(zip(self.fields, row, strict=True))
             try:
                 answers.append(bool(self.function.do_include(values)))
-            except Exception as error:
+            except Exception as error:  # the function is the user's
                 shown = ", ".join(f"{name}={shorten(value)}" for name, value in values.items())
                 raise PredicateError(
-                    f"{self!r} raised {type(error).__name__}: {error}, for {shown}",
-                    row=len(answers),
+                    f"{self!r} raised {type(error).__name__}: {error}, for {shown}", row=number
                 ) from error
         return np.array(answers, dtype=bool)
 
@@ -153,7 +159,9 @@ class RowPredicate(Predicate):
 
 
 def column_of(columns: Columns, name: str) -> npt.NDArray[Any]:
-    """Return a column by its name, as values.
+    """Return a column by its name, as an array of values.
+
+    Cells of Arrow are converted.
 
     Raises:
         ConfigError: the column is missing.
@@ -162,7 +170,7 @@ def column_of(columns: Columns, name: str) -> npt.NDArray[Any]:
 
 
 def column_or_cells(columns: Columns, name: str) -> Any:
-    """Return a column by its name, as values or as cells of Arrow.
+    """Return a column by its name, as it is: an array of values, or cells of Arrow.
 
     Raises:
         ConfigError: the column is missing.
@@ -176,33 +184,60 @@ def column_or_cells(columns: Columns, name: str) -> Any:
 
 
 def as_times(column: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Convert a column of numpy times as objects to an array of times, with NaT for None.
+    """Convert times of numpy in an array of objects to an array of times.
 
-    Other columns are unchanged.
+    Args:
+        column: objects, of which the first that is not None is a ``datetime64`` or ``timedelta64``.
+            Any other array is returned unchanged.
+
+    Returns:
+        The times, of the dtype of the first one, with NaT for None.
     """
     if column.dtype != object:
         return column
-    first_value = next((value for value in column if value is not None), None)
+    first_value = _first_value(column)
     if not isinstance(first_value, (np.datetime64, np.timedelta64)):
         return column
-    return np.array(["NaT" if value is None else value for value in column], first_value.dtype)
+    times = np.full(column.shape, "NaT", first_value.dtype)
+    for number, value in enumerate(column):
+        if value is not None:
+            times[number] = value
+    return times
+
+
+def _first_value(column: npt.NDArray[Any]) -> Any:
+    """Return the first value that is not None; None without one."""
+    for value in column:
+        if value is not None:
+            return value
+    return None
 
 
 def _names_of_fields(function: Any) -> list[str]:
+    """Return the names of the columns that a function needs.
+
+    Raises:
+        ConfigError: its method ``get_fields()`` does not return names.
+    """
     names: Any = function.get_fields()
-    is_listing = isinstance(names, Iterable) and not isinstance(names, (str, bytes))
-    fields = list(names) if is_listing else []
-    if not fields or not all(isinstance(name, str) for name in fields):
+    fields: list[Any] = []
+    if isinstance(names, Iterable) and not isinstance(names, (str, bytes)):
+        fields = list(names)
+    has_only_names = all(isinstance(name, str) for name in fields)
+    if not fields or not has_only_names:
         raise ConfigError(
-            f"get_fields() of {shorten(function)} must return a set of names of fields, "
+            f"get_fields() of {shorten(function)} must return a set or list of names of fields, "
             f"got {shorten(names)}"
         )
     return fields
 
 
 def _plain_values(column: npt.NDArray[Any]) -> list[Any]:
-    """Numbers and texts of Python, times and arrays of numpy."""
-    if column.ndim != 1 or column.dtype.kind in "mMV":
+    """Return the values of a column: numbers and texts of Python, times and arrays of numpy."""
+    if column.ndim != 1:
+        return list(column)
+    if column.dtype.kind in "mMV":
+        # Python's times would lose nanoseconds, and its tuples the names of fields.
         return list(column)
     if column.dtype != object:
         return list(column.tolist())
@@ -210,5 +245,6 @@ def _plain_values(column: npt.NDArray[Any]) -> list[Any]:
 
 
 def _plain_value(value: Any) -> Any:
-    is_number = isinstance(value, np.generic) and value.dtype.kind not in "mM"
-    return value.item() if is_number else value
+    if isinstance(value, np.generic) and value.dtype.kind not in "mM":
+        return value.item()
+    return value

@@ -1,9 +1,9 @@
-"""Encodes rows and columns as cells of a schema."""
+"""Encodes the rows of a Parquet writer as batches of Arrow's cells."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any, Final, NamedTuple, TypeVar
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -16,20 +16,19 @@ from data_stack.formats.parquet.partition_folders import folder_of_value, partit
 from data_stack.formats.parquet.schema import Field, Schema
 from data_stack.util.suggestions import did_you_mean
 
-_Encoded = TypeVar("_Encoded")
-
-#: Single rows become a batch at this number of rows or bytes; columns are encoded this number of
-#: rows at a time.
+#: The maximum number of rows in a batch.
 MAX_ROWS: Final = 4096
+#: Single rows become a batch when their cells have this many bytes.
 _MAX_BYTES: Final = 8 << 20
 
 
 class CellBatch(NamedTuple):
-    """Cells of rows.
+    """The cells of some rows, and where the rows belong.
 
     Attributes:
-        batch: the cells that files hold.
-        folders: the folder of each row; None without partitions.
+        batch: the cells of the columns that files hold.
+        folders: the folder of each row, such as ``"day=2024-01-01/vehicle=7"``; None without
+            partitions.
     """
 
     batch: pa.RecordBatch
@@ -37,17 +36,20 @@ class CellBatch(NamedTuple):
 
 
 class RowEncoder:
-    """Encodes rows, and holds single rows until they are a batch.
+    """Encodes rows.
+
+    Columns are encoded as a batch at once. Single rows wait in the encoder, encoded, until they are
+    enough for a batch.
 
     Args:
-        schema: of the rows.
-        partition_by: the columns that become folders, ``day=2024-01-01/vehicle=7`` as Hive names
-            them.
-        name: of the dataset, for messages.
+        schema: schema of the rows.
+        partition_by: the columns that become folders, outermost first. Hive names the folders
+            ``day=2024-01-01/vehicle=7``.
+        name: name of the dataset, for messages.
         max_rows: maximum number of waiting rows.
 
     Attributes:
-        arrow_schema: of the files, without partition columns.
+        arrow_schema: Arrow's schema of the files, without partition columns.
         n_rows: number of waiting rows.
 
     Raises:
@@ -59,9 +61,9 @@ class RowEncoder:
     _fields_in_files: list[Field]
     #: The fields that become folders, outermost first.
     _partition_fields: list[Field]
-    #: Single rows, each encoded, that wait to be a batch.
+    #: The waiting rows: each is a batch of one row.
     _waiting: list[CellBatch]
-    #: Bytes of the waiting rows.
+    #: Bytes of the cells of the waiting rows.
     _waiting_bytes: int
 
     def __init__(
@@ -71,7 +73,7 @@ class RowEncoder:
         self._name = name
         self._max_rows = min(MAX_ROWS, max_rows)
         self._partition_fields = partition_fields(schema, partition_by)
-        self._fields_in_files = [field for field in schema if field not in self._partition_fields]
+        self._fields_in_files = [field for field in schema if field.name not in partition_by]
         columns = []
         for field in self._fields_in_files:
             columns.append(pa.field(field.name, field.arrow_type(), field.nullable))
@@ -81,37 +83,41 @@ class RowEncoder:
         self.n_rows = 0
 
     def append(self, row: Mapping[str, Any], position: int) -> bool:
-        """Encode a row, which waits until :meth:`take`.
+        """Encode a row and let it wait until :meth:`take` is called.
 
         Args:
-            row: values by name; nullable ones may be left out.
-            position: of the row in the dataset.
+            row: values by name; values of nullable fields may be left out.
+            position: position of the row in the dataset.
 
         Returns:
-            Whether the waiting rows are a batch.
+            Whether the waiting rows are enough for a batch.
 
         Raises:
             ConfigError: a value does not fit its field, or a field is missing or unknown. The row
                 was not added.
         """
         self._check_names(list(row), f"row {position} of {self._name!r}")
-        columns = {name: [plain_value(value)] for name, value in row.items()}
-        cells = self.encode(columns, 0, 1, position)
+        columns_of_one_row = {name: [plain_value(value)] for name, value in row.items()}
+        cells = self.encode(columns_of_one_row, 0, 1, position)
         self._waiting.append(cells)
         self._waiting_bytes += cells.batch.nbytes
         self.n_rows += 1
         return self.n_rows >= self._max_rows or self._waiting_bytes >= _MAX_BYTES
 
     def take(self) -> CellBatch:
-        """Remove all waiting rows, at least one, and return them."""
-        batches = [cells.batch for cells in self._waiting]
+        """Remove all waiting rows, and return them as one batch. There must be at least one."""
+        batches = []
         folders: list[str] = []
         for cells in self._waiting:
-            folders.extend(cells.folders or ())
+            batches.append(cells.batch)
+            if cells.folders is not None:
+                folders.extend(cells.folders)
         self._waiting = []
         self._waiting_bytes = 0
         self.n_rows = 0
-        (batch,) = pa.Table.from_batches(batches, self.arrow_schema).combine_chunks().to_batches()
+        table = pa.Table.from_batches(batches, self.arrow_schema)
+        # The chunks of the rows are combined to one chunk, so that the table is one batch.
+        (batch,) = table.combine_chunks().to_batches()
         if not self._partition_fields:
             return CellBatch(batch, None)
         return CellBatch(batch, folders)
@@ -119,14 +125,14 @@ class RowEncoder:
     def check_columns(
         self, columns: Mapping[str, Any], encoded: Collection[str]
     ) -> tuple[int, dict[str, Any]]:
-        """Check the names and lengths of columns.
+        """Check the names and lengths of columns, and convert them for :meth:`encode`.
 
         Args:
-            columns: values by name.
-            encoded: names of columns with encoded cells.
+            columns: values by name; a dict, or a DataFrame of pandas.
+            encoded: names of columns that hold encoded cells instead of values.
 
         Returns:
-            The number of rows, and the columns as arrays and lists.
+            The number of rows, and the columns by name as arrays and lists.
 
         Raises:
             ConfigError: a column is missing, unknown, or of another length.
@@ -134,11 +140,12 @@ class RowEncoder:
         self._check_names(list(columns), f"the columns for {self._name!r}")
         arrays = {}
         lengths = {}
-        for name in columns:
+        for name in columns:  # a DataFrame has no items() of arrays
             values = columns[name]
+            is_unordered = isinstance(values, (set, frozenset))
             if name not in encoded:
                 values = column_values(values)
-            if not _has_rows(values):
+            if is_unordered or not _has_rows(values):
                 raise ConfigError(
                     f"field {name!r} of {self._name!r} needs an array or a list, got {values!r:.80}"
                 )
@@ -158,40 +165,54 @@ class RowEncoder:
         position: int,
         encoded: Collection[str] = (),
     ) -> CellBatch:
-        """Encode some rows of columns.
+        """Encode the rows from ``start`` to before ``stop`` of columns.
 
         Args:
             columns: arrays and lists as :meth:`check_columns` returns them.
-            start: the first row.
-            stop: the end of the rows.
-            position: of the row ``start`` in the dataset.
+            start: the first row of the batch.
+            stop: the row after the last one of the batch.
+            position: position of the row ``start`` in the dataset.
             encoded: names of columns that hold encoded cells.
 
         Raises:
             ConfigError: a value does not fit its field.
         """
-
-        def encode_field(encode: Callable[[Field, Any, bool], _Encoded], field: Field) -> _Encoded:
-            if field.name in columns:
-                values = columns[field.name][start:stop]
-            else:
-                values = [None] * (stop - start)
+        arrays = []
+        for field in self._fields_in_files:
+            values = _values_of(field, columns, start, stop)
+            is_encoded = field.name in encoded
             try:
-                return encode(field, values, field.name in encoded)
+                arrays.append(_encode_column(field, values, is_encoded))
             except (MissingDependencyError, MemoryError):
                 raise
             except Exception as error:  # codecs of plugins raise anything
                 raise self._error_of_field(field, position, error) from error
-
-        arrays = [encode_field(_encode_column, field) for field in self._fields_in_files]
         batch = pa.RecordBatch.from_arrays(arrays, schema=self.arrow_schema)
         if not self._partition_fields:
             return CellBatch(batch, None)
-        folders = [encode_field(_encode_folders, field) for field in self._partition_fields]
-        return CellBatch(batch, list(map("/".join, zip(*folders, strict=True))))
+
+        folders_of_fields = []
+        for field in self._partition_fields:
+            values = _values_of(field, columns, start, stop)
+            is_encoded = field.name in encoded
+            try:
+                folders_of_fields.append(_encode_folders(field, values, is_encoded))
+            except (MissingDependencyError, MemoryError):
+                raise
+            except Exception as error:
+                raise self._error_of_field(field, position, error) from error
+        folders = ["/".join(names) for names in zip(*folders_of_fields, strict=True)]
+        return CellBatch(batch, folders)
 
     def _error_of_field(self, field: Field, position: int, error: Exception) -> ConfigError:
-        """Say which value of a field cannot be encoded. ``position`` is that of the first row."""
+        """Return the error for a field whose values cannot be encoded.
+
+        Args:
+            field: the field.
+            position: position of the first of its rows in the dataset. The rows before it were
+                appended, none of the others.
+            error: the error of the codec.
+        """
         row = ""
         if isinstance(error, CellError):
             row = f", row {position + error.row},"
@@ -201,59 +222,77 @@ class RowEncoder:
         )
 
     def _check_names(self, names: Collection[Any], what: str) -> None:
-        """Check the names of the fields of a row or of columns; ``what`` names these.
+        """Check the names of the fields of a row or of columns.
+
+        Args:
+            names: the names.
+            what: what has these names, for messages.
 
         Raises:
             ConfigError: a field is unknown, or missing and not nullable.
         """
         unknown = [name for name in names if name not in self._schema]
         if unknown:
+            listed = ", ".join(map(repr, unknown))
             suggestion = did_you_mean(unknown[0], self._schema.fields)
             known = ", ".join(sorted(self._schema.fields))
             raise ConfigError(
-                f"unknown field {', '.join(map(repr, unknown))} in {what}{suggestion}; "
-                f"the schema has: {known}"
+                f"unknown field {listed} in {what}{suggestion}; the schema has: {known}"
             )
         missing = []
         for field in self._schema:
             if field.name not in names and not field.nullable:
                 missing.append(field.name)
         if missing:
-            raise ConfigError(
-                f"{what} lacks {', '.join(map(repr, missing))}, which must not be null"
-            )
+            listed = ", ".join(map(repr, missing))
+            raise ConfigError(f"{what} lacks {listed}, which must not be null")
+
+
+def _values_of(field: Field, columns: Mapping[str, Any], start: int, stop: int) -> Any:
+    """Return some rows of the column of a field: None for each row if the column was left out."""
+    if field.name in columns:
+        return columns[field.name][start:stop]
+    return [None] * (stop - start)
 
 
 def _has_rows(values: Any) -> bool:
-    """Whether values are a column: an array of at least one dimension, or a sequence."""
-    if isinstance(values, (str, bytes)) or not hasattr(values, "__len__"):
+    """Return whether values are a column: an array of at least one dimension, or a sequence."""
+    if isinstance(values, (str, bytes, Mapping)) or not hasattr(values, "__len__"):
         return False
-    return getattr(values, "ndim", 1) > 0
+    n_dimensions = getattr(values, "ndim", 1)
+    return bool(n_dimensions > 0)
 
 
 def _encode_column(field: Field, values: Any, is_encoded: bool) -> pa.Array:
-    """Encode values of a field; encoded cells are only checked.
+    """Encode the values of a field. Encoded cells are checked, and cast without loss.
 
     Raises:
         Exception: a value does not fit the field; codecs of plugins raise anything.
     """
     if isinstance(values, np.ndarray):
-        values = values.copy()  # its owner may change it
+        # The cells could share its memory, and its owner may change it before they are written.
+        values = values.copy()
     type_ = field.arrow_type()
     if not is_encoded:
         return field.cells.encode_column(field, values).cast(type_)
     if isinstance(values, pa.ChunkedArray):
         values = values.combine_chunks()
-    cells = values if isinstance(values, pa.Array) else pa.array(values, type_)
-    if cells.null_count and not field.nullable:
+    if not isinstance(values, pa.Array):
+        values = pa.array(values, type_)
+    if values.null_count and not field.nullable:
         raise ValueError("a cell is null, but the field is not nullable")
-    return cast_exactly(cells, type_)
+    return cast_exactly(values, type_)
 
 
 def _encode_folders(field: Field, values: Any, is_encoded: bool) -> list[str]:
-    """Name the folders of the values of a partition column; raises as :func:`_encode_column`."""
+    """Return the name of the folder for each value of a partition column.
+
+    Raises:
+        Exception: as :func:`_encode_column`.
+    """
     folders = []
-    for row, value in enumerate(_encode_column(field, values, is_encoded).to_pylist()):
+    cells = _encode_column(field, values, is_encoded)
+    for row, value in enumerate(cells.to_pylist()):
         try:
             folders.append(folder_of_value(field.name, value))
         except ValueError as error:

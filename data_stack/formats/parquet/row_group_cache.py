@@ -1,4 +1,4 @@
-"""Caches row groups in memory, and prefetches the next ones in the background."""
+"""Holds row groups in memory: those that were read last, and those that are needed next."""
 
 from __future__ import annotations
 
@@ -15,29 +15,33 @@ from data_stack.formats.parquet.row_group_reader import RowGroupReader
 from data_stack.util.executor import Executor, computing
 from data_stack.util.forks import call_in_forks
 
-#: Limit of prefetched bytes; one row group is always prefetched.
+#: The maximum number of prefetched bytes. One row group is prefetched even if it is larger.
 _MAX_PREFETCHED_BYTES = 32 << 20
-#: Concurrent reads of a store; they mostly wait.
+#: The maximum number of concurrent reads of stores. Their threads mostly wait for the network.
 _MAX_REQUESTS = 16
-#: A prefetched row group is dropped after this many calls: its iteration was abandoned.
+#: A prefetched row group that was not used is dropped after this many calls of ``prefetch``: the
+#: iteration that needed it was abandoned.
 _MAX_CALLS_UNUSED = 16
 
-#: Reads row groups of stores. It has its own threads: a thread inside Arrow's code may crash Python
-#: at exit, so Python waits a moment for these; a store may never answer.
+#: The threads that read row groups of stores. A store may never answer, so Python does not wait for
+#: them at exit. But a thread inside of Arrow's code may crash Python at exit. So Python waits for
+#: this time, within which most reads end.
 _of_stores = Executor("data_stack-parquet", lambda: _MAX_REQUESTS, grace_seconds=5.0)
 
+#: Columns of a row group by name.
 Columns = dict[str, GroupColumn]
+#: Returns the reader of a row group: takes its number and the names of the columns.
 OpenRowGroup = Callable[[int, Sequence[str]], RowGroupReader]
 
 
 class _Prefetch(NamedTuple):
-    """A row group that is being read, or has been read.
+    """A row group that a thread will read, is reading or has read.
 
     Attributes:
-        reader: reads it.
-        n_bytes: estimated memory.
-        call_number: of the call that requested it.
-        future: of the thread that reads it.
+        reader: the reader of the row group, with the names of its columns.
+        n_bytes: estimated memory of the columns, in bytes.
+        call_number: number of the call of ``prefetch`` that requested the row group.
+        future: the work of the thread.
     """
 
     reader: RowGroupReader
@@ -45,49 +49,64 @@ class _Prefetch(NamedTuple):
     call_number: int
     future: Future[None]
 
+    def has_columns(self, names: Sequence[str]) -> bool:
+        """Return whether the reader reads all of these columns."""
+        return set(names) <= set(self.reader.names)
+
 
 class RowGroupCache:
-    """An LRU cache of columns of row groups. Threads may share it.
+    """An LRU cache of the columns of row groups. Threads may share it.
 
-    One thread reads a column, the others wait. A :class:`CacheLimit` decides how many bytes are
-    kept.
+    If several threads need a row group, one of them reads it and the others wait for it. A
+    :class:`CacheLimit` decides how many bytes are cached.
 
-    Row groups are prefetched: Arrow reads and decodes without the GIL; the thread that takes a row
-    group makes the values. Errors are dropped: the thread that needs the row group reads it again
-    and raises the error.
+    The row groups that are needed next are prefetched by threads of their own. These read and
+    decode the pages, which Arrow does without the GIL. The values are made by the thread that needs
+    them. If prefetching fails, the error is dropped: the thread that needs the row group reads it
+    again, and raises the error.
 
     Args:
         open_row_group: returns a reader of columns of a row group.
-        max_bytes: limit of the cache; it always keeps one row group.
-        check: raises if the file of a row group was replaced. It is called before each row group is
-            returned. None: files cannot be replaced.
+        max_bytes: limit of the cache in bytes. The row group that was read last is cached even if
+            it is larger.
+        check: called with the number of a row group before it is returned; raises if its file was
+            replaced. None if files cannot be replaced.
 
     Attributes:
-        n_bytes: memory of the cached columns.
+        n_bytes: memory of the cached columns, in bytes.
     """
 
     n_bytes: int
 
-    #: Guards all that follows; it is held for moments only.
+    #: As in the arguments.
+    _open_row_group: OpenRowGroup
+    _max_bytes: int
+    _check: Callable[[int], None] | None
+
+    #: Guards the attributes below. A thread holds it for moments only, never while it reads.
     _lock: threading.Lock
 
     #: The cached columns by row group; the row group that was used last is the last one.
     _groups: OrderedDict[int, Columns]
 
-    #: How many bytes to keep.
+    #: Decides how many bytes are cached.
     _limit: CacheLimit
 
-    #: Memory of the columns that were read last: an estimate for the next ones.
+    #: Memory of the row group that was read last, in bytes: the estimate for the next one.
     _last_bytes: int
 
-    #: For each row group a lock that a thread holds while it reads columns of it.
+    #: A lock for each row group that was ever read. A thread holds it while it reads columns of the
+    #: row group, and takes it before ``_lock``.
     _read_locks: dict[int, threading.Lock]
 
-    #: Prefetched row groups.
+    #: The prefetched row groups that were not used yet: at most one prefetch for each row group.
     _prefetches: dict[int, _Prefetch]
 
     #: Number of calls of :meth:`prefetch`.
     _n_calls: int
+
+    #: In a forked process: what the parent process had cached. Nobody reads it.
+    _inherited: tuple[OrderedDict[int, Columns], dict[int, _Prefetch]]
 
     def __init__(
         self,
@@ -112,9 +131,10 @@ class RowGroupCache:
         self._n_calls = 0
 
     def _reset_in_fork(self) -> None:
-        """Begin anew in a forked process, but keep what the parent had in memory.
+        """Begin anew in a forked process.
 
-        To free it, Arrow might wait for a lock that a thread of the parent held.
+        What the parent process had cached stays in memory: Arrow might wait forever to free it, for
+        a lock that a thread of the parent held.
         """
         self._inherited = (self._groups, self._prefetches)
         self._reset()
@@ -122,7 +142,11 @@ class RowGroupCache:
     # ------------------------------------------------------------------ columns
 
     def columns(self, group: int, names: Sequence[str]) -> Columns:
-        """Return columns of a row group, at least those of ``names``.
+        """Return columns of a row group by name: those of ``names``, and others that are cached.
+
+        Args:
+            group: number of the row group.
+            names: names of the columns.
 
         Raises:
             DatasetFileCorruptError, StorageError: the row group cannot be read.
@@ -136,53 +160,69 @@ class RowGroupCache:
                 return self._groups[group]
             read_lock = self._read_locks.setdefault(group, threading.Lock())
         with read_lock:
+            # While this thread waited, another one may have read the columns.
             with self._lock:
                 columns = self._groups.get(group, {})
                 if not columns:
+                    # Evicting before reading lets the new row group take the released memory.
                     self._evict(self._last_bytes, min_groups=0)
-            # another thread may have been faster
             missing = [name for name in names if name not in columns]
             if missing:
-                columns = {**columns, **self._take_reader(group, missing).columns()}
+                read_columns = self._take_reader(group, missing).columns()
+                columns = {**columns, **read_columns}
             with self._lock:
                 return self._keep(group, columns)
 
     def has(self, group: int, names: Sequence[str]) -> bool:
-        """Whether columns of a row group are cached or prefetched."""
+        """Return whether columns of a row group are cached, or were prefetched."""
         if self._has_columns(group, names):
             return True
         prefetch = self._prefetches.get(group)
-        return prefetch is not None and prefetch.future.done()
+        return prefetch is not None and prefetch.future.done() and prefetch.has_columns(names)
 
     def _has_columns(self, group: int, names: Sequence[str]) -> bool:
+        """Return whether columns of a row group are cached."""
         columns = self._groups.get(group)
-        return columns is not None and all(map(columns.__contains__, names))
+        if columns is None:
+            return False
+        for name in names:  # all() would take twice as long, for each sample
+            if name not in columns:
+                return False
+        return True
 
     def _is_being_read(self, group: int) -> bool:
         return group in self._read_locks and self._read_locks[group].locked()
 
     def _keep(self, group: int, columns: Columns) -> Columns:
-        """Cache columns, and evict other row groups to make room.
+        """Cache columns, evict other row groups to make room, and return all cached columns.
 
-        What another thread has cached meanwhile stays.
+        If a column was cached meanwhile, the cached one stays.
         """
         cached = self._groups.get(group, {})
-        n_bytes = sum(column.n_bytes for name, column in columns.items() if name not in cached)
-        columns = {**columns, **cached}
-        self._groups[group] = columns
+        n_new_bytes = 0
+        for name, column in columns.items():
+            if name not in cached:
+                n_new_bytes += column.n_bytes
+        all_columns = {**columns, **cached}
+        self._groups[group] = all_columns
         self._groups.move_to_end(group)
-        if n_bytes:
-            self._last_bytes = n_bytes
-            self.n_bytes += n_bytes
-            self._limit.note_read(group, n_bytes)
+        if n_new_bytes:
+            self._last_bytes = n_new_bytes
+            self.n_bytes += n_new_bytes
+            self._limit.note_read(group, n_new_bytes)
             self._evict(0, min_groups=1)
-        return columns
+        return all_columns
 
     def _evict(self, n_bytes_to_come: int, *, min_groups: int) -> None:
-        """Evict the row groups that were used longest ago, until the limit is kept."""
-        while (
-            self.n_bytes + n_bytes_to_come > self._limit.n_bytes and len(self._groups) > min_groups
-        ):
+        """Evict the row groups that were used longest ago, until the limit is kept.
+
+        Args:
+            n_bytes_to_come: size of the columns that are read next, for which there must be room.
+            min_groups: this many row groups stay, even if the limit is not kept.
+        """
+        while len(self._groups) > min_groups:
+            if self.n_bytes + n_bytes_to_come <= self._limit.n_bytes:
+                return
             group, columns = self._groups.popitem(last=False)
             n_bytes = sum(column.n_bytes for column in columns.values())
             self.n_bytes -= n_bytes
@@ -191,10 +231,11 @@ class RowGroupCache:
     # ------------------------------------------------------------------ prefetching
 
     def next_to_read(self, groups: Collection[int], names: Sequence[str]) -> int:
-        """Choose the row group to read next.
+        """Choose the row group to read next, of several that are needed in any order.
 
-        It is one that is cached or prefetched, else one that no other thread is reading, so that
-        several threads read different ones.
+        A row group that is cached or was prefetched comes first. Of the others, one comes first
+        that no thread is reading or prefetching: so several threads read different ones, and one
+        that is on its way has time to arrive.
 
         Args:
             groups: at least one row group.
@@ -204,15 +245,17 @@ class RowGroupCache:
         def rank(group: int) -> int:
             if self.has(group, names):
                 return 0
-            is_on_its_way = self._is_being_read(group) or group in self._prefetches
-            return 2 if is_on_its_way else 1
+            if group in self._prefetches or self._is_being_read(group):
+                return 2
+            return 1
 
         with self._lock:
+            # The cache should hold as many row groups as a request needs.
             self._limit.note_request(len(groups))
             return min(groups, key=rank)
 
     def prefetch(self, groups: Sequence[int], names: Sequence[str]) -> None:
-        """Prefetch row groups while there is room, and return at once.
+        """Begin to prefetch row groups, as many as there is room for, and return at once.
 
         Row groups that were prefetched long ago, and not used, are dropped.
 
@@ -225,37 +268,46 @@ class RowGroupCache:
             self._drop_unused(groups)
             readers = self._open_next(groups, names)
             for group, (reader, n_bytes) in readers.items():
-                if len(readers) > 1:  # they keep the processors busy without more threads
+                if len(readers) > 1:
+                    # One thread for each reader keeps the processors busy.
                     reader.by_threads = False
-                executor = computing if reader.is_local else _of_stores
-                # Errors are dropped, see the class. Or Python exits, or cannot start a thread.
+                if reader.is_local:
+                    executor = computing
+                else:
+                    executor = _of_stores
+                # submit() raises if Python exits or cannot start a thread. Then the row group is
+                # not prefetched.
                 with contextlib.suppress(Exception):
                     future = executor.submit(reader.decode)
                     self._prefetches[group] = _Prefetch(reader, n_bytes, self._n_calls, future)
 
-    def _drop_unused(self, wanted: Sequence[int]) -> None:
-        """Drop row groups that were prefetched long ago, and are not wanted."""
+    def _drop_unused(self, needed: Sequence[int]) -> None:
+        """Drop row groups that were prefetched long ago, except those that are needed."""
         for group, prefetch in list(self._prefetches.items()):
             is_old = prefetch.call_number + _MAX_CALLS_UNUSED < self._n_calls
-            if is_old and prefetch.future.done() and group not in wanted:
+            if is_old and prefetch.future.done() and group not in needed:
                 del self._prefetches[group]
 
     def _open_next(
         self, groups: Sequence[int], names: Sequence[str]
     ) -> dict[int, tuple[RowGroupReader, int]]:
-        """Open the row groups for which there is room, each with its estimated bytes.
+        """Return the readers of the row groups to prefetch, with the estimated bytes of each.
 
-        There is always room for one.
+        Row groups that are cached, prefetched or being read are left out. The others are taken in
+        their order while there is room. If nothing is prefetched, there is room for one in any
+        case.
         """
         n_prefetched_bytes = sum(prefetch.n_bytes for prefetch in self._prefetches.values())
         room = min(_MAX_PREFETCHED_BYTES, self._max_bytes) - n_prefetched_bytes
         readers: dict[int, tuple[RowGroupReader, int]] = {}
         for group in groups:
-            is_there = group in self._prefetches or self._has_columns(group, names)
-            if is_there or self._is_being_read(group):
+            if group in self._prefetches or self._is_being_read(group):
+                continue
+            if self._has_columns(group, names):
                 continue
             reader = self._open_row_group(group, names)
-            n_bytes = max(self._last_bytes, reader.known_bytes())  # the footer may state more
+            # The footer states the bytes before compression, which may be more than the estimate.
+            n_bytes = max(self._last_bytes, reader.known_bytes())
             is_first = not self._prefetches and not readers
             if n_bytes > room and not is_first:
                 break
@@ -264,13 +316,18 @@ class RowGroupCache:
         return readers
 
     def _take_reader(self, group: int, names: Sequence[str]) -> RowGroupReader:
-        """Take the reader of a prefetched row group, and wait for it; else open the row group."""
+        """Return a reader of a row group, after its prefetch if there is one.
+
+        The prefetch is removed. If a thread is reading the row group, this method waits for it.
+        """
         with self._lock:
             prefetch = self._prefetches.pop(group, None)
-        if prefetch is None or not set(names) <= set(prefetch.reader.names):
+        if prefetch is None or not prefetch.has_columns(names):
             return self._open_row_group(group, names)
-        # a reader whose turn has not come is used here and now
-        is_usable = prefetch.future.cancel() or prefetch.future.exception() is None
-        if is_usable:
-            return prefetch.reader
-        return self._open_row_group(group, names)
+        has_not_begun = prefetch.future.cancel()
+        if has_not_begun:
+            return prefetch.reader  # it reads in this thread
+        has_failed = prefetch.future.exception() is not None  # waits for the thread
+        if has_failed:
+            return self._open_row_group(group, names)
+        return prefetch.reader

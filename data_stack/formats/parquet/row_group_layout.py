@@ -1,4 +1,4 @@
-"""Which columns each row group of a dataset has, and in which form."""
+"""Describes the columns of all row groups of a dataset before any of them is read."""
 
 from __future__ import annotations
 
@@ -26,31 +26,32 @@ from data_stack.formats.parquet.page_checks import PageChecks
 from data_stack.formats.parquet.partitions import partition_column
 from data_stack.formats.parquet.schema import Field, Schema
 
+#: Numbers of rows in a row group.
 Rows = npt.NDArray[np.int32]
 
+#: The dtypes that have NaN.
 _FLOATS: Final = (np.float16, np.float32, np.float64)
 
 
 class RowGroupLayout:
-    """The columns of all row groups of a dataset, before any of them is read.
+    """The columns of all row groups of a dataset, and the form of their values.
 
-    Threads may share it. It pickles without the footers.
+    It is known from the footers, or from the manifest, which has the facts of the footers. Threads
+    may share it. Footers that were read are not pickled with it.
 
-    Args:
-        footers: footers of the files.
-        schema: of all fields, partition columns included.
-        masks: the fields that the files lack, which say where another field is null: its name
-            for each.
+    A *group* is the number of a row group in the dataset, an *index* its number in its file, and a
+    *leaf* the number of a Parquet column in its file: a struct has several.
 
     Attributes:
-        footers: as given.
-        schema: as given.
-        masks: as given.
-        partitions: the partition columns, with a value for each file.
-        absent: the fields that each file lacks.
-        list_lengths: for each field of lists the length of all of them; None if they differ.
-        with_nulls: for each field whether any value may be null.
-        page_checks: compares page headers with the footers.
+        footers: footers of the files.
+        schema: schema of the rows, partition columns included.
+        masks: for each field that is a mask, the name of the field whose nulls it marks. Files do
+            not have masks.
+        partitions: for each partition column the value of each file, shape ``(n_files,)``.
+        absent: for each file the fields that it does not have, whose values are null.
+        list_lengths: for each field of lists the length of its lists; None if they differ.
+        with_nulls: for each field whether a value may be null.
+        page_checks: the checks of page headers.
 
     Raises:
         DatasetFileCorruptError: a file lacks a required field, or the name of a folder is not a
@@ -75,17 +76,16 @@ class RowGroupLayout:
         self.partitions = _read_partitions(footers, schema)
         self.absent = self._find_absent_fields()
         values_per_row = self._collect_values_per_row()
-        self.list_lengths = {
-            field.name: _common_list_length(values_per_row[field.name])
-            for field in schema
-            if isinstance(field.codec, ListCodec)
-        }
+        self.list_lengths = {}
         self.with_nulls = {}
         for name, field in schema.fields.items():
+            if isinstance(field.codec, ListCodec):
+                self.list_lengths[name] = _common_list_length(values_per_row[name])
             if name in self.partitions:
                 self.with_nulls[name] = any(value is None for value in self.partitions[name])
             else:
-                self.with_nulls[name] = field.nullable and None in values_per_row[name]
+                may_be_null_in_a_file = None in values_per_row[name]
+                self.with_nulls[name] = field.nullable and may_be_null_in_a_file
         self.page_checks = PageChecks(footers)
 
     def _find_absent_fields(self) -> list[set[str]]:
@@ -97,10 +97,11 @@ class RowGroupLayout:
         stored = self.schema.fields.keys() - self.partitions.keys() - self.masks.keys()
         required = {field.name for field in self.schema if not field.nullable}
         absent_of_files = []
-        for file in range(len(self.footers.files.paths)):
+        for file in range(self.footers.files.n_files):
             absent = stored.difference(self.footers.columns(file))
-            if absent & required:
-                name = min(absent & required)
+            absent_and_required = absent & required
+            if absent_and_required:
+                name = min(absent_and_required)
                 raise DatasetFileCorruptError(
                     f"{self.footers.files.name(file)} has no column {name!r}, unlike other files: "
                     "exclude it with columns=…, or make the field nullable with schema=…"
@@ -109,44 +110,57 @@ class RowGroupLayout:
         return absent_of_files
 
     def _collect_values_per_row(self) -> dict[str, set[int | None]]:
-        """For each field the values per row (see :meth:`Footers.columns`) in files with rows."""
+        """Collect the numbers of values per row that the files with rows have.
+
+        Returns:
+            The different numbers by field, as :meth:`Footers.columns` has them for each file. None
+            stands for a column that may have nulls, or that a file does not have.
+        """
         footers = self.footers
         files_with_rows = np.unique(footers.file_of[footers.n_rows > 0]).tolist()
-        # most files share one mapping: look at each mapping once
-        distinct = {}
+        # There may be many files, but most share one mapping. Each mapping is looked at once; its
+        # id() identifies it, as the footers hold it.
+        mappings: dict[int, Mapping[str, int | None]] = {}
         for file in files_with_rows:
             columns = footers.columns(file)
-            distinct[id(columns)] = columns
+            mappings[id(columns)] = columns
         values_per_row: dict[str, set[int | None]] = {}
         for name in self.schema.fields:
-            values_per_row[name] = {columns.get(name) for columns in distinct.values()}
+            values_per_row[name] = {columns.get(name) for columns in mappings.values()}
         return values_per_row
 
     def damage_error(
         self, group: int, name: str, error: CellError, rows: Rows | None = None
     ) -> DataStackError:
-        """Return the error for a damaged cell; it names file, row group, row and field.
+        """Return the error for a cell that cannot be decoded; it names file, row and field.
 
         Args:
-            group: the row group.
+            group: number of the row group.
             name: name of the column.
-            error: has the position in the column and the reason.
-            rows: the rows of the column, ascending; None for all.
+            error: the error of the codec, with the index of the cell in the column.
+            rows: the rows of the column, ascending; None if the column has all rows.
+
+        Returns:
+            A RequestLimitError if the value is too large for a request, else a
+            DatasetFileCorruptError.
         """
-        row = error.row if rows is None else int(rows[error.row])
+        row = error.row
+        if rows is not None:
+            row = int(rows[row])
         place = f"{self.footers.name_of(group)}, row {row}, field {name!r}"
         cause = error.__cause__
         if isinstance(cause, RequestLimitError):
-            return cause.at(place)
+            return cause.at(place)  # the same error, with the place
         return DatasetFileCorruptError(f"{place}: {error.why}")
 
     # ------------------------------------------------------------------ the form of columns
 
     def are_gathered(self, names: Sequence[str]) -> bool:
-        """Whether these columns have one dtype and shape in all row groups.
+        """Return whether each of these columns has one dtype and shape in all row groups.
 
-        Their rows can then be copied without decoding. Lists count as equally long where the
-        footers allow it, until a list of another length is read.
+        Their rows can then be gathered into an array: they are copied without decoding. The footers
+        state only the average length of lists. So lists count as equally long if the averages are
+        equal, until a list of another length is read.
         """
         return all(self._is_gathered(self.schema[name]) for name in names)
 
@@ -158,31 +172,46 @@ class RowGroupLayout:
         return field.cells.is_fixed and not self.with_nulls[field.name]
 
     def note_list_length(self, name: str, column: GroupColumn) -> None:
-        """Note that lists differ in length, if those of a column do."""
+        """Compare the lists of a column with the length that the footers state.
+
+        If they differ, the lists of the field count as lists of different lengths from now on.
+
+        Args:
+            name: name of the column; nothing is noted for columns without lists.
+            column: the column of one row group.
+        """
         if name not in self.list_lengths:
             return
-        is_alike = isinstance(column, ArrayColumn) and column.array.shape[1:] == (
-            self.list_lengths[name],
+        expected_shape = (self.list_lengths[name],)
+        is_as_expected = (
+            isinstance(column, ArrayColumn) and column.array.shape[1:] == expected_shape
         )
-        if not is_alike:
+        if not is_as_expected:
             self.list_lengths[name] = None
 
     def estimate_bytes(self, names: Sequence[str]) -> float:
         """Estimate the bytes of columns in all row groups, before compression.
 
-        The bytes per row are those of the first file.
+        The rows of all files count as large as those of the first file that has rows.
         """
         footers = self.footers
-        n_rows_of_first = int(footers.n_rows[footers.file_of == 0].sum())
-        if not n_rows_of_first:
+        groups_with_rows = np.flatnonzero(footers.n_rows)
+        if not len(groups_with_rows):
             return 0.0
-        facts = footers.facts(0)
-        leaves = [leaf for name in names for leaf in facts.columns.get(name, [])]
-        n_bytes_of_first = float(facts.chunks["n_raw_bytes"][:, leaves].sum())
-        return n_bytes_of_first / n_rows_of_first * float(footers.n_rows.sum())
+        file = int(footers.file_of[groups_with_rows[0]])
+        n_rows_of_file = int(footers.n_rows[footers.file_of == file].sum())
+        facts = footers.facts(file)
+        leaves: list[int] = []
+        for name in names:
+            leaves.extend(facts.columns.get(name, []))
+        n_bytes_of_file = float(facts.chunks["n_raw_bytes"][:, leaves].sum())
+        return n_bytes_of_file / n_rows_of_file * float(footers.n_rows.sum())
 
     def empty(self, name: str) -> npt.NDArray[Any]:
-        """Return a column without rows.
+        """Return an array for a column without rows, of the dtype and shape that rows would have.
+
+        Its shape is ``(0, ...)`` if the values are numbers, bools or times of one shape and have a
+        value for null. Otherwise, the values are objects and the shape is ``(0,)``.
 
         Raises:
             DatasetFileCorruptError: the shape is too large for numpy.
@@ -190,8 +219,8 @@ class RowGroupLayout:
         field = self.schema[name]
         has_none = self.with_nulls[name] and field.cells.fill(field) is None
         is_ragged = None in field.shape
-        is_of_numbers = isinstance(field.dtype, np.dtype) and field.dtype.kind not in "USO"
-        if has_none or is_ragged or not is_of_numbers:
+        has_fixed_size = isinstance(field.dtype, np.dtype) and field.dtype.kind not in "USO"
+        if has_none or is_ragged or not has_fixed_size:
             return np.empty(0, object)
         try:
             return np.empty((0, *field.shape), field.dtype)  # type: ignore[arg-type]  # see above
@@ -203,14 +232,15 @@ class RowGroupLayout:
     # ------------------------------------------------------------------ what filters may exclude
 
     def guarantee(self, group: int, types: pa.Schema, *, with_floats: bool) -> pc.Expression:
-        """Return an expression that is true of all rows of a row group.
+        """Return an expression that is true for all rows of a row group.
 
-        It comes from the partitions and the footer.
+        The expression follows from the partition of the file and the statistics in the footer.
 
         Args:
-            group: the row group.
-            types: the columns, with the types by which an expression sees them.
-            with_floats: use bounds of floats, although NaN lies outside of them.
+            group: number of the row group.
+            types: the columns that the expression may use, with the types that filters compare.
+            with_floats: whether to use the bounds of floats. NaN is outside of them: then the
+                expression is not true for rows with NaN.
         """
         exact, bounds_of_floats = self._guarantees_of_columns(group, types)
         if with_floats:
@@ -218,11 +248,13 @@ class RowGroupLayout:
         return conjunction(exact)
 
     def guarantee_alternatives(self, group: int, types: pa.Schema) -> list[pc.Expression]:
-        """Return expressions of which at least one is true of each row of a row group.
+        """Return expressions of which at least one is true for each row of a row group.
+
+        Unlike :meth:`guarantee`, they use the bounds of floats and are right for rows with NaN.
 
         Args:
-            group: the row group.
-            types: the columns, with the types by which an expression sees them.
+            group: number of the row group.
+            types: the columns that expressions may use, with the types that filters compare.
         """
         exact, bounds_of_floats = self._guarantees_of_columns(group, types)
         return alternatives_with_nan(exact, bounds_of_floats, types)
@@ -230,7 +262,16 @@ class RowGroupLayout:
     def _guarantees_of_columns(
         self, group: int, types: pa.Schema
     ) -> tuple[list[pc.Expression], dict[str, pc.Expression]]:
-        """Return expressions that are true of all rows, and others that are so except for NaN."""
+        """Return what is certain of the columns of a row group.
+
+        Args:
+            group: number of the row group.
+            types: the columns, with the types that filters compare.
+
+        Returns:
+            Expressions that are true for all rows, and, by column, expressions that are true for
+            all rows without NaN in the column.
+        """
         footers = self.footers
         file = int(footers.file_of[group])
         index = int(footers.index_of[group])
@@ -242,11 +283,14 @@ class RowGroupLayout:
         for name in types.names:
             field = self.schema[name]
             if name in self.absent[file]:
+                # All values of the column are null.
                 exact.append(partition_guarantee(name, None, types))
                 continue
             if name in self.partitions:
+                # All rows of the file have one value.
                 exact.append(partition_guarantee(name, self.partitions[name][file], types))
                 continue
+            # Only scalars have statistics of their values; a struct has several columns of Parquet.
             leaves = facts.columns.get(name, [])
             if len(leaves) != 1 or not isinstance(field.codec, ScalarCodec):
                 continue
@@ -273,7 +317,14 @@ def _read_partitions(footers: Footers, schema: Schema) -> dict[str, npt.NDArray[
 
 
 def _common_list_length(values_per_row: set[int | None]) -> int | None:
-    """Return the average length of lists if all files agree, else None. Lists may differ."""
+    """Return the average length of lists if it is the same in all files; None if it is not.
+
+    Lists of different lengths may have this average, too.
+
+    Args:
+        values_per_row: the different averages; None stands for lists that may be null, and a
+            negative number for rows without an average that is an integer.
+    """
     if len(values_per_row) != 1:
         return None
     (length,) = values_per_row

@@ -1,4 +1,4 @@
-"""The row groups of a dataset."""
+"""Opens the row groups of a dataset for reading."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from data_stack.formats.parquet.row_group_reader import RowGroupReader
 class RowGroups(RowGroupLayout):
     """The row groups of a dataset, for reading. Threads may share it.
 
-    It is a :class:`RowGroupLayout`, which documents arguments and attributes.
+    It adds reading to :class:`RowGroupLayout`, which documents arguments and attributes. A
+    :class:`RowGroupReader` uses the layout, so the layout cannot import the reader.
     """
 
     def open(self, group: int, names: Sequence[str], rows: Rows | None = None) -> RowGroupReader:
@@ -26,7 +27,14 @@ class RowGroups(RowGroupLayout):
         return RowGroupReader(self, group, names, rows)
 
     def read(self, group: int, names: Sequence[str]) -> dict[str, GroupColumn]:
-        """Read columns of a row group.
+        """Read columns of a row group, all rows of them.
+
+        Args:
+            group: number of the row group.
+            names: names of the columns.
+
+        Returns:
+            The columns by name.
 
         Raises:
             DatasetFileCorruptError: the file is damaged; the message names file, row group, row

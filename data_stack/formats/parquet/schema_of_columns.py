@@ -1,4 +1,4 @@
-"""Infers a schema from values, for a writer."""
+"""Infers the schema of a writer from the values that it gets first."""
 
 from __future__ import annotations
 
@@ -17,30 +17,35 @@ from data_stack.formats.parquet.schema import Field, Schema
 
 #: What to do where no schema can be inferred.
 _ADVICE: Final = 'pass schema=Schema("…", [Field(…), …])'
-#: The shapes of images, by the modes of Pillow.
+#: The shapes of images by the mode that Pillow gives them.
 _SHAPES_OF_MODES: Final = {"L": (None, None), "RGB": (None, None, 3), "RGBA": (None, None, 4)}
 
 
 def schema_of_columns(name: str, columns: Mapping[str, Any]) -> Schema:
-    """Infer a field for each column. All fields are nullable.
+    """Infer a schema with a field for each column. All fields are nullable.
 
     Args:
         name: name of the schema.
-        columns: arrays of shape ``(n, ...)``, which fix the shape of values, or lists of values;
-            arrays in a list may differ in size, but not in their number of dimensions.
+        columns: values by name: an array of shape ``(n, ...)``, which fixes the shape of each
+            value, or a list of n values. If the values in a list are arrays, only their number of
+            dimensions is fixed, not their sizes.
 
     Raises:
         ConfigError: the type of a field cannot be inferred, or cannot be stored.
     """
     if not columns:
         raise ConfigError(f"cannot infer a schema without fields: {_ADVICE}")
-    return Schema(name, [_field_of_column(name, values) for name, values in columns.items()])
+    fields = []
+    for field_name, values in columns.items():
+        fields.append(_field_of_column(field_name, values))
+    return Schema(name, fields)
 
 
 def _field_of_column(name: str, values: Any) -> Field:
     """Infer the field of a column.
 
-    The first value with a type decides, unless all must be looked at: for plain values of Python.
+    The first value with a type decides for images and arrays. Plain values of Python decide
+    together: an integer may be followed by a larger one or by a float.
     """
     if isinstance(values, np.ndarray) and values.dtype != object:
         return _field_of_dtype(name, values.dtype, values.shape[1:])
@@ -50,14 +55,14 @@ def _field_of_column(name: str, values: Any) -> Field:
             f"cannot infer the type of field {name!r}: its first values are null or empty; "
             f"{_ADVICE}"
         )
-    mode = getattr(value, "mode", None)
-    if isinstance(mode, str) and hasattr(value, "__array_interface__"):  # an image of Pillow
-        return _field_of_images(name, mode)
+    if _is_image(value):
+        return _field_of_images(name, value.mode)
     value = plain_value(value)
     if isinstance(value, Decimal):
         return Field(name, Decimal, nullable=True)
     if isinstance(value, (np.ndarray, np.generic)):
-        return _field_of_dtype(name, value.dtype, (None,) * value.ndim)
+        open_shape = (None,) * value.ndim
+        return _field_of_dtype(name, value.dtype, open_shape)
     if hasattr(value, "dtype"):  # a tensor of bfloat16, say, or a sparse one
         raise ConfigError(
             f"field {name!r} has a {type(value).__name__} of dtype {value.dtype}: "
@@ -67,18 +72,26 @@ def _field_of_column(name: str, values: Any) -> Field:
 
 
 def _first_with_type(values: Iterable[Any]) -> Any:
-    """Return the first value that is neither None nor lists without values; None without one."""
+    """Return the first value that has a type; None if no value has one."""
     for value in values:
-        if not _has_no_type(value):
+        if _has_type(value):
             return value
     return None
 
 
-def _has_no_type(value: Any) -> bool:
-    """Whether a value is None, or a list with only such values, or an empty one."""
+def _has_type(value: Any) -> bool:
+    """Return whether a value is not None and not a list without a value that has a type."""
     if value is None:
-        return True
-    return isinstance(value, (list, tuple)) and all(_has_no_type(item) for item in value)
+        return False
+    if isinstance(value, (list, tuple)):
+        return any(_has_type(item) for item in value)
+    return True
+
+
+def _is_image(value: Any) -> bool:
+    """Return whether a value is an image of Pillow, which need not be installed."""
+    has_mode = isinstance(getattr(value, "mode", None), str)
+    return has_mode and hasattr(value, "__array_interface__")
 
 
 def _field_of_images(name: str, mode: str) -> Field:
@@ -91,16 +104,22 @@ def _field_of_images(name: str, mode: str) -> Field:
 
 
 def _field_of_plain_values(name: str, values: Iterable[Any]) -> Field:
+    """Infer the field of a column of plain values of Python, as Arrow does.
+
+    Raises:
+        ConfigError: the type cannot be inferred.
+    """
     try:
         type_ = pa.infer_type([plain_value(value) for value in values])
+        # Arrow infers int64 for all integers, and could not store these.
         if type_ == pa.int64() and any(_needs_uint64(value) for value in values):
             type_ = pa.uint64()
-        (field,) = infer_schema(pa.schema([pa.field(name, type_)]))
+        schema_of_field = infer_schema(pa.schema([pa.field(name, type_)]))
     except (pa.ArrowException, ConfigError, TypeError, ValueError) as error:
         raise ConfigError(
             f"cannot infer the type of field {name!r}: {error!s:.200}; {_ADVICE}"
         ) from error
-    return field
+    return schema_of_field[name]
 
 
 def _needs_uint64(value: Any) -> bool:
@@ -108,6 +127,11 @@ def _needs_uint64(value: Any) -> bool:
 
 
 def _field_of_dtype(name: str, dtype: np.dtype[Any], shape: tuple[int | None, ...]) -> Field:
+    """Return the field for values of a dtype and shape, stored in types of Parquet if possible.
+
+    Raises:
+        ConfigError: such values cannot be stored.
+    """
     if dtype.kind in "mM" and np.datetime_data(dtype)[0] == "generic":
         raise ConfigError(
             f"field {name!r} has times without a unit, of dtype {dtype}: convert them with astype()"
@@ -115,7 +139,11 @@ def _field_of_dtype(name: str, dtype: np.dtype[Any], shape: tuple[int | None, ..
     try:
         return Field(name, dtype, shape, nullable=True)
     except ConfigError as error:
-        try:  # Parquet has no complex numbers, for instance
-            return Field(name, dtype, shape, NdarrayCodec(), nullable=True)
-        except ConfigError:
-            raise ConfigError(f"field {name!r} cannot be stored: {error}; {_ADVICE}") from error
+        error_of_parquet = error
+    # Parquet has no complex numbers, for instance.
+    try:
+        return Field(name, dtype, shape, NdarrayCodec(), nullable=True)
+    except ConfigError:
+        raise ConfigError(
+            f"field {name!r} cannot be stored: {error_of_parquet}; {_ADVICE}"
+        ) from error_of_parquet

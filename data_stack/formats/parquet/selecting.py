@@ -1,4 +1,7 @@
-"""Filters of rows: the names that users and plugins import."""
+"""Collects the names for filters of rows that users and plugins import.
+
+``col("speed") > 3`` is an expression of pyarrow: ``col`` is ``pyarrow.compute.field``.
+"""
 
 from pyarrow.compute import field as col
 

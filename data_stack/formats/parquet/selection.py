@@ -1,4 +1,4 @@
-"""The selected rows of a dataset, and where each sample is among them."""
+"""Locates the samples of a dataset among the selected rows of its row groups."""
 
 from __future__ import annotations
 
@@ -11,19 +11,21 @@ import numpy.typing as npt
 from data_stack.util.intervals import Intervals
 
 _Integers = npt.NDArray[np.int64]
+#: Indices into a request, which is an array of positions.
 Places = npt.NDArray[np.intp]
 
-#: Numbers of fewer row groups fit into 16 bits, which numpy sorts without comparisons.
-_MAX_OF_16_BITS = 1 << 16
+#: The numbers of this many row groups fit into 16 bits. numpy sorts numbers of 16 bits faster,
+#: without comparisons.
+_MAX_GROUPS_OF_16_BITS = 1 << 16
 
 
 class RowsOfGroup(NamedTuple):
-    """Some samples that are in one row group.
+    """The samples of a request that are in one row group.
 
     Attributes:
         group: number of the row group.
-        positions: of the samples among the selected rows of the row group, shape ``(n,)``.
-        places: of the samples in the request, shape ``(n,)``.
+        positions: index of each sample among the selected rows of the row group, shape ``(n,)``.
+        places: index of each sample in the request, shape ``(n,)``.
     """
 
     group: int
@@ -32,20 +34,16 @@ class RowsOfGroup(NamedTuple):
 
 
 class Selection:
-    """The selected rows, in the order of their row groups. It is immutable.
+    """The selected rows of a dataset, which are its samples. It is immutable.
 
-    A row group with selected rows is a block of samples.
-
-    Args:
-        groups: the row groups with selected rows, ascending, shape ``(n_blocks,)``.
-        rows: the selected rows of each row group, ascending; None for all.
-        lengths: the number of selected rows of each row group.
+    The samples are in the order of the row groups, and in each in the order of its rows. The
+    selected rows of a row group are a block of samples.
 
     Attributes:
-        groups: as given.
-        rows: as given.
-        lengths: as given.
-        n_rows: of all.
+        groups: the row groups with selected rows, ascending, shape ``(n_blocks,)``.
+        rows: for each of ``groups`` its selected rows, ascending; None for all.
+        lengths: for each of ``groups`` the number of its selected rows, shape ``(n_blocks,)``.
+        n_rows: number of all selected rows.
     """
 
     groups: _Integers
@@ -56,9 +54,10 @@ class Selection:
     #: The blocks as intervals of positions.
     _blocks: Intervals
 
-    #: The same as ``groups`` and as the ends of the blocks: a list is five times as fast to look
-    #: up one position.
+    #: ``groups`` as a list, in which one number is looked up five times as fast.
     _group_list: list[int]
+
+    #: The ends of the blocks, as a list for the same reason.
     _end_list: list[int]
 
     def __init__(
@@ -76,34 +75,58 @@ class Selection:
         return Selection, (self.groups, self.rows, self.lengths)
 
     def rows_of(self, group: int) -> npt.NDArray[np.int32] | None:
-        """Return the selected rows of a row group, ascending; None for all."""
+        """Return the selected rows of a row group, ascending; None for all.
+
+        For a row group without selected rows, the result is None as well.
+        """
         block = bisect.bisect_left(self._group_list, group)
-        has_rows = block < len(self._group_list) and self._group_list[block] == group
-        return self.rows[block] if has_rows else None
+        is_selected = block < len(self._group_list) and self._group_list[block] == group
+        if not is_selected:
+            return None
+        return self.rows[block]
 
     def locate(self, position: int) -> tuple[int, int]:
-        """Return the row group of a sample, and its position among the selected rows there."""
+        """Return the row group of a sample, and its index among the selected rows there.
+
+        Args:
+            position: position of the sample, 0 to ``n_rows - 1``.
+        """
         block = bisect.bisect_right(self._end_list, position)
-        start = self._end_list[block - 1] if block else 0
+        if block == 0:
+            return self._group_list[0], position
+        start = self._end_list[block - 1]
         return self._group_list[block], position - start
 
     def locate_many(self, positions: npt.NDArray[Any]) -> list[RowsOfGroup]:
-        """Return samples row group by row group, ascending; in each, they keep their order."""
+        """Return the samples of a request, row group by row group.
+
+        Args:
+            positions: positions of the samples, in any order, shape ``(n,)``.
+
+        Returns:
+            The samples of each row group that has any, in the order of ``positions``. The row
+            groups are ascending.
+        """
+        if not len(positions):
+            return []
         blocks = self._blocks.find(positions)
         positions_in_blocks = positions - self._blocks.starts[blocks]
+        # Sort the request by its blocks. A stable sort keeps the order of the request in each.
         sortable: npt.NDArray[Any] = blocks
-        if len(self._blocks) <= _MAX_OF_16_BITS:
+        if len(self._blocks) <= _MAX_GROUPS_OF_16_BITS:
             sortable = blocks.astype(np.uint16)
         order = np.argsort(sortable, kind="stable")
-        starts_of_next_block = np.flatnonzero(np.diff(blocks[order])) + 1
+        # Split it where the next block begins.
+        has_next_block = np.diff(blocks[order]) != 0
+        starts_of_blocks = np.flatnonzero(has_next_block) + 1
         parts = []
-        for places in np.split(order, starts_of_next_block):
+        for places in np.split(order, starts_of_blocks):
             group = self._group_list[blocks[places[0]]]
             parts.append(RowsOfGroup(group, positions_in_blocks[places], places))
         return parts
 
     def locate_all(self) -> list[RowsOfGroup]:
-        """Return all samples row group by row group, ascending."""
+        """Return all samples, row group by row group. The row groups are ascending."""
         parts = []
         start = 0
         for group, end in zip(self._group_list, self._end_list, strict=True):
@@ -113,21 +136,22 @@ class Selection:
         return parts
 
     def groups_of(self, positions: npt.NDArray[Any]) -> list[int]:
-        """Return the row groups of samples, those of the first samples first."""
+        """Return the row groups of samples, each once, in the order of their first samples."""
         groups = self.groups[self._blocks.find(positions)].tolist()
         return list(dict.fromkeys(groups))
 
     def locate_in_joined_groups(
         self, positions: npt.NDArray[Any], max_rows_per_sample: int
     ) -> tuple[list[int], _Integers] | None:
-        """Return the row groups of samples, and each sample's place among their rows end to end.
-
-        None for one row group, or if all rows of these row groups are more than
-        ``max_rows_per_sample`` for each of the samples.
+        """Locate samples in an array that holds all rows of their row groups, one after the other.
 
         Args:
-            positions: of the samples.
-            max_rows_per_sample: the limit.
+            positions: positions of the samples, shape ``(n,)``.
+            max_rows_per_sample: the array may have this many rows for each sample.
+
+        Returns:
+            The row groups, ascending, and the index of each sample in the array, shape ``(n,)``.
+            None if there is only one row group, or if the array would have too many rows.
         """
         blocks = self._blocks.find(positions)
         used_blocks = np.flatnonzero(np.bincount(blocks))
@@ -135,8 +159,9 @@ class Selection:
         n_rows = int(lengths.sum())
         if len(used_blocks) == 1 or n_rows > max_rows_per_sample * len(positions):
             return None
-        # how far the rows of each block move, as the unused blocks before it are left out
-        shifts = np.zeros(len(self._blocks), np.int64)
-        new_starts = np.cumsum(lengths) - lengths
-        shifts[used_blocks] = new_starts - self._blocks.starts[used_blocks]
-        return self.groups[used_blocks].tolist(), positions + shifts[blocks]
+        # The array leaves out the blocks without samples. So each used block begins in it earlier
+        # than among all samples, by what is left out before it.
+        starts_in_array = np.cumsum(lengths) - lengths
+        shift_of_block = np.zeros(len(self._blocks), np.int64)
+        shift_of_block[used_blocks] = starts_in_array - self._blocks.starts[used_blocks]
+        return self.groups[used_blocks].tolist(), positions + shift_of_block[blocks]

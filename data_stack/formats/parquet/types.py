@@ -1,4 +1,4 @@
-"""Maps between types of Spark (by ``simpleString``), Arrow and numpy."""
+"""Maps the types of columns between names (Spark's ``simpleString``), Arrow, numpy and JSON."""
 
 from __future__ import annotations
 
@@ -15,16 +15,19 @@ import pyarrow as pa
 
 from data_stack.exception import ConfigError
 from data_stack.util.suggestions import did_you_mean
+from data_stack.values.dtype_texts import parse_dtype
 
-#: The dtype of a field: a dtype of numpy (``object`` for any values), or Decimal.
+#: The dtype of a field: a dtype of numpy, or Decimal. Structs, maps and nested lists have the dtype
+#: ``object``.
 FieldDtype: TypeAlias = "np.dtype[Any] | type[Decimal]"
 
 
 @dataclass(frozen=True, init=False)
 class FieldLike:
-    """What codecs need to know of a field.
+    """The attributes of a field that codecs use.
 
-    :class:`~data_stack.formats.parquet.schema.Field` documents each attribute.
+    Codecs are imported by :class:`~data_stack.formats.parquet.schema.Field`, which documents the
+    attributes. So they cannot import it, and name this base class instead.
     """
 
     name: str
@@ -33,8 +36,8 @@ class FieldLike:
     nullable: bool
 
 
-#: Scalar types by their names: Spark's names, and those of further types of Parquet. A timestamp is
-#: an instant (UTC), a timestamp_ntz is local time.
+#: Scalar types by name. The names are Spark's if Spark has the type. A ``timestamp`` is an instant
+#: in UTC, a ``timestamp_ntz`` is a local time ("no time zone").
 _TYPE_BY_NAME: Final[dict[str, pa.DataType]] = {
     "boolean": pa.bool_(),
     "tinyint": pa.int8(),
@@ -69,14 +72,14 @@ _TYPE_BY_NAME: Final[dict[str, pa.DataType]] = {
 
 _NAME_BY_TYPE: Final = {type_: name for name, type_ in _TYPE_BY_NAME.items()}
 
-#: The name of a type of decimals.
-_DECIMAL_NAME: Final = re.compile(r"decimal\((\d{1,2}),(\d{1,2})\)")
+#: Matches the name of a type of decimals.
+_DECIMAL_NAME: Final = re.compile(r"decimal\(([0-9]{1,2}),([0-9]{1,2})\)")
 
 #: The maximum number of digits of a decimal in 128 and in 256 bits.
 _MAX_DIGITS_OF_DECIMAL128: Final = 38
 _MAX_DIGITS_OF_DECIMAL256: Final = 76
 
-#: The types with the same values for scalar types that Spark lacks.
+#: For scalar types that Spark does not have: a type of Spark that holds the same values.
 _TYPE_FOR_SPARK: Final = {
     pa.uint8(): pa.int16(),
     pa.uint16(): pa.int32(),
@@ -86,10 +89,10 @@ _TYPE_FOR_SPARK: Final = {
     pa.date64(): pa.date32(),
 }
 
-#: The maximum number of levels of a nested type, below Python's recursion limit.
+#: The maximum number of levels of a nested type, as in pyarrow; below Python's recursion limit.
 _MAX_DEPTH: Final = 100
 
-#: The types that hold points in time of numpy exactly, by their units.
+#: The types that hold numpy's ``datetime64`` exactly, by its unit.
 _TYPE_OF_TIMES: Final = {
     "Y": pa.date32(),
     "M": pa.date32(),
@@ -103,7 +106,7 @@ _TYPE_OF_TIMES: Final = {
     "ns": pa.timestamp("ns"),
 }
 
-#: The units of Arrow that hold durations of numpy exactly, by their units.
+#: The units of Arrow's durations that hold numpy's ``timedelta64`` exactly, by its unit.
 _UNIT_OF_DURATIONS: Final = {
     "W": "s",
     "D": "s",
@@ -120,15 +123,17 @@ _UNIT_OF_DURATIONS: Final = {
 
 
 def arrow_type_named(name: Any) -> pa.DataType:
-    """Return Arrow's type for a name such as ``"bigint"`` or ``"decimal(10,3)"``.
+    """Return Arrow's type for a name.
+
+    Args:
+        name: a name such as ``"bigint"`` or ``"decimal(10,3)"``, or an object whose text is a name.
 
     Raises:
         ConfigError: the type is unknown.
     """
     text = str(name)
-    decimal_type = _decimal_named(text)
-    if decimal_type is not None:
-        return decimal_type
+    if _DECIMAL_NAME.fullmatch(text):
+        return _decimal_named(text)
     if text not in _TYPE_BY_NAME:
         suggestion = did_you_mean(text, _TYPE_BY_NAME)
         known = ", ".join(_TYPE_BY_NAME)
@@ -139,25 +144,30 @@ def arrow_type_named(name: Any) -> pa.DataType:
     return _TYPE_BY_NAME[text]
 
 
-def _decimal_named(name: str) -> pa.DataType | None:
-    """Return the type for a name such as ``"decimal(10,3)"``; None if it is no such name."""
-    match = _DECIMAL_NAME.fullmatch(name)
-    if match is None:
-        return None
-    precision = int(match[1])
-    scale = int(match[2])
+def _decimal_named(name: str) -> pa.DataType:
+    """Return the type for a name that matches :data:`_DECIMAL_NAME`.
+
+    Raises:
+        ConfigError: there is no such type of decimals.
+    """
+    digits, digits_after_point = name.removeprefix("decimal(").removesuffix(")").split(",")
+    precision = int(digits)
+    scale = int(digits_after_point)
     if not 1 <= precision <= _MAX_DIGITS_OF_DECIMAL256 or scale > precision:
-        return None
+        raise ConfigError(
+            f"unknown scalar type {name!r}: the precision must be 1 to "
+            f"{_MAX_DIGITS_OF_DECIMAL256} digits, and the scale at most the precision"
+        )
     if precision <= _MAX_DIGITS_OF_DECIMAL128:
         return pa.decimal128(precision, scale)
     return pa.decimal256(precision, scale)
 
 
 def name_of_arrow(type_: pa.DataType) -> str | None:
-    """Return the name of an Arrow scalar type, or of a type with the same values.
+    """Return the name of a scalar type, see :func:`arrow_type_named`.
 
-    Returns:
-        None if the type has no name.
+    If the type has no name of its own, it is the name of a type that holds the same values; without
+    one, None.
     """
     type_ = plain_type(type_)
     if pa.types.is_decimal(type_):
@@ -169,10 +179,7 @@ def name_of_arrow(type_: pa.DataType) -> str | None:
     if is_bytes(type_):
         return "binary"
     if pa.types.is_timestamp(type_):
-        # Parquet has no seconds, and an instant is the same one in every zone.
-        unit = "ms" if type_.unit == "s" else type_.unit
-        zone = None if type_.tz is None else "UTC"
-        return _NAME_BY_TYPE[pa.timestamp(unit, zone)]
+        return _name_of_timestamp(type_)
     if pa.types.is_date64(type_):
         return "date"
     if pa.types.is_time32(type_):
@@ -180,11 +187,24 @@ def name_of_arrow(type_: pa.DataType) -> str | None:
     return _NAME_BY_TYPE.get(type_)
 
 
+def _name_of_timestamp(type_: pa.DataType) -> str:
+    unit = type_.unit
+    if unit == "s":  # which Parquet does not have
+        unit = "ms"
+    if type_.tz is None:
+        return _NAME_BY_TYPE[pa.timestamp(unit)]
+    # An instant is the same one in every time zone.
+    return _NAME_BY_TYPE[pa.timestamp(unit, "UTC")]
+
+
 # ---------------------------------------------------------------------- types of Arrow
 
 
 def plain_type(type_: pa.DataType) -> pa.DataType:
-    """Return the type of the values, without dictionary encoding and extension types."""
+    """Return the type of the values, without dictionary encoding and extension types.
+
+    Types inside of lists, structs and maps are unchanged.
+    """
     if isinstance(type_, pa.BaseExtensionType):
         return plain_type(type_.storage_type)
     if pa.types.is_dictionary(type_):
@@ -193,27 +213,28 @@ def plain_type(type_: pa.DataType) -> pa.DataType:
 
 
 def is_text(type_: pa.DataType) -> bool:
-    """Return whether a type is one of text."""
+    """Return whether the values of a type are text."""
     return type_ in (pa.string(), pa.large_string(), pa.string_view())
 
 
 def is_bytes(type_: pa.DataType) -> bool:
-    """Return whether a type is one of bytes."""
+    """Return whether the values of a type are bytes."""
     if type_ in (pa.binary(), pa.large_binary(), pa.binary_view()):
         return True
     return bool(pa.types.is_fixed_size_binary(type_))
 
 
 def is_list(type_: pa.DataType) -> bool:
-    """Return whether a type is one of lists."""
+    """Return whether the values of a type are lists."""
     return isinstance(type_, (pa.ListType, pa.LargeListType, pa.FixedSizeListType))
 
 
 def arrow_for_spark(type_: pa.DataType) -> pa.DataType:
     """Return the Arrow type that Spark reads and that holds the same values.
 
-    Spark has no unsigned numbers, float16, times of day or durations (they become their number of
-    units), and no times finer than microseconds.
+    Spark has no unsigned numbers and no float16: they become wider numbers. It has no times of day
+    and no durations: they become the number of their units, int64. It has no times finer than
+    microseconds: finer ones are not held exactly.
     """
     type_ = plain_type(type_)
     if type_ in _TYPE_FOR_SPARK:
@@ -225,14 +246,15 @@ def arrow_for_spark(type_: pa.DataType) -> pa.DataType:
     if pa.types.is_time(type_) or pa.types.is_duration(type_):
         return pa.int64()
     if pa.types.is_timestamp(type_):
-        zone = None if type_.tz is None else "UTC"
-        return pa.timestamp("us", zone)
+        if type_.tz is None:
+            return pa.timestamp("us")
+        return pa.timestamp("us", "UTC")
     if is_list(type_):
         return pa.list_(pa.field("element", arrow_for_spark(type_.value_type)))
     if pa.types.is_struct(type_):
-        fields = [
-            pa.field(field.name, arrow_for_spark(field.type), field.nullable) for field in type_
-        ]
+        fields = []
+        for field in type_:
+            fields.append(pa.field(field.name, arrow_for_spark(field.type), field.nullable))
         return pa.struct(fields)
     if pa.types.is_map(type_):
         return pa.map_(arrow_for_spark(type_.key_type), arrow_for_spark(type_.item_type))
@@ -243,7 +265,7 @@ def arrow_for_spark(type_: pa.DataType) -> pa.DataType:
 
 
 def arrow_type_of_dtype(dtype: FieldDtype) -> pa.DataType:
-    """Return the default type for scalars of a dtype.
+    """Return the type in which scalars of a dtype are stored by default.
 
     Raises:
         ConfigError: Parquet has no such scalars.
@@ -251,28 +273,41 @@ def arrow_type_of_dtype(dtype: FieldDtype) -> pa.DataType:
     if dtype is Decimal:
         return pa.decimal128(38, 18)
     dtype = numpy_dtype(dtype)
+    type_ = None
     if dtype.kind == "U":
-        return pa.string()
-    if dtype.kind == "S":
-        return pa.binary()
-    with contextlib.suppress(KeyError, pa.ArrowNotImplementedError, pa.ArrowInvalid):
-        if dtype.kind not in "mM":
-            return pa.from_numpy_dtype(dtype)
-        unit, n_units = np.datetime_data(dtype)
-        if n_units == 1 and dtype.kind == "m":
-            return pa.duration(_UNIT_OF_DURATIONS[unit])
-        if n_units == 1:
-            return _TYPE_OF_TIMES[unit]
-    raise ConfigError(
-        f"Parquet has no scalars of dtype {dtype}; "
-        "use another unit, or a codec such as NdarrayCodec()"
-    )
+        type_ = pa.string()
+    elif dtype.kind == "S":
+        type_ = pa.binary()
+    elif dtype.kind in "mM":
+        type_ = _type_of_times(dtype)
+    else:
+        with contextlib.suppress(pa.ArrowNotImplementedError, pa.ArrowInvalid):
+            type_ = pa.from_numpy_dtype(dtype)
+    if type_ is None:
+        raise ConfigError(
+            f"Parquet has no scalars of dtype {dtype}; "
+            "use another unit, or a codec such as NdarrayCodec()"
+        )
+    return type_
+
+
+def _type_of_times(dtype: np.dtype[Any]) -> pa.DataType | None:
+    """Return the type that holds ``datetime64`` or ``timedelta64`` exactly; None without one."""
+    unit, n_units = np.datetime_data(dtype)
+    if n_units != 1:
+        return None
+    if dtype.kind == "M":
+        return _TYPE_OF_TIMES.get(unit)
+    if unit not in _UNIT_OF_DURATIONS:
+        return None
+    return pa.duration(_UNIT_OF_DURATIONS[unit])
 
 
 def kind_of(dtype: FieldDtype) -> str:
-    """Return the kind of a dtype: ``"f"`` for all numbers, ``"U"`` for text and bytes.
+    """Return the kind of a dtype, by which dtypes with comparable values are told.
 
-    Other dtypes have numpy's kind.
+    It is ``"f"`` for numbers, bools and Decimals, and ``"U"`` for text and bytes. Other dtypes have
+    numpy's kind.
     """
     if dtype is Decimal:
         return "f"
@@ -285,7 +320,10 @@ def kind_of(dtype: FieldDtype) -> str:
 
 
 def dtype_of_arrow(type_: pa.DataType) -> FieldDtype:
-    """Return the dtype of values of a scalar type; object if numpy has none."""
+    """Return the dtype of the values of a type; ``object`` if numpy has none.
+
+    An instant has the dtype of a local time: numpy's times have no zone.
+    """
     type_ = plain_type(type_)
     if pa.types.is_integer(type_) or pa.types.is_floating(type_) or pa.types.is_boolean(type_):
         return dtype_of_numbers(type_)
@@ -305,9 +343,9 @@ def dtype_of_arrow(type_: pa.DataType) -> FieldDtype:
 
 
 def dtype_of_numbers(type_: pa.DataType) -> np.dtype[Any]:
-    """Return the dtype of a type of numbers or booleans.
+    """Return the dtype of a type of numbers or bools.
 
-    ``to_pandas_dtype`` would import pandas.
+    pyarrow's ``to_pandas_dtype`` would import pandas.
     """
     name = str(type_)
     if name == "halffloat":
@@ -318,22 +356,20 @@ def dtype_of_numbers(type_: pa.DataType) -> np.dtype[Any]:
 
 
 def check_dtype(dtype: npt.DTypeLike | type[Decimal]) -> FieldDtype:
-    """Check and normalize a dtype; lengths of text and bytes are dropped.
+    """Check and normalize a dtype.
+
+    Text and bytes lose their length, numbers and times become of the machine's byte order, and
+    ``datetime64`` and ``timedelta64`` without a unit get nanoseconds, as in Petastorm.
+
+    Args:
+        dtype: the dtype, or its name, which may be a stranger's.
 
     Raises:
         ConfigError: ``dtype`` is not a dtype of a field.
     """
     if dtype is Decimal or (isinstance(dtype, str) and dtype == "Decimal"):
         return Decimal
-    try:
-        if dtype is None:
-            # numpy would return float64.
-            raise TypeError
-        checked: np.dtype[Any] = np.dtype(dtype)
-    except (TypeError, ValueError, SyntaxError) as error:  # numpy raises these for invalid texts
-        raise ConfigError(
-            f"the dtype of a field must be a dtype of numpy or decimal.Decimal, got {dtype!r:.80}"
-        ) from error
+    checked = _parse_dtype(dtype)
     if checked.kind == "S":
         return np.dtype(np.bytes_)
     if checked.kind in "UT":
@@ -343,10 +379,34 @@ def check_dtype(dtype: npt.DTypeLike | type[Decimal]) -> FieldDtype:
             f"a field cannot have the structured dtype {dtype!r:.80}; "
             "store each of its fields in its own field"
         )
-    if checked.kind in "mM" and np.datetime_data(checked)[0] == "generic":
-        # The meaning of np.datetime64 in Petastorm.
-        return np.dtype(f"{checked.kind}8[ns]")
+    if checked.kind in "mM":
+        unit, n_units = np.datetime_data(checked)
+        if unit == "generic":
+            return np.dtype(f"{checked.kind}8[ns]")
+        if n_units == 0:
+            raise ConfigError(f"the dtype {dtype!r:.80} has units of no length")
     return checked.newbyteorder("=")  # type: ignore[no-any-return]  # a dtype
+
+
+def _parse_dtype(dtype: Any) -> np.dtype[Any]:
+    """Return numpy's dtype for what numpy takes as one, except None.
+
+    Raises:
+        ConfigError: it is not a dtype.
+    """
+    if dtype is None:  # numpy would return float64
+        raise _no_dtype_error(dtype, "None")
+    try:
+        return parse_dtype(dtype)
+    except (TypeError, ValueError, SyntaxError) as error:  # SyntaxError: for some texts
+        raise _no_dtype_error(dtype, error) from error
+
+
+def _no_dtype_error(dtype: Any, problem: object) -> ConfigError:
+    return ConfigError(
+        f"the dtype of a field must be a dtype of numpy or decimal.Decimal, got {dtype!r:.80}: "
+        f"{problem}"
+    )
 
 
 def dtype_name(dtype: FieldDtype) -> str:
@@ -364,7 +424,7 @@ def dtype_name(dtype: FieldDtype) -> str:
 
 
 def numpy_dtype(dtype: FieldDtype) -> np.dtype[Any]:
-    """Return the dtype of arrays of the values: object for decimals."""
+    """Return numpy's dtype for arrays of the values: that of the field, ``object`` for Decimal."""
     if isinstance(dtype, np.dtype):
         return dtype
     return np.dtype(object)
@@ -374,20 +434,19 @@ def numpy_dtype(dtype: FieldDtype) -> np.dtype[Any]:
 
 
 def describe_type(type_: pa.DataType) -> Any:
-    """Return a type as plain data.
+    """Return a type as plain data, for :func:`type_described`.
 
-    It is the name of a scalar type, ``{"list": …}``, ``{"struct": {name: …}}`` or
+    It is the name of a scalar type, ``{"list": element}``, ``{"struct": {name: field}}`` or
     ``{"map": [key, value]}``.
 
     Raises:
-        ConfigError: a type has no name.
+        ConfigError: a type has no name, or two fields of a struct have one name.
     """
     type_ = plain_type(type_)
     if is_list(type_):
         return {"list": describe_type(type_.value_type)}
     if pa.types.is_struct(type_):
-        fields = [type_.field(number) for number in range(type_.num_fields)]
-        return {"struct": {field.name: describe_type(field.type) for field in fields}}
+        return {"struct": _describe_fields(type_)}
     if pa.types.is_map(type_):
         return {"map": [describe_type(type_.key_type), describe_type(type_.item_type)]}
     name = name_of_arrow(type_)
@@ -396,12 +455,25 @@ def describe_type(type_: pa.DataType) -> Any:
     return name
 
 
+def _describe_fields(type_: pa.StructType) -> dict[str, Any]:
+    """Return the types of a struct's fields by name, as plain data."""
+    fields: dict[str, Any] = {}
+    for field in type_:
+        if field.name in fields:
+            raise ConfigError(
+                f"two fields of a struct have the name {field.name!r:.80}, "
+                "and a dict can hold only one of them: leave the column out with schema="
+            )
+        fields[field.name] = describe_type(field.type)
+    return fields
+
+
 def type_described(content: Any, depth: int = 0) -> pa.DataType:
     """Return the type that :func:`describe_type` described.
 
     Args:
         content: the description, which may be a stranger's.
-        depth: how many types this one is nested in.
+        depth: number of types that contain this one.
 
     Raises:
         ConfigError: the type is unknown.
@@ -410,21 +482,37 @@ def type_described(content: Any, depth: int = 0) -> pa.DataType:
         raise ConfigError(f"a type is nested more than {_MAX_DEPTH} levels deep")
     if isinstance(content, str):
         return arrow_type_named(content)
-    if isinstance(content, Mapping) and len(content) == 1:
-        ((kind, inner),) = content.items()
-        if kind == "list":
-            return pa.list_(type_described(inner, depth + 1))
-        if kind == "struct" and _is_by_name(inner):
-            fields = []
-            for name, content_of_field in inner.items():
-                fields.append(pa.field(name, type_described(content_of_field, depth + 1)))
-            return pa.struct(fields)
-        if kind == "map" and isinstance(inner, (list, tuple)) and len(inner) == 2:
-            key, item = inner
-            return pa.map_(type_described(key, depth + 1), type_described(item, depth + 1))
-    raise ConfigError(f"not a type of a column: {content!r:.80}")
+    if not isinstance(content, Mapping) or len(content) != 1:
+        raise _unknown_type_error(content)
+    ((kind, inner),) = content.items()
+    if kind == "list":
+        return pa.list_(type_described(inner, depth + 1))
+    if kind == "struct":
+        return _struct_described(inner, depth)
+    if kind == "map":
+        return _map_described(inner, depth)
+    raise _unknown_type_error(content)
 
 
-def _is_by_name(content: Any) -> bool:
-    """Return whether content is a mapping by text."""
-    return isinstance(content, Mapping) and all(isinstance(name, str) for name in content)
+def _struct_described(content: Any, depth: int) -> pa.DataType:
+    """Return the type of a struct whose fields are described by name."""
+    if not isinstance(content, Mapping):
+        raise _unknown_type_error({"struct": content})
+    fields = []
+    for name, content_of_field in content.items():
+        if not isinstance(name, str):
+            raise _unknown_type_error({"struct": content})
+        fields.append(pa.field(name, type_described(content_of_field, depth + 1)))
+    return pa.struct(fields)
+
+
+def _map_described(content: Any, depth: int) -> pa.DataType:
+    """Return the type of a map whose key and value are described in a list."""
+    if not isinstance(content, (list, tuple)) or len(content) != 2:
+        raise _unknown_type_error({"map": content})
+    key, item = content
+    return pa.map_(type_described(key, depth + 1), type_described(item, depth + 1))
+
+
+def _unknown_type_error(content: Any) -> ConfigError:
+    return ConfigError(f"not a type of a column: {content!r:.80}")

@@ -1,8 +1,9 @@
-"""Writes the parts of a dataset, after each of which a writer resumes if it was interrupted.
+"""Writes the files of a dataset in parts, so that an interrupted writer can be resumed.
 
-Notes on complete files are a manifest in ``_data_stack_progress``. It lists the files that this
-writer and interrupted ones before it have completed. Listed files are durable; the next writer
-removes their other files.
+A part is the files that a writer completes together. The complete files of this writer, and of
+interrupted ones before it, are listed in the notes: a manifest in ``_data_stack_progress``. The
+next writer resumes after the files in the notes, which are durable, and removes all other files of
+the interrupted writer.
 """
 
 from __future__ import annotations
@@ -22,47 +23,55 @@ from data_stack.formats.parquet.metadata_files import PROGRESS_FOLDER
 from data_stack.formats.parquet.row_encoder import CellBatch
 from data_stack.io.folder import Folder
 
-#: Lists the files that an unfinished writer has completed.
+#: The file with the notes: the JSON of a manifest.
 PROGRESS_NOTE: Final = f"{PROGRESS_FOLDER}/manifest.json"
 
-#: Limit of the memory for rows of all open files together.
+#: The maximum memory for the rows of all open files together, in bytes.
 _MAX_PENDING_BYTES: Final = 512 << 20
-#: Files of partitions that are open at a time. Beyond it, the least recently written file is
+#: The maximum number of open files of partitions. For one more, the least recently written file is
 #: completed.
 _MAX_OPEN_FILES: Final = 64
-#: Percentage of files that may be complete but not noted: each note lists all files, which may be
-#: many and small.
-_UNNOTED_PERCENT: Final = 2
+#: The percentage of complete files that the stored notes may lack. The notes list all files, which
+#: may be many and small. To write them after each file would take quadratic time.
+_MAX_UNNOTED_PERCENT: Final = 2
 
 
 class WriterPart:
-    """The part of a dataset that is being written.
+    """Writes one part of a dataset after another.
 
-    When it is complete, its files are noted, and the next part begins. A part is one file, or one
-    or more files in each partition. So noted files always hold the first rows that the writer
-    received.
+    Without partitions, a part is one file. With partitions, it is one or more files in each folder,
+    which are completed together. So the files of complete parts always hold the first rows that
+    the writer received, and a writer that resumes knows which rows are missing: the last ones.
 
     Args:
-        folder: of the dataset.
-        notes: files of earlier parts that no manifest lists yet; its ``n_parts`` is the number of
-            this part.
-        arrow_schema: of its files.
-        file_format: of its files.
+        folder: the folder of the dataset.
+        notes: the complete files of interrupted writers, which the dataset's manifest does not list
+            yet. Its ``n_parts`` is the number of the first part.
+        arrow_schema: Arrow's schema of the files, without partition columns.
+        file_format: how the files are written.
 
     Attributes:
-        notes: files of complete parts that no manifest lists yet.
+        notes: the complete files that the dataset's manifest does not list yet.
         n_rows: number of rows that were added.
+
+    Raises:
+        StorageError: the notes cannot be written.
     """
 
-    #: The open file of each folder, the most recently written one last.
+    #: As in the arguments.
+    _folder: Folder
+    _arrow_schema: pa.Schema
+    _format: FileFormat
+    #: The open file of each folder, the most recently written one last. Without partitions, the
+    #: folder is "".
     _open_files: dict[str, GrowingParquetFile]
-    #: The complete files of this part.
+    #: The files of this part that are complete, while others are open.
     _published: list[ParquetFileRecord]
     #: Number of files of this part in each folder, open ones included.
     _n_files_in_folder: dict[str, int]
     #: Number of rows in complete parts.
     _n_complete_rows: int
-    #: Number of files that the stored notes list.
+    #: Number of files in the notes when they were stored last; set by :meth:`_write_notes`.
     _n_noted: int
 
     def __init__(
@@ -86,6 +95,9 @@ class WriterPart:
     def add(self, cells: CellBatch) -> None:
         """Add rows to the files of their folders.
 
+        Args:
+            cells: the cells of at least one row.
+
         Raises:
             ConfigError: the store does not allow the name of a folder.
             StorageError: the rows cannot be written.
@@ -93,17 +105,19 @@ class WriterPart:
         if cells.folders is None:
             self._add_to_folder("", cells.batch)
             return
-        folders, folder_of_row = np.unique(
-            np.array(cells.folders, dtype=object), return_inverse=True
-        )
+        folder_of_row = np.array(cells.folders, dtype=object)
+        folders, folder_number_of_row = np.unique(folder_of_row, return_inverse=True)
         for number, folder in enumerate(folders):
-            rows = np.flatnonzero(folder_of_row == number)
+            rows = np.flatnonzero(folder_number_of_row == number)
             self._add_to_folder(folder, cells.batch.take(pa.array(rows)))
         if self._has_full_files():
             self.complete()
 
     def _has_full_files(self) -> bool:
-        """Whether the files of partitions have the wanted size on average."""
+        """Return whether the folders of this part have a full file each, on average.
+
+        There is at least one folder, as rows were added.
+        """
         n_folders = len(self._n_files_in_folder)
         n_bytes = sum(file.written_bytes for file in self._open_files.values())
         n_bytes += sum(record.size for record in self._published)
@@ -114,9 +128,9 @@ class WriterPart:
         """Complete all open files, and begin the next part.
 
         Args:
-            is_noted: whether to note the files at once; otherwise they may be noted later, where
-                the dataset has many.
-            needs_file: whether a part without rows has an empty file.
+            is_noted: whether the stored notes must list all complete files now. Otherwise they may
+                lack a few, see :data:`_MAX_UNNOTED_PERCENT`.
+            needs_file: whether to write a file without rows if this part has no file.
 
         Raises:
             StorageError: a file cannot be written.
@@ -124,14 +138,14 @@ class WriterPart:
         if needs_file and not self._open_files:
             self._file_of("")
         if self._open_files or self._published:
-            # finish all files before any of them is visible
+            # If writing fails for one of the files, none of them has become visible.
             for file in self._open_files.values():
                 file.finish()
             for folder in list(self._open_files):
                 self._publish(folder)
             self.notes = replace(
                 self.notes,
-                files=(self.notes.files + tuple(self._published)),
+                files=self.notes.files + tuple(self._published),
                 n_parts=self.notes.n_parts + 1,
             )
             self._published = []
@@ -139,12 +153,15 @@ class WriterPart:
             self._n_complete_rows = self.n_rows
         n_files = len(self.notes.files)
         n_unnoted = n_files - self._n_noted
-        has_many_unnoted = n_unnoted * 100 > n_files * _UNNOTED_PERCENT
+        has_many_unnoted = n_unnoted > n_files * _MAX_UNNOTED_PERCENT / 100
         if has_many_unnoted or (is_noted and n_unnoted):
             self._write_notes()
 
     def discard(self) -> None:
-        """Remove what is not complete."""
+        """Remove the files that are not complete, as far as the store allows it.
+
+        Errors of the store are dropped: the next writer removes what is left.
+        """
         for file in self._open_files.values():
             with contextlib.suppress(DataStackError):
                 file.discard()
@@ -154,13 +171,15 @@ class WriterPart:
             for record in self._published:
                 self._folder.delete(record.name)
             if not self.notes.files:
-                clear_progress(self._folder)  # as before the first writer
+                # No file is complete. So nothing is left of this writer.
+                clear_progress(self._folder)
             elif self._n_noted < len(self.notes.files):
                 self._write_notes()
 
-    # ------------------------------------------------------------------ inside
+    # ------------------------------------------------------------------ files
 
     def _write_notes(self) -> None:
+        """Store the notes, unless the store cannot delete: then no writer can resume."""
         if self._folder.can_delete:
             with self._folder.create(PROGRESS_NOTE) as file:
                 file.write(self.notes.to_json())
@@ -170,6 +189,7 @@ class WriterPart:
         """Add rows to the open file of a folder, and complete files that are full."""
         start = 0
         while start < batch.num_rows:
+            # The open file has room for at least one row: a full one was completed.
             file = self._file_of(folder)
             n_rows = min(batch.num_rows - start, self._format.file_rows - file.n_rows)
             file.add(batch.slice(start, n_rows))
@@ -183,13 +203,19 @@ class WriterPart:
         self._limit_memory()
 
     def _limit_memory(self) -> None:
-        """Write row groups, of the file with most rows in memory first, until the limit is kept."""
+        """Write row groups until the rows in memory keep the limit.
+
+        The file with most bytes in memory is written first, even if its row group is small.
+        """
         while sum(file.pending_bytes for file in self._open_files.values()) > _MAX_PENDING_BYTES:
             largest = max(self._open_files.values(), key=lambda file: file.pending_bytes)
             largest.write_pending()
 
     def _file_of(self, folder: str) -> GrowingParquetFile:
-        """Return the open file of a folder, as the most recently written one."""
+        """Return the open file of a folder, and open one if there is none.
+
+        The file counts as the most recently written one.
+        """
         file = self._open_files.pop(folder, None)
         if file is None:
             if len(self._open_files) >= _MAX_OPEN_FILES:
@@ -200,6 +226,7 @@ class WriterPart:
         return file
 
     def _open_file(self, folder: str) -> GrowingParquetFile:
+        """Open the next file of a folder. Its name has the number of this part."""
         part = self.notes.n_parts
         number = self._n_files_in_folder.get(folder, 0)
         self._n_files_in_folder[folder] = number + 1
@@ -212,23 +239,23 @@ class WriterPart:
         )
 
     def _complete_file(self, folder: str) -> None:
-        """Complete the open file of a folder. It is noted with its part."""
+        """Complete the open file of a folder. The notes list it when its part is complete."""
         self._open_files[folder].finish()
         self._publish(folder)
 
     def _publish(self, folder: str) -> None:
         """Publish the finished file of a folder.
 
-        It is no open file any more, even if this fails: the store has removed it.
+        If this fails, the store has removed the file. So it is removed from the open files first.
         """
         file = self._open_files.pop(folder)
         self._published.append(file.publish())
 
 
 def clear_progress(folder: Folder) -> None:
-    """Remove the notes, if the folder can delete.
+    """Remove the notes: the dataset's manifest lists their files now, or the dataset was removed.
 
-    The manifest lists the files now, or the dataset was removed.
+    In a store that cannot delete, there are no notes.
     """
     if folder.can_delete:
         for name in folder.subfolder(PROGRESS_FOLDER).list_names():

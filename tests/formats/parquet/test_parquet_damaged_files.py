@@ -6,6 +6,7 @@ import dataclasses
 import json
 import os
 import pickle
+import re
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -410,3 +411,45 @@ def test_a_row_group_with_fewer_rows_than_none_is_an_error(tmp_path: Path) -> No
 
     with pytest.raises(DatasetFileCorruptError, match="row group 0 has -5 rows"):
         ParquetDataset(file)
+
+
+def test_the_high_bits_of_a_size_hide_no_page() -> None:
+    # pyarrow's Thrift reads 32 bits of a size: it reads on at the next page.
+    size_with_high_bits = b"\x15\x88\x80\x80\x80\x80\x01"
+    page = _KIND + _SIZE + size_with_high_bits + b"\x00" + b"data"
+
+    assert read_claimed_bytes(pa.BufferReader(page * 3), 0, 3 * len(page)) == (12, 0)
+
+
+def test_pyarrow_ignores_the_high_bits_of_a_size_as_well(tmp_path: Path) -> None:
+    path = tmp_path / "a.parquet"
+    table = pa.table({"x": range(1000)})
+    pq.write_table(
+        table,
+        path,
+        compression="none",
+        use_dictionary=False,
+        write_statistics=False,
+        write_page_checksum=True,
+        data_page_size=400,
+        write_batch_size=100,
+    )
+    chunk = pq.read_metadata(path).row_group(0).column(0)
+    start = chunk.data_page_offset
+    end = start + chunk.total_compressed_size
+    data = path.read_bytes()
+    expected = read_claimed_bytes(pa.BufferReader(data), start, end)
+    kind_and_sizes = re.compile(rb"\x15\x00\x15[\x80-\xff]+.\x15([\x80-\xff])(.)", re.DOTALL)
+    header = kind_and_sizes.match(data, start)
+    assert header is not None
+    checksum = re.compile(rb"\x15[\x80-\xff]*[\0-\x7f]\x1c", re.DOTALL).match(data, header.end())
+    assert checksum is not None
+    # The longer size takes the bytes of the checksum, a field that may be missing.
+    first, second = header.group(1, 2)
+    n_more = len(checksum[0]) - 2
+    long_size = first + bytes([second[0] | 0x80]) + b"\x80" * n_more + b"\x01"
+    crafted = data[: header.start(1)] + long_size + b"\x2c" + data[checksum.end() :]
+
+    assert len(crafted) == len(data)
+    assert pq.read_table(pa.BufferReader(crafted)) == table
+    assert read_claimed_bytes(pa.BufferReader(crafted), start, end) == expected

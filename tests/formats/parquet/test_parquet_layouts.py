@@ -235,3 +235,16 @@ def test_nat_in_a_filter_selects_nothing(tmp_path: Path, time: Any) -> None:
     dataset = ParquetDataset(tmp_path, filters=[("day", ">", time)])
 
     assert len(dataset) == 0
+
+
+def test_the_size_of_a_dataset_is_estimated_though_its_first_file_is_empty(tmp_path: Path) -> None:
+    table = pa.table({"x": range(1000)})
+    pq.write_table(table.slice(0, 0), tmp_path / "part-0.parquet")
+    empty = ParquetDataset(tmp_path)._access.groups.estimate_bytes(["x"])
+    for number in (1, 2):
+        pq.write_table(table, tmp_path / f"part-{number}.parquet", use_dictionary=False)
+
+    n_bytes = ParquetDataset(tmp_path)._access.groups.estimate_bytes(["x"])
+
+    assert empty == 0
+    assert 2 * 8 * 1000 <= n_bytes < 2 * 9 * 1000

@@ -200,3 +200,90 @@ def test_a_manifest_of_an_earlier_version_is_refused_and_recreated(foreign: Path
     generate_metadata(foreign)
 
     assert len(ParquetDataset(foreign)) == 40
+
+
+_RECORD = ["part-000000.parquet", 100, "3,2", "0" * 64, 0]
+
+
+def _seal(**changed_fields: Any) -> bytes:
+    """Return a manifest with a valid digest, in which some fields are changed."""
+    manifest = ParquetManifest(Schema("s", [Field("id", "int64")]), ())
+    fields = json.loads(manifest.to_json())
+    del fields["digest"]
+    fields.update({"n_rows": 5, "columns": [{"id": 1}], "files": [_RECORD]})
+    return seal_json({**fields, **changed_fields})
+
+
+def test_a_manifest_is_read_as_its_fields_say() -> None:
+    manifest = ParquetManifest.from_json(_seal())
+
+    (record,) = manifest.files
+    assert (record.name, record.size, record.row_groups) == ("part-000000.parquet", 100, (3, 2))
+    assert (record.columns, manifest.n_rows) == ({"id": 1}, 5)
+
+
+@pytest.mark.parametrize("values", [-1, None, 0, 2**63 - 1])
+def test_values_per_row_may_be_unknown(values: int | None) -> None:
+    (record,) = ParquetManifest.from_json(_seal(columns=[{"id": values}])).files
+
+    assert record.columns == {"id": values}
+
+
+@pytest.mark.parametrize("columns", [{}, None, 5, "ab", [5], [["id"]], [{}, None]])
+def test_columns_of_another_form_are_damage(columns: Any) -> None:
+    with pytest.raises(DatasetFileCorruptError, match="is damaged"):
+        ParquetManifest.from_json(_seal(columns=columns))
+
+
+@pytest.mark.parametrize("values", [-2, 2**63, True, 1.0, "1", [1]])
+def test_values_per_row_of_another_form_are_damage(values: Any) -> None:
+    with pytest.raises(DatasetFileCorruptError, match="values per row"):
+        ParquetManifest.from_json(_seal(columns=[{"id": values}]))
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["../secret.parquet", "/etc/secret", "a/../../b", "a//b", "./a", "a\\b", "a\0b", "", 5, None],
+)
+def test_a_file_outside_of_the_dataset_is_damage(name: Any) -> None:
+    with pytest.raises(DatasetFileCorruptError, match="is damaged"):
+        ParquetManifest.from_json(_seal(files=[[name, *_RECORD[1:]]]))
+
+
+@pytest.mark.parametrize(
+    ("index", "value"),
+    [
+        (1, -1),
+        (1, 2**63),
+        (1, True),
+        (1, "100"),
+        (2, "3,-2"),
+        (2, "3,x"),
+        (2, f"{2**63}"),
+        (2, [3, 2]),
+        (3, "0" * 63),
+        (3, None),
+        (4, -1),
+        (4, 1),
+        (4, False),
+    ],
+)
+def test_a_record_of_another_form_is_damage(index: int, value: Any) -> None:
+    record = list(_RECORD)
+    record[index] = value
+
+    with pytest.raises(DatasetFileCorruptError, match="is damaged"):
+        ParquetManifest.from_json(_seal(files=[record]))
+
+
+@pytest.mark.parametrize("names", ["null", "5", '"id"', "[5]", "{", '{"id": 1}'])
+def test_partition_columns_of_another_form_are_damage(names: str) -> None:
+    with pytest.raises(DatasetFileCorruptError, match="is damaged"):
+        ParquetManifest.from_json(_seal(partition_by=names))
+
+
+def test_rows_or_files_that_are_not_as_stated_are_damage() -> None:
+    with pytest.raises(DatasetFileCorruptError, match="lists a file twice"):
+        ParquetManifest.from_json(_seal(files=[_RECORD, _RECORD], n_rows=10))
+    with pytest.raises(DatasetFileCorruptError, match="not as many rows"):
+        ParquetManifest.from_json(_seal(n_rows=6))

@@ -79,6 +79,21 @@ def test_the_cache_grows_to_hold_the_row_groups_of_each_batch_however_large_they
     assert next(reads) < 5 * 30
 
 
+def test_a_prefetch_of_other_columns_does_not_count(tmp_path: Path) -> None:
+    table = pa.table({"a": range(30), "b": range(30)})
+    pq.write_table(table, tmp_path / "a.parquet", row_group_size=10)
+    cache = ParquetDataset(tmp_path)._access.cache
+    cache.prefetch([1], ["a"])
+    until(lambda: cache.has(1, ["a"]))
+
+    has_other_column = cache.has(1, ["a", "b"])
+    next_group = cache.next_to_read([1, 2], ["b"])
+
+    assert not has_other_column
+    assert next_group == 2
+    assert set(cache.columns(1, ["b"])) == {"b"}
+
+
 @pytest.mark.parametrize("failure", [DatasetFileCorruptError, KeyboardInterrupt])
 def test_threads_that_wait_for_one_that_fails_try_by_themselves(
     failure: type[BaseException],

@@ -7,6 +7,7 @@ import pickle
 import re
 import tempfile
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -135,6 +136,11 @@ def test_a_type_nested_without_end_is_refused() -> None:
     ("arguments", "why"),
     [
         (("", "int32"), "name of a field.*''"),
+        ((np.array(["x", "y"]), "int32"), "name of a field"),
+        (("x", None), "dtype of a field"),
+        (("x", "datetime64[s/4]"), "'x'.*divided unit"),
+        (("x", "timedelta64[Y/0]"), "'x'.*divided unit"),  # numpy ends the process at it
+        (("x", "datetime64[0s]"), "'x'.*no length"),
         (("x", "int32", (), 5), "codec of field 'x'.* 5"),
         (("x", "int32", (), "nope"), "column type 'nope'"),
         (("x", object), "needs a codec"),
@@ -156,6 +162,12 @@ def test_a_field_that_is_invalid_or_that_its_codec_cannot_hold_is_refused(
         Field(*arguments)
 
 
+@pytest.mark.parametrize("name", ["decimal(5,7)", "decimal(0,0)", "decimal(77,7)"])
+def test_decimals_without_a_type_are_refused_with_the_reason(name: str) -> None:
+    with pytest.raises(ConfigError, match=rf"{re.escape(name)}.*1 to 76 digits.*scale"):
+        ScalarCodec(name)
+
+
 def test_a_dtype_is_taken_by_any_name_that_it_has() -> None:
     kinds = [
         Field("x", dtype).dtype for dtype in (int, "int64", np.int64, ">i8", np.dtype("int64"))
@@ -165,6 +177,13 @@ def test_a_dtype_is_taken_by_any_name_that_it_has() -> None:
     assert set(kinds) == {np.dtype("int64")}
     assert set(texts) == {np.dtype("U")}
     assert Field("x", np.datetime64).dtype == np.dtype("datetime64[ns]")
+
+
+@pytest.mark.parametrize("name", ["x/y", "y", 5, None, ["text"]])
+def test_a_field_that_does_not_exist_is_named(schema: Schema, name: Any) -> None:
+    with pytest.raises(ConfigError, match=re.escape(f"no field {name!r}")):
+        schema[name]
+    assert name not in schema
 
 
 # ---------------------------------------------------------------------- views
@@ -190,12 +209,24 @@ def test_a_view_keeps_the_order_of_the_schema(schema: Schema) -> None:
     [
         ("txet", "'txet'.*'text'"),
         ("(", "regular expression"),
+        ("a{99999999999999999999}", "regular expression"),
+        ("(" * 100_000, "regular expression"),
+        (re.compile(b"text"), "regular expression"),
+        (np.array(["text", "data"]), "regular expression"),
+        (5, "regular expression or Field"),
+        (None, "regular expression or Field"),
         (Field("text", bytes), "no such field"),
     ],
 )
 def test_a_choice_that_matches_nothing_is_refused(schema: Schema, choice: Any, why: str) -> None:
     with pytest.raises(ConfigError, match=why):
         schema.view([choice])
+
+
+@pytest.mark.parametrize("choices", [5, None])
+def test_a_view_takes_a_list_or_one_choice(schema: Schema, choices: Any) -> None:
+    with pytest.raises(ConfigError, match="by a list of names"):
+        schema.view(choices)
 
 
 # ---------------------------------------------------------------------- inferred
@@ -275,3 +306,13 @@ def test_extension_types_are_what_they_hold() -> None:
         b"0123456789abcdef",
         None,
     ]
+
+
+def test_two_fields_of_one_name_in_a_struct_are_refused(tmp_path: Path) -> None:
+    values = pa.StructArray.from_arrays([pa.array([1]), pa.array(["x"])], names=["a", "a"])
+    pq.write_table(pa.table({"n": [1], "s": values}), tmp_path / "a.parquet")
+
+    with pytest.raises(ConfigError, match=r"two fields of a struct have the name 'a'.*schema="):
+        ParquetDataset(tmp_path)
+    rest = ParquetDataset(tmp_path, schema=Schema("rest", [Field("n", "int64")]))
+    assert rest[0] == {"n": 1}

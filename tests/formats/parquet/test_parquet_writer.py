@@ -152,6 +152,9 @@ def test_missing_and_unknown_fields_are_named(tmp_path: Path) -> None:
             writer.append({"sped": 1})
         with pytest.raises(ConfigError, match=r"row 0 .* is a list"):
             writer.append([1, 2])  # type: ignore[arg-type]
+        for unordered in ({1, 2}, frozenset({1}), {1: 2}, "ab", 5):
+            with pytest.raises(ConfigError, match=r"'speed'.* needs an array or a list"):
+                writer.append_columns({"speed": unordered})
         with pytest.raises(ConfigError, match="differ in length"):
             writer.append_columns({"speed": [1, 2], "note": ["x"]})
         writer.append({"speed": 1})

@@ -92,7 +92,7 @@ def test_a_writer_killed_at_any_point_loses_and_doubles_no_row(
     partition_by: list[str], stride: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if not partition_by:
-        monkeypatch.setattr(writer_part, "_UNNOTED_PERCENT", 60)  # as of many files
+        monkeypatch.setattr(writer_part, "_MAX_UNNOTED_PERCENT", 60)  # as of many files
     # In memory where there is such a folder: processes are killed here, no power is cut.
     with tempfile.TemporaryDirectory(prefix="data_stack-parquet-", dir=folder_in_memory()) as place:
         for at in itertools.count(1, stride):
