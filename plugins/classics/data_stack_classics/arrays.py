@@ -172,7 +172,7 @@ class ColumnWriter:
 
 
 def read_rows(
-    stream: IO[bytes],
+    stream: IO[bytes] | io.BufferedIOBase,
     name: str,
     shape: tuple[int, ...],
     dtype: npt.DTypeLike,

@@ -19,7 +19,7 @@ import math
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 
@@ -84,7 +84,7 @@ class StoredArray:
     name: str
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
-    stream: IO[bytes]
+    stream: io.BufferedIOBase
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +102,7 @@ class _Tag:
     data: bytes
 
 
-def iterate_arrays(stream: IO[bytes], name: str) -> Iterator[StoredArray]:
+def iterate_arrays(stream: io.BufferedIOBase, name: str) -> Iterator[StoredArray]:
     """Iterate over the variables of a file.
 
     Args:
@@ -123,7 +123,7 @@ def iterate_arrays(stream: IO[bytes], name: str) -> Iterator[StoredArray]:
         next_element = stream.tell() + tag.size
 
         # Each variable is compressed on its own.
-        element: IO[bytes] = stream
+        element: io.BufferedIOBase = stream
         kind = tag.kind
         if kind == _COMPRESSED:
             element = io.BufferedReader(_InflatedStream(stream, name))
@@ -136,7 +136,7 @@ def iterate_arrays(stream: IO[bytes], name: str) -> Iterator[StoredArray]:
         stream.seek(next_element)
 
 
-def _has_more(stream: IO[bytes]) -> bool:
+def _has_more(stream: io.BufferedIOBase) -> bool:
     """Return whether a stream goes on, without moving it."""
     position = stream.tell()
     next_byte = stream.read(1)
@@ -144,7 +144,7 @@ def _has_more(stream: IO[bytes]) -> bool:
     return bool(next_byte)
 
 
-def _read_array(stream: IO[bytes], name: str) -> StoredArray:
+def _read_array(stream: io.BufferedIOBase, name: str) -> StoredArray:
     """Read the flags, the shape and the name of a variable, and the tag of its values.
 
     Raises:
@@ -215,7 +215,7 @@ def _parse_shape(data: bytes, name: str) -> tuple[int, ...]:
     return tuple(sizes)
 
 
-def _read_tag(stream: IO[bytes], name: str) -> _Tag:
+def _read_tag(stream: io.BufferedIOBase, name: str) -> _Tag:
     """Read the tag of an element.
 
     Raises:
@@ -236,7 +236,7 @@ def _read_tag(stream: IO[bytes], name: str) -> _Tag:
     return _Tag(kind, size_of_data, tag[4 : 4 + size_of_data])
 
 
-def _read_part(stream: IO[bytes], name: str) -> bytes:
+def _read_part(stream: io.BufferedIOBase, name: str) -> bytes:
     """Return the data of the next element of a variable, which precedes the values.
 
     Raises:
@@ -254,7 +254,7 @@ def _read_part(stream: IO[bytes], name: str) -> bytes:
     return _read(stream, padded_size, name)[: tag.size]
 
 
-def _read(stream: IO[bytes], n_bytes: int, name: str) -> bytes:
+def _read(stream: io.BufferedIOBase, n_bytes: int, name: str) -> bytes:
     """Return the next bytes of a file.
 
     Raises:
@@ -277,12 +277,12 @@ class _InflatedStream(io.RawIOBase):
         name: name of the file, for messages.
     """
 
-    _stream: IO[bytes]
+    _stream: io.BufferedIOBase
     _name: str
     #: A decompressor of zlib, whose type has no public name.
     _decompressor: Any
 
-    def __init__(self, stream: IO[bytes], name: str) -> None:
+    def __init__(self, stream: io.BufferedIOBase, name: str) -> None:
         self._stream = stream
         self._name = name
         self._decompressor = zlib.decompressobj()

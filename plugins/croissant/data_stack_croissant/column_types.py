@@ -32,9 +32,8 @@ def describe_columns(iterator: DatasetIteratorIF) -> dict[str, dict[str, Any]]:
     """
     samples = access_to(iterator)
     declared = samples.declare_columns() or {}
-    if len(iterator) == 0:
-        values = dict.fromkeys(declared)
-    else:
+    values: Mapping[Any, Any] = dict.fromkeys(declared)
+    if len(iterator) > 0:
         values = _values_by_column(iterator, samples.sample(0))
     described = {}
     for column, value in values.items():

@@ -151,7 +151,7 @@ def _cast_time(value: Any, dtype: np.dtype[Any]) -> Any:
         return (as_dtype(np.asarray(time), dtype) - ahead_of_utc)[()]
     if not isinstance(value, (datetime.date, np.datetime64)):
         raise TypeError(f"a time is expected, not {type(value).__name__}: a number has no unit")
-    time = value
+    time: Any = value
     if not isinstance(value, np.datetime64):
         time = as_time(value)
     return as_dtype(np.asarray(time), dtype)[()]
