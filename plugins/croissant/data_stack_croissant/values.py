@@ -147,8 +147,8 @@ def _parse_number(text: str) -> int | float:
 def _cast_time(value: Any, dtype: np.dtype[Any]) -> Any:
     """Return a date or time as a datetime64 in UTC."""
     if isinstance(value, str):
-        time, ahead_of_utc = _parse_time(value)
-        return (as_dtype(np.asarray(time), dtype) - ahead_of_utc)[()]
+        parsed_time, ahead_of_utc = _parse_time(value)
+        return (as_dtype(np.asarray(parsed_time), dtype) - ahead_of_utc)[()]
     if not isinstance(value, (datetime.date, np.datetime64)):
         raise TypeError(f"a time is expected, not {type(value).__name__}: a number has no unit")
     time: Any = value
