@@ -19,8 +19,9 @@ _CITATION = """@misc{adult,
 class AdultFactory(TableFactory):
     """Adults of the census of 1994, to tell who earned more than 50,000 dollars a year.
 
-    Samples are dicts of 15 columns, ints and str, which is empty where the answer is unknown;
-    ``income`` is the position in ``class_names``, ``fnlwgt`` how many people a row stands for.
+    Samples are dicts of 15 columns, each an int or a str. A str is empty where the answer is
+    unknown. ``income`` is a position in ``class_names``. ``fnlwgt`` is the number of people for
+    whom a row stands.
     """
 
     card = DatasetCard(
@@ -47,7 +48,8 @@ class AdultFactory(TableFactory):
     n_samples = {"train": 32_561, "test": 16_281}
     iterator_meta = IteratorMeta("age", "income", "income")
     has_header = False
-    skip_lines = {"test": 1}  # |1x3 Cross validator
+    skip_lines = {"test": 1}  # the line "|1x3 Cross validator"
+    class_suffix = "."  # in the test file: ">50K."
     class_names = ("<=50K", ">50K")
     fields = {
         "age": "int64",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from data_stack import DatasetCard, PreparedResources, ResourceDefinition, Resources
 from data_stack.formats import read_csv
-from data_stack_classics.folders import RecordsFactory
+from data_stack_classics.records import RecordsFactory
 
 _URL = "https://raw.githubusercontent.com/mhjabreel/CharCnn_Keras/master/data/ag_news_csv"
 
@@ -21,8 +21,9 @@ _CITATION = """@inproceedings{ag-news,
 class AGNewsFactory(RecordsFactory):
     """News of four fields; for research and other non-commercial use.
 
-    Samples are ``{"text": str, "label": int}``: title and first sentences with a space between,
-    as published, with backslashes in place of line breaks; and the position in ``class_names``.
+    Samples are ``{"text": str, "label": int}``. The text is the title, a space, and the first
+    sentences, as published: with backslashes in place of line breaks. The label is a position in
+    ``class_names``.
     """
 
     card = DatasetCard(

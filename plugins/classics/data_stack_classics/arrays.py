@@ -1,4 +1,4 @@
-"""Datasets of arrays of one shape, such as images of one size."""
+"""The base class of datasets whose columns are arrays, such as images of one size."""
 
 from __future__ import annotations
 
@@ -19,17 +19,24 @@ from data_stack_classics.classic import ClassicFactory
 
 Array: TypeAlias = npt.NDArray[Any]
 
-#: How much of a file is in memory at once.
+#: Size of the blocks in which a file is read, which is what is in memory at once.
 _BLOCK_BYTES = 4 << 20
+
+#: The third column of the samples of the original DataStack, which repeats the second one.
+_TAG = "tag"
 
 
 class ArraysFactory(ClassicFactory):
-    """Samples are tuples; each column is a ``.npy`` file, of which rows are read on access.
+    """A dataset whose samples are tuples, one value of each column.
 
-    A column named ``tag`` repeats the second column, as the tags of the original DataStack do.
+    Each column is stored as a ``.npy`` file. A row is read when it is asked for.
+
+    A derived class declares ``columns``, and overrides ``preprocess``, in which it writes each
+    column by :meth:`write`. It does not write a column named ``tag``: that repeats the second
+    column, as the tags of the original DataStack do.
 
     Attributes:
-        unlabeled_splits: splits without labels: theirs are -1.
+        unlabeled_splits: names of the splits without labels. Their column ``label`` is -1.
     """
 
     columns = ("image", "label", "tag")
@@ -39,25 +46,26 @@ class ArraysFactory(ClassicFactory):
     def open_column(
         self, prepared: PreparedResources, split: str, column: str, source: str
     ) -> Iterator[ColumnWriter]:
-        """Open a writer for a column of a split, which takes the column block by block.
+        """Open a writer for a column of a split, when several columns are written together.
 
         Args:
             prepared: stores the column.
             split: name of the split.
-            column: name of the column.
-            source: the file that the column comes from, for messages.
+            column: name of the column. The values of a column ``label`` are checked.
+            source: name of the file that the column comes from, for messages.
 
         Raises:
             DatasetFileCorruptError: the number of rows is not ``n_samples``, or a label is not a
-                position in ``class_names``; the message names ``source``.
+                position in ``class_names``.
         """
+        has_classes = self.class_names is not None and split not in self.unlabeled_splits
         check_block = None
-        is_labeled = self.class_names is not None and split not in self.unlabeled_splits
-        if column == "label" and is_labeled:
+        if column == "label" and has_classes:
             check_block = partial(self.check_labels, source)
         with prepared.create(f"preprocessed/{split}/{column}.npy") as file:
             writer = ColumnWriter(file, self.n_samples[split], check_block)
             yield writer
+            # An error here, inside of the block, keeps the file from being stored.
             self.check_count(source, split, writer.n_rows)
 
     def write(
@@ -70,38 +78,53 @@ class ArraysFactory(ClassicFactory):
     ) -> None:
         """Write a column from blocks of its rows, with one block in memory.
 
-        The arguments and the errors are those of :meth:`open_column`.
+        Args:
+            prepared: stores the column.
+            split: name of the split.
+            column: name of the column. The values of a column ``label`` are checked.
+            blocks: arrays of shape ``(n, ...)``, with equal dtypes and equal shapes of a row.
+            source: name of the file that the column comes from, for messages.
+
+        Raises:
+            DatasetFileCorruptError: the number of rows is not ``n_samples``, or a label is not a
+                position in ``class_names``.
+            ValueError: two blocks have different dtypes or shapes of a row.
         """
         with self.open_column(prepared, split, column, source) as writer:
             for block in blocks:
                 writer.append(block)
 
     def open(self, split: str, prepared: Resources) -> DatasetIteratorIF:
-        """Return one split; rows are read on access."""
-        columns = list(self.columns)
-        if columns[2] == "tag":
-            columns[2] = columns[1]
-        return NumpyDatasetIterator(
-            [prepared[f"preprocessed/{split}/{column}.npy"] for column in columns]
-        )
+        """Return one split. A row is read when it is asked for."""
+        files = []
+        for column in self.columns:
+            stored_column = self.columns[1] if column == _TAG else column
+            files.append(prepared[f"preprocessed/{split}/{stored_column}.npy"])
+        return NumpyDatasetIterator(files)
 
 
 class ColumnWriter:
-    """Writes an array to a ``.npy`` file, block by block.
+    """Writes an array to a ``.npy`` file block by block, where ``np.save`` needs the whole array.
+
+    The format: https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html.
 
     Args:
-        file: a binary file, empty.
-        n_rows: number of rows of the whole array.
-        check_block: called with each block before it is written; it raises an error if a value is
+        file: an empty binary file.
+        n_rows: number of rows that the whole array will have, which the header of the file says.
+        check_block: called with each block before it is written. It raises an error if a value is
             wrong. None if nothing is checked.
+
+    Attributes:
+        n_rows: number of rows that were written so far.
     """
 
-    #: Number of rows that were written.
     n_rows: int
-
     _file: io.BufferedIOBase
-    _n_expected_rows: int
+    #: Number of rows of the whole array.
+    _n_all_rows: int
     _check_block: Callable[[Array], None] | None
+    #: The dtype and the shape of a row, which the first block decides; None before it.
+    _row_type: tuple[np.dtype[Any], tuple[int, ...]] | None
 
     def __init__(
         self,
@@ -111,49 +134,73 @@ class ColumnWriter:
     ) -> None:
         self.n_rows = 0
         self._file = file
-        self._n_expected_rows = n_rows
+        self._n_all_rows = n_rows
         self._check_block = check_block
+        self._row_type = None
 
     def append(self, block: Array) -> None:
-        """Write the next rows; the first block decides on the dtype and the shape of a row."""
+        """Write the next rows. The first block decides on the dtype and the shape of a row.
+
+        Args:
+            block: an array of shape ``(n, ...)``.
+
+        Raises:
+            ValueError: a row has another dtype or shape than those of the first block.
+        """
         if self._check_block is not None:
             self._check_block(block)
-        if self.n_rows == 0:
-            header = {
-                "descr": np.lib.format.dtype_to_descr(block.dtype),
-                "fortran_order": False,
-                "shape": (self._n_expected_rows, *block.shape[1:]),
-            }
-            np.lib.format.write_array_header_1_0(self._file, header)
+        row_type = (block.dtype, block.shape[1:])
+        if self._row_type is None:
+            self._row_type = row_type
+            self._write_header(block)
+        if row_type != self._row_type:
+            dtype, shape = self._row_type
+            raise ValueError(
+                f"expected rows of {dtype} and shape {shape}, as in the first block, "
+                f"got {block.dtype} and {block.shape[1:]}"
+            )
         self._file.write(block.tobytes())
         self.n_rows += len(block)
 
+    def _write_header(self, first_block: Array) -> None:
+        header = {
+            "descr": np.lib.format.dtype_to_descr(first_block.dtype),
+            "fortran_order": False,
+            "shape": (self._n_all_rows, *first_block.shape[1:]),
+        }
+        np.lib.format.write_array_header_1_0(self._file, header)
+
 
 def read_rows(
-    stream: IO[bytes],
+    stream: IO[bytes] | io.BufferedIOBase,
     name: str,
     shape: tuple[int, ...],
     dtype: npt.DTypeLike,
     *,
     is_last: bool = True,
 ) -> Iterator[Array]:
-    """Read an array in C order from a stream, in blocks of rows.
+    """Iterate over the rows of an array that is stored in C order, in blocks.
 
     Args:
         stream: a binary stream, at the first value.
-        name: its name for messages.
+        name: name of the stream, for messages.
         shape: shape of the whole array.
-        dtype: dtype of the stored values; blocks have native byte order.
-        is_last: whether the stream ends with the array.
+        dtype: dtype of the stored values.
+        is_last: whether nothing may follow the array in the stream.
+
+    Yields:
+        Arrays of shape ``(n, *shape[1:])``, of the stored dtype in native byte order.
 
     Raises:
-        DatasetFileCorruptError: the stream is too short, or longer than the array if ``is_last``.
+        DatasetFileCorruptError: the stream ends within the array; or it goes on behind the array,
+            if ``is_last``. The latter is noticed after the last block.
     """
     stored_dtype = np.dtype(dtype)
     native_dtype = stored_dtype.newbyteorder("=")
     n_all_rows = shape[0]
     row_shape = shape[1:]
     row_bytes = math.prod(row_shape) * stored_dtype.itemsize
+    # At least one row, however large; rows without values have no bytes.
     block_rows = max(1, _BLOCK_BYTES // max(1, row_bytes))
 
     for start in range(0, n_all_rows, block_rows):

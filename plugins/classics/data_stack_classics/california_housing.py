@@ -5,11 +5,13 @@ from __future__ import annotations
 import numpy as np
 
 from data_stack import DatasetCard, PreparedResources, ResourceDefinition, Resources
+from data_stack.exception import DatasetFileCorruptError
 from data_stack.formats import read_csv_matrix
 from data_stack.io.archives import open_archive
 from data_stack_classics.arrays import ArraysFactory
 
 _FILE = "CaliforniaHousing/cal_housing.data"
+_N_COLUMNS = 9
 
 _CITATION = r"""@article{california-housing,
   author = {R. Kelley Pace and Ronald Barry},
@@ -27,8 +29,8 @@ class CaliforniaHousingFactory(ArraysFactory):
     """Districts of California in 1990, to tell what a house costs, as scikit-learn has them.
 
     Samples are ``(features, price, tag)``: a float64 array of shape ``(8,)`` in the order of
-    ``feature_names``, and twice the median price in 100,000 dollars, a float. There is one split,
-    ``all``.
+    ``feature_names``; the median price in 100,000 dollars, a float; and the price again. There is
+    one split, ``all``.
     """
 
     card = DatasetCard(
@@ -63,14 +65,18 @@ class CaliforniaHousingFactory(ArraysFactory):
     )
 
     def preprocess(self, raw: Resources, prepared: PreparedResources) -> None:
-        """Divide what the file sums over a district by its households."""
+        """Store features and prices. Sums over a district become means of its households."""
         with (
             raw["raw/archive.tar.gz"] as resource,
             open_archive(resource) as archive,
             archive.open(_FILE) as file,
         ):
-            columns = read_csv_matrix(file).T
-        longitude, latitude, age, rooms, bedrooms, people, households, income, price = columns
+            rows = read_csv_matrix(file)
+        if rows.shape[1] != _N_COLUMNS:
+            raise DatasetFileCorruptError(
+                f"{_FILE!r} has {rows.shape[1]} columns, expected {_N_COLUMNS}. Fetch it again"
+            )
+        longitude, latitude, age, rooms, bedrooms, people, households, income, price = rows.T
         features = [
             income,
             age,

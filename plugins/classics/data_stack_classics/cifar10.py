@@ -16,8 +16,8 @@ _CITATION = """@techreport{cifar10,
 class CIFAR10Factory(PlanesFactory):
     """Photographs of animals and vehicles in ten classes, 32 × 32 pixels in color.
 
-    Samples are ``(image, label, tag)``: a uint8 array of shape ``(32, 32, 3)``, and twice the
-    position in ``class_names``.
+    Samples are ``(image, label, tag)``: a uint8 array of shape ``(32, 32, 3)``; the label, a
+    position in ``class_names``; and the label again.
     """
 
     card = DatasetCard(

@@ -16,9 +16,9 @@ _CITATION = """@techreport{cifar100,
 class CIFAR100Factory(PlanesFactory):
     """Photographs of things in a hundred classes, 32 × 32 pixels in color.
 
-    Samples are ``(image, label, superclass)``: a uint8 array of shape ``(32, 32, 3)``, the
-    position in ``class_names``, and the number of one of 20 groups of classes, in the
-    alphabetical order of their names, from ``aquatic_mammals`` to ``vehicles_2``.
+    Samples are ``(image, label, superclass)``: a uint8 array of shape ``(32, 32, 3)``; the label, a
+    position in ``class_names``; and the number of one of 20 groups of classes. The groups are in
+    the alphabetical order of their names, from ``aquatic_mammals`` to ``vehicles_2``.
     """
 
     card = DatasetCard(

@@ -8,6 +8,7 @@ from data_stack import DatasetCard, PreparedResources, ResourceDefinition, Resou
 from data_stack.formats import read_csv_matrix
 from data_stack.io.archives import open_decompressed
 from data_stack_classics.arrays import ArraysFactory
+from data_stack_classics.classic import as_integers
 
 _MEASUREMENTS = (
     "Elevation",
@@ -21,8 +22,9 @@ _MEASUREMENTS = (
     "Hillshade_3pm",
     "Horizontal_Distance_To_Fire_Points",
 )
-#: Whether a patch lies in an area, and whether it has a type of soil: 0 or 1.
+#: Whether a patch lies in an area: 0 or 1.
 _AREAS = tuple(f"Wilderness_Area_{number}" for number in range(4))
+#: Whether a patch has a type of soil: 0 or 1.
 _SOILS = tuple(f"Soil_Type_{number}" for number in range(40))
 
 _CITATION = """@misc{covertype,
@@ -38,8 +40,8 @@ class CovertypeFactory(ArraysFactory):
     """Patches of forest in Colorado, 30 × 30 meters, to tell which trees grow there.
 
     Samples are ``(features, label, tag)``: a float32 array of shape ``(54,)`` in the order of
-    ``feature_names``, all of them whole numbers, and twice the position in ``class_names``, which
-    is one less than in the file. There is one split, ``all``.
+    ``feature_names``, all of them whole numbers; the label, a position in ``class_names``; and the
+    label again. The file counts classes from 1. There is one split, ``all``.
     """
 
     card = DatasetCard(
@@ -79,6 +81,7 @@ class CovertypeFactory(ArraysFactory):
         name = "raw/covtype.csv.gz"
         with raw[name] as resource, open_decompressed(resource) as lines:
             rows = read_csv_matrix(lines, np.float32)
-        labels = rows[:, -1].astype(np.int64) - 1
+        # The file counts classes from 1.
+        labels = as_integers(name, rows[:, -1]) - 1
         self.write(prepared, "all", "features", [rows[:, :-1]], name)
         self.write(prepared, "all", "label", [labels], name)

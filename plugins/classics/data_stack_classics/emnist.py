@@ -13,11 +13,11 @@ from data_stack_classics.idx import IdxFactory
 
 _DIGITS = tuple(string.digits)
 
-#: No letter has the label 0.
+#: The class of the label 0, which no letter has: the files count letters from 1.
 _NO_LETTER = ("N/A",)
 _LETTERS = tuple(string.ascii_lowercase)
 
-#: Letters that look alike in both cases are one class.
+#: Classes of the datasets in which a letter that looks alike in both cases is one class.
 _MERGED_CLASSES = tuple(string.digits + string.ascii_uppercase + "abdefghnqrt")
 
 _CITATION = r"""@inproceedings{emnist,
@@ -30,7 +30,7 @@ _CITATION = r"""@inproceedings{emnist,
 
 
 def _make_card(name: str) -> DatasetCard:
-    """Return the card of one of the six datasets, which differ in their names."""
+    """Return the card of one of the six datasets, whose cards differ in the name alone."""
     return DatasetCard(
         name=name,
         version="1.0.0",
@@ -43,9 +43,9 @@ def _make_card(name: str) -> DatasetCard:
 class EMNISTFactory(IdxFactory):
     """One of the datasets of EMNIST, whose files are in one archive.
 
-    Samples are ``(image, label, tag)``: uint8 of shape ``(28, 28)``, and twice the position in
-    ``class_names``. Images are transposed, as the files, torchvision and TensorFlow Datasets have
-    them: ``image.T`` stands upright.
+    Samples are ``(image, label, tag)``: a uint8 array of shape ``(28, 28)``; the label, a position
+    in ``class_names``; and the label again. Images are transposed, as in the files, in torchvision
+    and in TensorFlow Datasets: ``image.T`` stands upright.
     """
 
     # The digests are those of tensorflow-datasets 4.9.9.
@@ -61,7 +61,7 @@ class EMNISTFactory(IdxFactory):
 
     @contextlib.contextmanager
     def open_file(self, raw: Resources, split: str, part: str) -> Iterator[IO[bytes]]:
-        """Open a file of the archive, decompressed; each is compressed on its own as well."""
+        """Open a file of the archive. The files in it are compressed once more, one by one."""
         n_dimensions = 3 if part == "images" else 1
         name = f"gzip/{self.card.name}-{split}-{part}-idx{n_dimensions}-ubyte.gz"
         with raw["raw/gzip.zip"] as resource, open_archive(resource) as archive:

@@ -20,8 +20,8 @@ _CITATION = """@misc{fashion-mnist,
 class FashionMNISTFactory(IdxFactory):
     """Pictures of clothes of ten kinds, 28 × 28 pixels.
 
-    Samples are ``(image, label, tag)``: a uint8 array of shape ``(28, 28)``, and twice the
-    position in ``class_names``.
+    Samples are ``(image, label, tag)``: a uint8 array of shape ``(28, 28)``; the label, a
+    position in ``class_names``; and the label again.
     """
 
     card = DatasetCard(

@@ -1,57 +1,54 @@
-"""Datasets of texts and sounds, a record each, from archives whose folders say split and class."""
+"""Base classes of datasets whose samples are the files of an archive, a file each."""
 
 from __future__ import annotations
 
 import contextlib
-import wave
+from abc import abstractmethod
 from collections.abc import Callable, Mapping
+from pathlib import PurePosixPath
 from typing import Any, ClassVar
 
-from data_stack import DatasetIteratorIF, IteratorMeta, PreparedResources, Resources
+from data_stack import PreparedResources, Resources
 from data_stack.exception import DatasetFileCorruptError
-from data_stack.formats import records
+from data_stack.formats.records import RecordWriter
 from data_stack.io.archives import Archive, open_archive
-from data_stack_classics.classic import ClassicFactory
+from data_stack_classics.records import RecordsFactory as RecordsFactory
 
 _ARCHIVE = "raw/archive.tar.gz"
 
-
-class RecordsFactory(ClassicFactory):
-    """Samples are dicts, stored as records; ``{"text": str, "label": int}`` by default.
-
-    Attributes:
-        spec: the types of the columns.
-    """
-
-    spec: ClassVar[Mapping[str, str]] = {"text": "utf8", "label": "i64"}
-    iterator_meta = IteratorMeta("text", "label", "label")
-
-    def open_writer(self, prepared: PreparedResources, split: str) -> records.RecordWriter:
-        """Open a writer for the samples of a split."""
-        return records.RecordWriter(prepared, self.spec, prefix=f"preprocessed/{split}")
-
-    def open(self, split: str, prepared: Resources) -> DatasetIteratorIF:
-        """Return one split; records are read on access."""
-        return records.open(prepared, prefix=f"preprocessed/{split}")
+#: The label of a sample without a class.
+_NO_LABEL = -1
 
 
 class FoldersFactory(RecordsFactory):
-    """Samples from the files of an archive, in the order of the archive.
+    """A dataset whose samples are the files of ``raw/archive.tar.gz``, in the order of the archive.
 
-    A derived class overrides ``divide`` and ``make_sample``.
+    A derived class overrides :meth:`divide` and :meth:`make_sample`.
     """
 
+    @abstractmethod
     def divide(self, archive: Archive) -> Callable[[str], str | None]:
-        """Return a function from the name of a file to its split; None if it is not a sample."""
-        raise NotImplementedError
+        """Return a function that finds the split of a file.
 
+        Args:
+            archive: the archive, which the function may need to read first.
+
+        Returns:
+            A function of the name of a file. It returns the name of a split; None if the file is no
+            sample.
+        """
+
+    @abstractmethod
     def make_sample(self, name: str, data: bytes) -> Mapping[str, Any]:
         """Return the sample of a file.
 
+        Args:
+            name: name of the file in the archive.
+            data: content of the file.
+
         Raises:
-            ValueError, EOFError, wave.Error: the file is damaged.
+            ValueError, EOFError: the file is damaged.
         """
-        raise NotImplementedError
 
     def preprocess(self, raw: Resources, prepared: PreparedResources) -> None:
         """Store each file as a record, in one pass over the archive."""
@@ -59,37 +56,46 @@ class FoldersFactory(RecordsFactory):
             resource = stack.enter_context(raw[_ARCHIVE])
             archive = stack.enter_context(open_archive(resource))
             find_split = self.divide(archive)
-            writers = {}
+            writers: dict[str, RecordWriter] = {}
             for split in self.splits:
                 writers[split] = stack.enter_context(self.open_writer(prepared, split))
 
             for member in archive:
                 if member.is_folder:
                     continue
-                found_split = find_split(member.name)
-                if found_split is None:
+                split_of_file = find_split(member.name)
+                # A derived class may leave out splits that the archive has.
+                if split_of_file is None or split_of_file not in writers:
                     continue
                 sample = self._sample_of_file(member.name, archive.read(member))
-                writers[found_split].append(sample)
+                writers[split_of_file].append(sample)
 
             for split, writer in writers.items():
                 self.check_count(_ARCHIVE, split, len(writer))
 
     def _sample_of_file(self, name: str, data: bytes) -> Mapping[str, Any]:
-        """Return the sample of a file; an error of its decoder names the file."""
+        """Return the sample of a file.
+
+        Raises:
+            DatasetFileCorruptError: the file is damaged; the message names it.
+        """
         try:
             return self.make_sample(name, data)
-        except (ValueError, EOFError, wave.Error) as error:
+        except (ValueError, EOFError) as error:
             raise DatasetFileCorruptError(
                 f"{name!r} of {_ARCHIVE!r}: {error}. Fetch it again"
             ) from error
 
 
 class TextFoldersFactory(FoldersFactory):
-    """Samples are ``{"text": str, "label": int}``; the label of files without class is -1.
+    """A dataset of texts, whose folder in the archive says the split and the class.
+
+    Samples are ``{"text": str, "label": int}``: the text, and the position of its class in
+    ``class_names``. The label is -1 in a folder without class.
 
     Attributes:
-        folders: folder of each split, with ``{}`` for the class.
+        folders: folder of each split, such as ``"train/{}"``, with ``{}`` for the name of the
+            class. A folder without ``{}`` has texts without class.
         encoding: encoding of the files.
     """
 
@@ -98,8 +104,11 @@ class TextFoldersFactory(FoldersFactory):
 
     def divide(self, archive: Archive) -> Callable[[str], str | None]:
         """Return a function that finds the split of a file by its folder."""
-        split_of_folder = {}
+        split_of_folder: dict[str, str] = {}
         for split, pattern in self.folders.items():
+            if "{}" not in pattern:
+                split_of_folder[pattern] = split
+                continue
             for class_name in self.class_names or ():
                 split_of_folder[pattern.format(class_name)] = split
 
@@ -110,8 +119,11 @@ class TextFoldersFactory(FoldersFactory):
         return find_split
 
     def make_sample(self, name: str, data: bytes) -> Mapping[str, Any]:
-        """Return the text of a file; its folder is named after its class."""
-        class_names = self.class_names or ()
-        folder = name.split("/")[-2]
-        label = class_names.index(folder) if folder in class_names else -1
-        return {"text": data.decode(self.encoding), "label": label}
+        """Return the text of a file and its class, after which the folder of the file is named."""
+        text = data.decode(self.encoding)
+        folder = PurePosixPath(name).parent.name
+        class_names = list(self.class_names or ())
+        label = _NO_LABEL
+        if folder in class_names:
+            label = class_names.index(folder)
+        return {"text": text, "label": label}

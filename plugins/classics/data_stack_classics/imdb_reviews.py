@@ -19,8 +19,8 @@ and Andrew Y. Ng and Christopher Potts},
 class IMDBReviewsFactory(TextFoldersFactory):
     """Reviews of films that praise or pan them, and others without label.
 
-    Samples are ``{"text": str, "label": int}``: the review with its HTML (``<br />``), and the
-    position in ``class_names``, which is -1 in the split ``unsupervised``.
+    Samples are ``{"text": str, "label": int}``. The text is the review with its HTML (``<br />``).
+    The label is a position in ``class_names``, and -1 in the split ``unsupervised``.
     """
 
     card = DatasetCard(

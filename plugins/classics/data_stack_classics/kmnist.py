@@ -20,8 +20,8 @@ and Kazuaki Yamamoto and David Ha},
 class KMNISTFactory(IdxFactory):
     """Ten hiragana of classical Japanese literature in cursive writing, 28 × 28 pixels.
 
-    Samples are ``(image, label, tag)``: a uint8 array of shape ``(28, 28)``, and twice the
-    position in ``class_names``.
+    Samples are ``(image, label, tag)``: a uint8 array of shape ``(28, 28)``; the label, a
+    position in ``class_names``; and the label again.
     """
 
     card = DatasetCard(

@@ -17,8 +17,8 @@ _CITATION = """@inproceedings{20-newsgroups,
 class NewsgroupsFactory(TextFoldersFactory):
     """Postings of 20 newsgroups, the later ones for testing.
 
-    Samples are ``{"text": str, "label": int}``: the posting with its header lines, in which the
-    group may be named, and the position in ``class_names``.
+    Samples are ``{"text": str, "label": int}``. The text is the posting with its header lines, in
+    which the group may be named. The label is a position in ``class_names``.
     """
 
     card = DatasetCard(

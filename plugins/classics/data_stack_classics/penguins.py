@@ -18,9 +18,9 @@ _CITATION = """@misc{penguins,
 class PenguinsFactory(TableFactory):
     """Penguins of three species on three islands of the Palmer Archipelago.
 
-    Samples are dicts of seven columns: floats in millimeters and grams, nan where unknown, and
-    str, empty where unknown; ``species`` is the position in ``class_names``. There is one split,
-    ``all``.
+    Samples are dicts of seven columns. Lengths are floats in millimeters, and the weight is a float
+    in grams. A float is nan and a str is empty where the value is unknown. ``species`` is a
+    position in ``class_names``. There is one split, ``all``.
     """
 
     card = DatasetCard(

@@ -19,9 +19,19 @@ class QMNISTFactory(IdxFactory):
     """Handwritten digits: MNIST reconstructed, with 50,000 more for testing; and all of NIST's.
 
     Samples are ``(image, label, origin)``: a uint8 array of shape ``(28, 28)``, the digit, and an
-    int64 array of shape ``(8,)``: digit, series, writer, number of the digit of this writer,
-    class at NIST, number among all, whether it is there twice, and 0. The first 10,000 of
-    ``test`` are MNIST's; ``nist`` holds those of ``train`` and ``test`` again, and others.
+    int64 array of shape ``(8,)``. The origin is, in this order:
+
+    - the digit
+    - the series of NIST
+    - the number of the writer
+    - the number of the digit among those of the writer
+    - the class at NIST
+    - the number of the digit among all
+    - whether the digit is there twice
+    - 0
+
+    The first 10,000 of ``test`` are those of MNIST. ``nist`` has the samples of ``train`` and
+    ``test`` again, and others.
     """
 
     card = DatasetCard(

@@ -5,22 +5,27 @@ from __future__ import annotations
 import io
 import wave
 from collections.abc import Callable, Mapping
+from pathlib import PurePosixPath
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from data_stack import DatasetCard, IteratorMeta, ResourceDefinition
 from data_stack.io.archives import Archive
 from data_stack_classics.folders import FoldersFactory
 
-#: Samples a second.
+#: Number of samples a second of each sound.
 _RATE = 16_000
 
-#: Channels, bytes of a sample and samples a second of each file.
-_SOUND_FORM = (1, 2, _RATE)
+#: What the parameters of each sound must be, by their names in the module wave.
+_PARAMETERS = {"nchannels": 1, "sampwidth": 2, "framerate": _RATE}
 
-#: The publisher's lists of the files of a split.
+#: The files of the archive with the publisher's lists, and the split that each lists.
 _SPLITS_OF_LISTS = {"validation_list.txt": "validation", "testing_list.txt": "test"}
+
+#: What stands between speaker and number in the name of a sound.
+_SPEAKER_MARK = "_nohash_"
 
 _CITATION = """@misc{speech-commands,
   author = {Pete Warden},
@@ -32,11 +37,12 @@ _CITATION = """@misc{speech-commands,
 
 
 class SpeechCommandsFactory(FoldersFactory):
-    """Words of a second, in the splits of the publisher's two lists; the rest is ``train``.
+    """Words of at most a second, in the splits of the publisher's two lists.
 
-    Samples are ``{"sound": array, "label": int, "speaker": str}``: int16 of shape ``(n,)``,
-    16,000 samples a second, n at most 16,000; the position in ``class_names``; and a code for who
-    speaks.
+    Samples are ``{"sound": array, "label": int, "speaker": str}``. The sound is an int16 array of
+    shape ``(n,)`` with 16,000 samples a second, so ``n`` is at most 16,000. The label is a position
+    in ``class_names``. The speaker is a code of eight hexadecimal digits. Words that no list names
+    are ``train``.
     """
 
     card = DatasetCard(
@@ -74,24 +80,51 @@ class SpeechCommandsFactory(FoldersFactory):
         for member in archive:
             split = _SPLITS_OF_LISTS.get(member.name)
             if split is not None:
-                for name in archive.read(member).decode("ascii").split():
+                # A name that is not ASCII is damaged. It is no name of a file then.
+                listed_names = archive.read(member).decode("ascii", errors="replace")
+                for name in listed_names.split():
                     listed_splits[name] = split
 
         def find_split(name: str) -> str | None:
-            # Noise, lists and license are not samples.
-            if "_nohash_" not in name:
+            # A sound is called <speaker>_nohash_<number>.wav. The archive also has noise, lists and
+            # the license.
+            if _SPEAKER_MARK not in name:
                 return None
             return listed_splits.get(name, "train")
 
         return find_split
 
     def make_sample(self, name: str, data: bytes) -> Mapping[str, Any]:
-        """Return the sound of a file; its folder is the word, its name begins with the speaker."""
-        word, file = name.split("/")[-2:]
-        speaker, _, _ = file.partition("_nohash_")
-        with wave.open(io.BytesIO(data)) as sound:
-            form = (sound.getnchannels(), sound.getsampwidth(), sound.getframerate())
-            if form != _SOUND_FORM:
-                raise ValueError(f"channels, bytes and rate are {form}, expected {_SOUND_FORM}")
-            samples = np.frombuffer(sound.readframes(sound.getnframes()), "<i2")
+        """Return the sound of a file, named ``<word>/<speaker>_nohash_<number>.wav``.
+
+        Raises:
+            ValueError, EOFError: the word is no class, or the sound is damaged or of another form.
+        """
+        path = PurePosixPath(name)
+        word = path.parent.name
+        if word not in self.class_names:
+            raise ValueError(f"the folder {word!r:.80} is none of the words of the dataset")
+        speaker, _, _ = path.name.partition(_SPEAKER_MARK)
+        try:
+            samples = _decode_sound(data)
+        except wave.Error as error:
+            raise ValueError(str(error)) from error
         return {"sound": samples, "label": self.class_names.index(word), "speaker": speaker}
+
+
+def _decode_sound(data: bytes) -> npt.NDArray[np.int16]:
+    """Return the samples of a sound.
+
+    Raises:
+        wave.Error, EOFError, ValueError: the sound is damaged, truncated, or of another form.
+    """
+    with wave.open(io.BytesIO(data)) as sound:
+        parameters = sound.getparams()
+        for name, expected in _PARAMETERS.items():
+            value = getattr(parameters, name)
+            if value != expected:
+                raise ValueError(f"{name} of the sound is {value}, expected {expected}")
+        samples = np.frombuffer(sound.readframes(parameters.nframes), "<i2")
+    if len(samples) != parameters.nframes:
+        raise ValueError(f"the sound ends after {len(samples)} of {parameters.nframes} samples")
+    return samples

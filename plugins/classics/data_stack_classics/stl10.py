@@ -19,8 +19,8 @@ _CITATION = """@inproceedings{stl10,
 class STL10Factory(ArraysFactory):
     """Photographs in ten classes, and many more without labels, 96 × 96 pixels in color.
 
-    Samples are ``(image, label, tag)``: a uint8 array of shape ``(96, 96, 3)``, and twice the
-    position in ``class_names``, which is -1 in the split ``unlabeled``.
+    Samples are ``(image, label, tag)``: a uint8 array of shape ``(96, 96, 3)``; the label, a
+    position in ``class_names``; and the label again. Labels are -1 in the split ``unlabeled``.
     """
 
     card = DatasetCard(
@@ -63,7 +63,10 @@ class STL10Factory(ArraysFactory):
                 self._write_labels(archive, split, prepared)
 
     def _write_images(self, archive: Archive, split: str, prepared: PreparedResources) -> None:
-        """Transpose images block by block; the files hold them by color and column."""
+        """Write the images of a split block by block, with their axes in our order.
+
+        The files have images as (color, column, row); ours are (row, column, color).
+        """
         name = f"stl10_binary/{split}_X.bin"
         with archive.open(name) as stream:
             blocks = read_rows(stream, name, (self.n_samples[split], 3, 96, 96), np.uint8)
@@ -71,9 +74,10 @@ class STL10Factory(ArraysFactory):
             self.write(prepared, split, "image", images, name)
 
     def _write_labels(self, archive: Archive, split: str, prepared: PreparedResources) -> None:
+        """Write the labels of a split; -1 for all images of a split without labels."""
         name = f"stl10_binary/{split}_y.bin"
         if split in self.unlabeled_splits:
-            labels = np.full(self.n_samples[split], -1)
+            labels = np.full(self.n_samples[split], -1, np.int64)
         else:
             # The files count classes from 1.
             labels = np.frombuffer(archive.read(name), np.uint8).astype(np.int64) - 1

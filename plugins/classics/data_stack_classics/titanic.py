@@ -17,9 +17,9 @@ _CITATION = """@misc{titanic,
 class TitanicFactory(TableFactory):
     """The passengers of the Titanic, to tell who survived.
 
-    Samples are dicts of 14 columns: ints, floats, nan where unknown, and str, empty where
-    unknown; ``survived`` is the position in ``class_names``. ``boat`` and ``body`` tell the
-    outcome. There is one split, ``all``.
+    Samples are dicts of 14 columns, each an int, a float or a str. A float is nan and a str is
+    empty where the value is unknown. ``survived`` is a position in ``class_names``. ``boat`` and
+    ``body`` tell the outcome. There is one split, ``all``.
     """
 
     card = DatasetCard(
@@ -41,6 +41,7 @@ class TitanicFactory(TableFactory):
     splits = ("all",)
     n_samples = {"all": 1_309}
     iterator_meta = IteratorMeta("name", "survived", "survived")
+    has_escaped_quotes = True
     class_names = ("died", "survived")
     fields = {
         "pclass": "int64",

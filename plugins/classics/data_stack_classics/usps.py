@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import numpy.typing as npt
 
@@ -11,6 +9,10 @@ from data_stack import DatasetCard, PreparedResources, ResourceDefinition, Resou
 from data_stack.exception import DatasetFileCorruptError
 from data_stack.io.archives import open_decompressed
 from data_stack_classics.arrays import ArraysFactory
+from data_stack_classics.classic import as_integers
+
+#: The indexes of the pixels, which stand before their values.
+_INDEXES = [str(number).encode() for number in range(1, 257)]
 
 _URL = "https://www.csie.ntu.edu.tw/~cjlin/libsvmtools/datasets/multiclass"
 
@@ -29,9 +31,9 @@ _CITATION = """@article{usps,
 class USPSFactory(ArraysFactory):
     """Handwritten digits of postal codes, 16 × 16 pixels.
 
-    Samples are ``(image, label, tag)``: a uint8 array of shape ``(16, 16)``, and twice the digit.
-    The files hold -1 for paper and 1 for ink; the pixels are 0 to 255, rounded down as by
-    torchvision.
+    Samples are ``(image, label, tag)``: a uint8 array of shape ``(16, 16)``, the digit, and the
+    digit again. The files have numbers from -1 (paper) to 1 (ink). They become 0 to 255, rounded
+    down as by torchvision.
     """
 
     card = DatasetCard(
@@ -62,23 +64,42 @@ class USPSFactory(ArraysFactory):
         """Convert lines such as ``7 1:-0.5 2:1 …``, a label and 256 values, to images."""
         for split in prepared.steps(self.splits):
             name = f"raw/{split}.bz2"
-            rows = self._read_rows(raw, name)
-            values = rows[:, 1:].clip(-1, 1)
-            pixels = ((values + 1) / 2 * 255).astype(np.uint8)
-            # The files count classes from 1.
-            labels = rows[:, 0].astype(np.int64) - 1
+            labels, values = self._read_rows(raw, name)
+            pixels = ((values.clip(-1, 1) + 1) / 2 * 255).astype(np.uint8)
             self.write(prepared, split, "image", [pixels.reshape(-1, 16, 16)], name)
             self.write(prepared, split, "label", [labels], name)
 
-    def _read_rows(self, raw: Resources, name: str) -> npt.NDArray[Any]:
-        """Return the numbers of a file, float32 of shape ``(n, 257)``; the first is the label."""
+    def _read_rows(
+        self, raw: Resources, name: str
+    ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float32]]:
+        """Return the labels of a file, of shape ``(n,)``, and its values, of shape ``(n, 256)``.
+
+        Raises:
+            DatasetFileCorruptError: a line is not a label and 256 values.
+        """
+        labels = []
         rows = []
         with raw[name] as resource, open_decompressed(resource) as lines:
-            for line in lines:
-                rows.append([cell.rpartition(b":")[2] for cell in line.split()])
+            for line_number, line in enumerate(lines, start=1):
+                label, *cells = line.split() or [b""]
+                indexes = [cell.partition(b":")[0] for cell in cells]
+                # The format may leave out zeros, but these files do not. An underscore is no part
+                # of a number in files, but numpy would accept it.
+                if indexes != _INDEXES or b"_" in line:
+                    raise DatasetFileCorruptError(
+                        f"{name!r} is not lines of a label and 256 numbers: see line "
+                        f"{line_number}. Fetch it again"
+                    )
+                labels.append(label)
+                rows.append([cell.partition(b":")[2] for cell in cells])
         try:
-            return np.array(rows).astype(np.float32).reshape(len(rows), 257)
+            values = np.array(rows).astype(np.float32).reshape(len(rows), len(_INDEXES))
+            label_values = np.array(labels).astype(np.float64)
         except ValueError as error:
             raise DatasetFileCorruptError(
-                f"{name!r} is not lines of 257 numbers: {error}. Fetch it again"
+                f"{name!r} is not lines of a label and 256 numbers: {error}. Fetch it again"
             ) from error
+        if not np.isfinite(values).all():
+            raise DatasetFileCorruptError(f"{name!r} has a pixel that is no number. Fetch it again")
+        # The files count classes from 1.
+        return as_integers(name, label_values) - 1, values

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from data_stack import DatasetCard, PreparedResources, ResourceDefinition, Resources
 from data_stack.formats import read_csv_matrix
 from data_stack_classics.arrays import ArraysFactory
+from data_stack_classics.classic import as_integers
 
 _URL = "https://archive.ics.uci.edu/ml/machine-learning-databases/wine-quality"
 
@@ -27,8 +26,8 @@ class WineQualityFactory(ArraysFactory):
     """Red and white Vinho Verde, to tell from eleven measurements how experts grade it.
 
     Samples are ``(features, quality, tag)``: a float64 array of shape ``(11,)`` in the order of
-    ``feature_names``, and twice the grade from 0 to 10, an int. The splits are ``red`` and
-    ``white``; no division for testing was published.
+    ``feature_names``; the grade as an int from 0 to 10; and the grade again. The splits are ``red``
+    and ``white``; no division for testing was published.
     """
 
     card = DatasetCard(
@@ -76,6 +75,6 @@ class WineQualityFactory(ArraysFactory):
             name = f"raw/{split}.csv"
             with raw[name] as resource:
                 rows = read_csv_matrix(resource, delimiter=";", header=True)
-            grades = rows[:, -1].astype(np.int64)
+            grades = as_integers(name, rows[:, -1])
             self.write(prepared, split, "features", [rows[:, :-1]], name)
             self.write(prepared, split, "quality", [grades], name)

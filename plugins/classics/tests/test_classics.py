@@ -505,14 +505,60 @@ def test_the_samples_are_those_of_the_files(
 
 def test_a_column_written_in_blocks_is_the_file_of_numpy() -> None:
     array = draw(7, 2, 3)
-    expected, written = io.BytesIO(), io.BytesIO()
+    expected = io.BytesIO()
     np.save(expected, array)
+    written = io.BytesIO()
 
     writer = ColumnWriter(written, len(array))
     writer.append(array[:4])
     writer.append(array[4:])
 
-    assert (written.getvalue(), writer.n_rows) == (expected.getvalue(), 7)
+    assert written.getvalue() == expected.getvalue()
+    assert writer.n_rows == 7
+
+
+def test_an_empty_first_block_has_one_header() -> None:
+    array = draw(7, 2, 3)
+    expected = bytes_of(np.save, array)
+    written = io.BytesIO()
+
+    writer = ColumnWriter(written, len(array))
+    writer.append(array[:0])
+    writer.append(array)
+
+    assert written.getvalue() == expected
+
+
+@pytest.mark.parametrize("block", [draw(2, 2, 4), draw(2, 2, 3).astype(np.int64)])
+def test_a_block_of_another_form_is_an_error(block: Any) -> None:
+    writer = ColumnWriter(io.BytesIO(), 9)
+    writer.append(draw(7, 2, 3))
+
+    with pytest.raises(ValueError, match=r"expected rows of uint8 and shape \(2, 3\)"):
+        writer.append(block)
+
+
+@pytest.mark.parametrize("name", ["imdb-reviews", "20-newsgroups", "speech-commands"])
+def test_a_derived_class_may_leave_out_splits(
+    name: str, server: ScriptedServer, tmp_path: Path
+) -> None:
+    files = made(name)
+    factory = publish(server, name, files.contents, {"test": len(files.samples["test"])})
+    factory.splits = ("test",)
+
+    iterator, _ = factory(FileStorageConnector(tmp_path)).get_dataset_iterator()
+
+    assert_same(sort_keys(iterator), sort_keys(files.samples["test"]))
+
+
+def test_a_backslash_of_a_table_is_kept(server: ScriptedServer, tmp_path: Path) -> None:
+    files = made("penguins")
+    data = files.contents["raw/all.csv"].replace(b"Torgersen", rb"Torger\'sen")
+    factory = publish(server, "penguins", {"raw/all.csv": data}, count(files))
+
+    iterator, _ = factory(FileStorageConnector(tmp_path)).get_dataset_iterator()
+
+    assert iterator[0]["island"] == r"Torger\'sen"
 
 
 @pytest.mark.parametrize("name", FACTORIES)
@@ -550,8 +596,18 @@ def change_tar(data: bytes, change: Callable[[dict[str, bytes]], Any]) -> bytes:
     return tar_of(files)
 
 
-def wave(rate: int) -> bytes:
+def wave(rate: int = 16_000) -> bytes:
     return bytes_of(soundfile.write, np.zeros(9, np.int16), rate, "PCM_16", format="WAV")
+
+
+def compressed_line_of_usps(first_value: str = "0", *, n_values: int = 256) -> bytes:
+    cells = [f"{number}:0" for number in range(2, n_values + 1)]
+    return bz2.compress(f"1 1:{first_value} {' '.join(cells)}\n".encode())
+
+
+def svhn_with_labels(*labels: float) -> bytes:
+    images = np.zeros((32, 32, 3, 4), np.uint8)
+    return bytes_of(savemat, {"X": images, "y": np.array(labels)[:, np.newaxis]})
 
 
 def with_file(name: str, data: bytes | None) -> Callable[[bytes], bytes]:
@@ -561,7 +617,9 @@ def with_file(name: str, data: bytes | None) -> Callable[[bytes], bytes]:
     )
 
 
-IMAGES, LABELS, ARCHIVE = "raw/train-images", "raw/train-labels", "raw/archive.tar.gz"
+IMAGES = "raw/train-images"
+LABELS = "raw/train-labels"
+ARCHIVE = "raw/archive.tar.gz"
 DAMAGE: list[tuple[str, str, Callable[[bytes], bytes], str]] = [
     (
         "kmnist",
@@ -587,7 +645,78 @@ DAMAGE: list[tuple[str, str, Callable[[bytes], bytes], str]] = [
         lambda data: gzip.compress(idx(np.full(5, 10, np.uint8))),
         "raw/train-labels' has classes from 10",
     ),
+    (
+        "qmnist",
+        LABELS,
+        lambda data: gzip.compress(idx(draw(4, most=9))),
+        "the third column of Published is 'origin', which needs 2 dimensions",
+    ),
+    (
+        "kmnist",
+        LABELS,
+        lambda data: gzip.compress(idx(draw(5, 1, most=9))),
+        "the third column of Published is 'tag', which needs 1 dimensions",
+    ),
+    (
+        "cifar10",
+        ARCHIVE,
+        with_file("cifar-10-batches-bin/data_batch_2.bin", bytes([10]) * (2 * 3073)),
+        "data_batch_2.bin' has classes from 10",
+    ),
     ("usps", "raw/test.bz2", lambda data: bz2.compress(b"1 1:0\n"), "raw/test.bz2' is not lines"),
+    (
+        "usps",
+        "raw/test.bz2",
+        lambda data: compressed_line_of_usps(n_values=255),
+        "raw/test.bz2' is not lines",
+    ),
+    (
+        "usps",
+        "raw/test.bz2",
+        lambda data: bz2.compress(bz2.decompress(data).replace(b" 3:", b" 4:")),
+        "see line 1",
+    ),
+    ("usps", "raw/test.bz2", lambda data: compressed_line_of_usps("0_1"), "see line 1"),
+    ("usps", "raw/test.bz2", lambda data: compressed_line_of_usps("nan"), "is no number"),
+    ("svhn", "raw/train.mat", lambda data: svhn_with_labels(1, 11, 1, 1), "labels from 1 to 11"),
+    ("svhn", "raw/train.mat", lambda data: svhn_with_labels(1, 0, 1, 1), "labels from 0 to 1"),
+    ("svhn", "raw/train.mat", lambda data: svhn_with_labels(1, 1.5, 1, 1), "the label 1.5"),
+    (
+        "svhn",
+        "raw/train.mat",
+        lambda data: bytes_of(savemat, {"z": np.zeros(3)}),
+        "holds a variable 'z' of shape (1, 3), expected X and y, once each",
+    ),
+    (
+        "svhn",
+        "raw/train.mat",
+        lambda data: bytes_of(savemat, {"y": np.ones((4, 1))}),
+        "lacks the variables X",
+    ),
+    (
+        "svhn",
+        "raw/train.mat",
+        lambda data: bytes_of(savemat, {"X": np.zeros((32, 32, 3, 4))}),
+        "images of float64, expected uint8",
+    ),
+    (
+        "covertype",
+        "raw/covtype.csv.gz",
+        lambda data: gzip.compress(gzip.decompress(data).replace(b",1\n", b",1.5\n")),
+        "raw/covtype.csv.gz' has the label 1.5, expected an integer",
+    ),
+    (
+        "wine-quality",
+        "raw/red.csv",
+        lambda data: data.replace(b";5\n", b";nan\n"),
+        "raw/red.csv' has the label nan, expected an integer",
+    ),
+    (
+        "california-housing",
+        ARCHIVE,
+        with_file("CaliforniaHousing/cal_housing.data", b"1,2,3\n"),
+        "has 3 columns, expected 9",
+    ),
     ("svhn", "raw/train.mat", lambda data: data[:-20], "raw/train.mat' is truncated"),
     ("svhn", "raw/test.mat", lambda data: b"-" + data, "raw/test.mat' is not a little-endian"),
     (
@@ -603,6 +732,18 @@ DAMAGE: list[tuple[str, str, Callable[[bytes], bytes], str]] = [
         "raw/all.csv', line 2, column 5",
     ),
     ("speech-commands", ARCHIVE, with_file("./bed/a_nohash_1.wav", wave(8000)), "8000"),
+    (
+        "speech-commands",
+        ARCHIVE,
+        with_file("./hello/a_nohash_1.wav", wave()),
+        "the folder 'hello' is none of the words",
+    ),
+    (
+        "speech-commands",
+        ARCHIVE,
+        with_file("./bed/a_nohash_1.wav", wave()[:-4]),
+        "the sound ends after 7 of 9 samples",
+    ),
     (
         "speech-commands",
         ARCHIVE,

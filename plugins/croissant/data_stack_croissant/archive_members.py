@@ -23,8 +23,9 @@ class Member:
     """A file of an archive.
 
     Attributes:
-        name: in the archive.
-        open: returns its bytes as a stream, as long as no other member is asked for.
+        name: name of the file in the archive.
+        open: a function that returns the file as a binary stream. It may only be called before the
+            next member is taken from the iterator.
     """
 
     name: str
@@ -32,20 +33,25 @@ class Member:
 
 
 def iterate_members(path: str, stream: Any) -> Iterator[Member]:
-    """Yield the files of an archive, sorted by name; a compressed file that is no archive as one.
+    """Yield the files of an archive, sorted by name.
+
+    A compressed file that is no archive, such as ``a.csv.gz``, is taken for an archive of one file,
+    ``a.csv``.
 
     Args:
-        path: of the archive.
-        stream: the archive.
+        path: path of the archive.
+        stream: the archive, a binary stream that can seek.
 
     Raises:
-        ArchiveError: it is damaged, or unpacks to names outside of it.
+        ArchiveError: the archive is damaged, or unpacks to names outside of it.
+        ArchiveLimitError: the archive unpacks to too much.
     """
     decompressed = decompress_if_needed(stream)
-    if decompressed is stream:
+    is_compressed = decompressed is not stream
+    if not is_compressed:
         yield from _iterate_archive(stream)
         return
-    # A compressed tar can only be read from its start for each file, so it is decompressed first.
+    # A compressed tar can only be read from its start for each file. So it is decompressed first.
     with tempfile.TemporaryFile() as unpacked:
         shutil.copyfileobj(decompressed, unpacked)
         unpacked.seek(0)
@@ -55,7 +61,12 @@ def iterate_members(path: str, stream: Any) -> Iterator[Member]:
             yield from _iterate_archive(unpacked)
         else:
             name, _ = posixpath.splitext(posixpath.basename(path))
-            yield Member(name, lambda: unpacked)
+            yield Member(name, functools.partial(return_stream, unpacked))
+
+
+def return_stream(stream: Any) -> Any:
+    """Return a stream that is open already, as the function of a :class:`Member`."""
+    return stream
 
 
 def _iterate_archive(stream: Any) -> Iterator[Member]:
@@ -65,4 +76,5 @@ def _iterate_archive(stream: Any) -> Iterator[Member]:
 
 
 def _open_member(archive: Archive, name: str) -> io.BytesIO:
+    """Return the content of a file of an archive, which is read whole."""
     return io.BytesIO(archive.read(name))

@@ -1,4 +1,4 @@
-"""Decompresses files of a document, whose names and media types need not say that they are."""
+"""Decompresses files of a document, which tell by their first bytes whether they are compressed."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from data_stack.io.archives import compression_of, open_decompressed
 
-#: The beginning of a file that tells its compression.
+#: Number of the first bytes of a file that tell its compression.
 _HEAD_BYTES: Final = 6
 
 

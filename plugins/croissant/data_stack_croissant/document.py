@@ -1,4 +1,4 @@
-"""Reads Croissant documents, which anyone may have written, by mlcroissant."""
+"""Reads Croissant documents of strangers, by mlcroissant."""
 
 from __future__ import annotations
 
@@ -20,19 +20,24 @@ from data_stack.io.web import is_web
 from data_stack.util.untrusted_text import distinct_fields, parse_json
 from data_stack_croissant.document_checks import check_document
 
+#: Limit of the size of a document.
 MAX_BYTES: Final = 32 << 20
-#: Characters of a parser's error in ours.
+#: Number of characters of an error of mlcroissant that our error repeats.
 _MAX_REASON_CHARACTERS: Final = 1000
 
 
 def read_document(place: str | os.PathLike[str]) -> tuple[str, bytes]:
     """Return the absolute path or URL of a document, and its bytes.
 
-    A local document that is too long is cut one byte behind the limit; :func:`parse_document`
-    refuses it.
+    Of a local document beyond the limit of size, one byte more than the limit is returned.
+    :func:`parse_document` refuses that.
+
+    Args:
+        place: path or URL of the document.
 
     Raises:
-        RetrievalError, MissingFileError: it cannot be read, or exceeds the limit of size.
+        MissingFileError: a local document does not exist.
+        RetrievalError: a document on a web server cannot be retrieved, or exceeds the limit.
     """
     text = os.fspath(place)
     if is_web(text):
@@ -47,6 +52,11 @@ def read_document(place: str | os.PathLike[str]) -> tuple[str, bytes]:
 
 
 def _download(url: str) -> bytes:
+    """Return a document of a web server.
+
+    Raises:
+        RetrievalError: it cannot be retrieved, or exceeds the limit of size.
+    """
     store = InMemoryStorageConnector()
     definition = ResourceDefinition("croissant.json", url)
     limits = Limits(max_bytes=MAX_BYTES, n_retries=1)
@@ -56,15 +66,18 @@ def _download(url: str) -> bytes:
 
 
 def parse_document(place: str, data: bytes) -> Any:
-    """Parse a document as mlcroissant's ``Metadata``.
+    """Parse a document.
 
     Args:
         place: path or URL of the document, for messages.
         data: the document.
 
+    Returns:
+        The ``Metadata`` of mlcroissant.
+
     Raises:
-        DatasetFileCorruptError: it is not valid JSON or Croissant, refers to itself, or names
-            contexts elsewhere.
+        DatasetFileCorruptError: the document is not valid JSON or Croissant, refers to itself, or
+            names contexts elsewhere.
     """
     try:
         if len(data) > MAX_BYTES:
@@ -72,9 +85,9 @@ def parse_document(place: str, data: bytes) -> Any:
         document = parse_json(data, max_bytes=None, object_pairs_hook=distinct_fields)
         check_document(document)
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # rdflib's own use of what it deprecates
+            warnings.simplefilter("ignore")  # rdflib uses what it deprecates itself
             return mlcroissant.Dataset(jsonld=document).metadata
-    except Exception as error:  # mlcroissant raises anything
+    except Exception as error:  # mlcroissant does not document its errors: it raises any
         reason = re.sub(r"\s+", " ", str(error))[:_MAX_REASON_CHARACTERS]
         raise DatasetFileCorruptError(
             f"{hide_credentials(place)} is not a valid Croissant document: "

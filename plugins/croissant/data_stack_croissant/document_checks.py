@@ -1,4 +1,4 @@
-"""Checks documents before mlcroissant parses them: they are finite, and name no others."""
+"""Checks documents before mlcroissant parses them, which trusts what it reads."""
 
 from __future__ import annotations
 
@@ -7,12 +7,13 @@ import posixpath
 from collections.abc import Container, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-#: Objects and lists inside of each other.
+#: Limit of objects and lists inside of each other.
 MAX_DEPTH: Final = 64
-#: Objects but those of inline data. For each, mlcroissant takes half a millisecond; a field has
-#: about four.
+#: Limit of the number of objects, without those of inline data. mlcroissant takes half a
+#: millisecond for each. A field has about four.
 MAX_OBJECTS: Final = 50_000
-#: Nodes of a document with each reference written out, which is how mlcroissant goes through it.
+#: Limit of the number of nodes if each reference is replaced by the object to which it refers.
+#: mlcroissant goes through a document in this way.
 _MAX_NODES: Final = 1_000_000
 
 #: Words of JSON-LD that would make a parser read another document, or read this one otherwise.
@@ -22,13 +23,13 @@ _REFUSED_WORDS: Final = frozenset(
 
 
 def check_document(document: Any) -> None:
-    """Refuse what would make a parser fetch other documents, or work without end.
+    """Check that a parser of a document fetches no other document, and comes to an end.
 
     Args:
         document: parsed JSON.
 
     Raises:
-        ValueError: the document has such a thing.
+        ValueError: the document names contexts elsewhere, refers to itself, or is too large.
     """
     context = document.get("@context") if isinstance(document, dict) else None
     if not isinstance(context, dict):
@@ -42,18 +43,19 @@ def check_document(document: Any) -> None:
         refused = _REFUSED_WORDS & node.keys()
         if refused:
             raise ValueError(f"{min(refused)} is only understood at the top, where it is an object")
-    if any(isinstance(value, str) and value.startswith("@") for value in context.values()):
-        raise ValueError("its @context renames words that begin with @")
+    for meaning in context.values():
+        if isinstance(meaning, str) and meaning.startswith("@"):
+            raise ValueError("its @context renames words that begin with @")
     _References(nodes, context, inline_keys).check(body)
 
 
 def _find_inline_keys(context: Mapping[str, Any]) -> set[str]:
-    """Return the keys whose values are inline data, in which nothing refers to anything."""
-    return {
-        key
-        for key, meaning in context.items()
-        if isinstance(meaning, dict) and meaning.get("@type") == "@json"
-    }
+    """Return the keys whose values are inline data, which has no references."""
+    inline_keys = set()
+    for key, meaning in context.items():
+        if isinstance(meaning, dict) and meaning.get("@type") == "@json":
+            inline_keys.add(key)
+    return inline_keys
 
 
 def _list_objects(body: Mapping[str, Any], inline_keys: Container[str]) -> list[dict[str, Any]]:
@@ -62,17 +64,19 @@ def _list_objects(body: Mapping[str, Any], inline_keys: Container[str]) -> list[
     Raises:
         ValueError: there are too many, or they lie too deep inside of each other.
     """
-    nodes = list(itertools.islice(_iterate_objects(body, inline_keys), MAX_OBJECTS + 1))
-    if len(nodes) > MAX_OBJECTS:
-        raise ValueError(f"it has more than {MAX_OBJECTS:,} objects, besides inline data")
+    nodes: list[dict[str, Any]] = []
+    for node in _iterate_objects(body, inline_keys):
+        if len(nodes) == MAX_OBJECTS:
+            raise ValueError(f"it has more than {MAX_OBJECTS:,} objects, besides inline data")
+        nodes.append(node)
     return nodes
 
 
 def _iterate_objects(value: Any, inline_keys: Container[str]) -> Iterator[dict[str, Any]]:
-    """Yield the objects in a value, but those in inline data, level by level.
+    """Yield the objects in a value level by level, without those in inline data.
 
     Raises:
-        ValueError: they lie too deep inside of each other.
+        ValueError: objects or lists lie too deep inside of each other.
     """
     level = [value]
     depth = 0
@@ -86,8 +90,7 @@ def _iterate_objects(value: Any, inline_keys: Container[str]) -> Iterator[dict[s
         for element in level:
             if isinstance(element, list):
                 next_level += element
-        for element in level:
-            if isinstance(element, dict):
+            elif isinstance(element, dict):
                 yield element
                 next_level += _values_of(element, inline_keys)
         level = next_level
@@ -102,15 +105,18 @@ class _References:
     """The references between the objects of a document, by their identifiers.
 
     Args:
-        nodes: the objects.
-        context: of the document.
-        inline_keys: keys whose values refer to nothing.
+        nodes: the objects of the document.
+        context: the ``@context`` of the document.
+        inline_keys: keys whose values are inline data.
     """
 
-    #: By identifier the values of all objects that have it.
+    _context: Mapping[str, Any]
+    _inline_keys: Container[str]
+    #: The values of all objects with an identifier, by the identifier.
     _values: dict[str, list[Any]]
-    #: By identifier the number of nodes below it, with each reference written out.
-    _weights: dict[str, int]
+    #: The number of nodes of the object with an identifier, by the identifier, where each reference
+    #: counts as the object to which it refers.
+    _n_nodes: dict[str, int]
 
     def __init__(
         self,
@@ -120,7 +126,7 @@ class _References:
     ) -> None:
         self._context = context
         self._inline_keys = inline_keys
-        self._weights = {}
+        self._n_nodes = {}
         self._values = {}
         for node in nodes:
             if "@id" in node:
@@ -128,45 +134,56 @@ class _References:
                 self._values.setdefault(identifier, []).extend(node.values())
 
     def check(self, body: Mapping[str, Any]) -> None:
-        """Check that the document is finite, and not too large with each reference written out.
+        """Check that no object refers to itself, and that references do not multiply the document.
 
-        mlcroissant goes through it so.
+        Args:
+            body: the document without its context.
 
         Raises:
-            ValueError: it is not.
+            ValueError: an object refers to itself, or there are too many nodes.
         """
-        self._weigh(body, above=())
+        self._count_nodes(body, above=())
 
-    def _weigh(self, value: Any, above: tuple[str, ...]) -> int:
+    def _count_nodes(self, value: Any, above: tuple[str, ...]) -> int:
         """Return the number of nodes of a value.
 
         Args:
             value: a value of the document.
-            above: the identifiers of the objects that contain it.
+            above: the identifiers of the objects that contain the value.
+
+        Raises:
+            ValueError: an object refers to itself, or there are too many nodes.
         """
         if isinstance(value, list):
-            return self._sum_up(value, above)
+            return self._count_nodes_of_container(value, above)
         if not isinstance(value, dict):
             return 1
         if "@id" not in value:
-            return self._sum_up(_values_of(value, self._inline_keys), above)
+            return self._count_nodes_of_container(_values_of(value, self._inline_keys), above)
         identifier = self._full_identifier(value["@id"])
         if identifier in above:
             raise ValueError(f"{identifier!r:.80} refers to itself")
-        if identifier not in self._weights:
+        if identifier not in self._n_nodes:
             values = self._values[identifier]
-            self._weights[identifier] = self._sum_up(values, (*above, identifier))
-        return self._weights[identifier]
+            n_nodes = self._count_nodes_of_container(values, (*above, identifier))
+            self._n_nodes[identifier] = n_nodes
+        return self._n_nodes[identifier]
 
-    def _sum_up(self, values: Sequence[Any], above: tuple[str, ...]) -> int:
-        """Return the number of nodes of some values and of the one that contains them."""
-        weight = 1 + sum(self._weigh(value, above) for value in values)
-        if weight > _MAX_NODES:
+    def _count_nodes_of_container(self, values: Sequence[Any], above: tuple[str, ...]) -> int:
+        """Return the number of nodes of an object or list with some values."""
+        n_nodes = 1
+        for value in values:
+            n_nodes += self._count_nodes(value, above)
+        if n_nodes > _MAX_NODES:
             raise ValueError(f"its references, written out, are more than {_MAX_NODES:,} nodes")
-        return weight
+        return n_nodes
 
     def _full_identifier(self, identifier: Any) -> str:
-        """Return an identifier with its prefix written out, or as a normal path."""
+        """Return an identifier in the one form in which mlcroissant compares it.
+
+        A prefix that the context declares is replaced by its meaning. Else the identifier is a
+        path, in which ``a/../b`` means ``b``.
+        """
         text = str(identifier)
         prefix, colon, name = text.partition(":")
         beginning = self._context.get(prefix)

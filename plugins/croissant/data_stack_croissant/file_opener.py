@@ -10,10 +10,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from data_stack.exception import DatasetFileCorruptError
-from data_stack_croissant.archive_members import Member, iterate_members
-from data_stack_croissant.globs import excludes_of, includes_of, is_selected
+from data_stack_croissant.archive_members import Member, iterate_members, return_stream
+from data_stack_croissant.globs import FileSelection, excludes_of, includes_of
 
-#: In the media types of archives.
+#: Parts of the media types of archives and compressed files. ``zip`` is also one of ``gzip``.
 _ARCHIVES: Final = re.compile(r"zip|x-g?tar|x-xz|zstd")
 
 
@@ -22,10 +22,14 @@ class FileOpener:
 
     Args:
         nodes: mlcroissant's FileObjects and FileSets by their identifiers.
-        raw: the resources.
-        places: names and paths of the resources of each node that is in no other, by its
-            identifier.
+        raw: the retrieved resources by their names.
+        places: the resources of each node that is contained in no other node, by the identifier of
+            the node. A resource is a pair of its name and of the path of its file.
     """
+
+    _nodes: Mapping[str, Any]
+    _raw: Mapping[str, Any]
+    _places: Mapping[str, Sequence[tuple[str, str]]]
 
     def __init__(
         self,
@@ -38,12 +42,12 @@ class FileOpener:
         self._places = places
 
     def open_files(self, node: Any) -> Iterator[tuple[str, Any]]:
-        """Yield path and stream of each file of a FileObject or FileSet.
+        """Yield the path and the stream of each file of a FileObject or FileSet.
 
-        A stream is closed when the next one is asked for.
+        A stream is closed when the next file is taken from the iterator.
 
         Raises:
-            DatasetFileCorruptError: the node is contained in others, which have no such file.
+            DatasetFileCorruptError: the node is contained in other nodes, which have no such file.
             ArchiveError: an archive is damaged, or unpacks to names outside of it.
         """
         if node.uuid not in self._places:
@@ -58,11 +62,11 @@ class FileOpener:
         includes = includes_of(node)
         if not includes:
             includes = [glob.escape(posixpath.normpath(node.content_url or ""))]
-        excludes = excludes_of(node)
+        selection = FileSelection(includes, excludes_of(node))
         has_files = False
         for container in containers_of(node, self._nodes):
             for file in self._iterate_contents(container):
-                if is_selected(file.name, includes, excludes):
+                if selection.selects(file.name):
                     has_files = True
                     yield file.name, file.open()
         if not has_files:
@@ -71,26 +75,22 @@ class FileOpener:
             )
 
     def _iterate_contents(self, container: Any) -> Iterator[Member]:
-        """Yield the files in a container: those of its archives, or its own."""
+        """Yield the files in a container: the files in its archives; without archives, its own."""
         formats = " ".join(container.encoding_formats or ())
         is_archive = _ARCHIVES.search(formats) is not None
         for path, stream in self.open_files(container):
             if is_archive:
                 yield from iterate_members(path, stream)
             else:
-                yield Member(path, functools.partial(_same, stream))
-
-
-def _same(stream: Any) -> Any:
-    return stream
+                yield Member(path, functools.partial(return_stream, stream))
 
 
 def containers_of(node: Any, nodes: Mapping[str, Any]) -> list[Any]:
-    """Return the FileObjects and FileSets that contain one.
+    """Return the FileObjects and FileSets that contain another one.
 
     Args:
         node: mlcroissant's FileObject or FileSet.
-        nodes: all of them by their identifiers.
+        nodes: all FileObjects and FileSets by their identifiers.
     """
     containers = []
     for container in node.contained_in or ():

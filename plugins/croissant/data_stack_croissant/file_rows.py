@@ -1,4 +1,4 @@
-"""Reads the rows of one file: of a table, of JSON, lines of text, or the whole file."""
+"""Reads the rows of one file."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _CONTENT = f"{FILE_PREFIX}content"
 
 
 def file_properties(path: str) -> dict[str, str]:
-    """Return the values of a file's path by the keys of columns."""
+    """Return what the path of a file says, by the keys of columns that read it."""
     return {
         f"{FILE_PREFIX}filename": posixpath.basename(path),
         f"{FILE_PREFIX}filepath": path,
@@ -32,18 +32,18 @@ def file_properties(path: str) -> dict[str, str]:
 def iterate_rows(
     node: Any, columns: Sequence[RecordColumn], path: str, stream: Any
 ) -> Iterator[Mapping[str, Any]]:
-    """Yield the rows of a file.
+    """Yield the rows of a file: of a table, of JSON, of lines of text, or one row for a whole file.
 
-    That the columns read the file in one way is checked before.
+    The columns decide which of these. The caller has checked that they agree.
 
     Args:
         node: the FileObject or FileSet, which says the format.
-        columns: that are read.
-        path: of the file, for messages.
+        columns: the columns that are read.
+        path: path of the file, for messages.
         stream: the file, at its start.
 
     Yields:
-        Values by the keys of the columns; :func:`file_properties` are not among them.
+        The values of a row by the keys of the columns, without those of :func:`file_properties`.
 
     Raises:
         DatasetFileCorruptError: the file is damaged, or of another format.
@@ -51,8 +51,8 @@ def iterate_rows(
     formats = " ".join(node.encoding_formats or ())
     keys = [column.key for column in columns]
     json_keys = [key for key in keys if key.startswith(JSON_PREFIX)]
-    has_table_keys = any(not key.startswith((FILE_PREFIX, JSON_PREFIX)) for key in keys)
-    if has_table_keys:
+    table_keys = [key for key in keys if not key.startswith((FILE_PREFIX, JSON_PREFIX))]
+    if table_keys:
         yield from _rows_of_table(formats, columns, stream)
     elif json_keys:
         is_lines = "lines" in formats or "jsonl" in formats
@@ -71,22 +71,26 @@ def iterate_rows(
 def _rows_of_table(
     formats: str, columns: Sequence[RecordColumn], stream: Any
 ) -> Iterator[Mapping[str, Any]]:
-    rows: Any
+    """Yield the rows of a Parquet, JSON Lines, TSV or CSV file.
+
+    Args:
+        formats: the media types of the file.
+        columns: the columns that are read.
+        stream: the file, at its start.
+    """
     if "parquet" in formats:
-        rows = ParquetDataset(stream)
-    elif "json" in formats:
-        rows = data_stack.from_jsonl(stream)
-    else:
-        # A column that is declared as text has no numbers, even if all its values look so.
-        dtypes = {column.key: column.dtype for column in columns}
-        text_columns = {
-            key: str
-            for key, dtype in dtypes.items()
-            if dtype.kind == "U" and not key.startswith(FILE_PREFIX)
-        }
-        delimiter = "\t" if "tab-separated" in formats else ","
-        rows = data_stack.from_csv(stream, delimiter=delimiter, dtypes=text_columns)
-    yield from rows
+        yield from ParquetDataset(stream)
+        return
+    if "json" in formats:
+        yield from data_stack.from_jsonl(stream)
+        return
+    # A column that is declared as text has no numbers, even if all its values look so.
+    text_columns = {}
+    for column in columns:
+        if column.dtype.kind == "U" and not column.key.startswith(FILE_PREFIX):
+            text_columns[column.key] = str
+    delimiter = "\t" if "tab-separated" in formats else ","
+    yield from data_stack.from_csv(stream, delimiter=delimiter, dtypes=text_columns)
 
 
 def _rows_of_json(
@@ -95,13 +99,14 @@ def _rows_of_json(
     """Yield a row for each match of the paths in a JSON file, or in each of its lines.
 
     Args:
-        keys: of columns, with the paths.
-        path: of the file, for messages.
-        stream: the file.
+        keys: keys of columns, which contain the paths.
+        path: path of the file, for messages.
+        stream: the file, at its start.
         is_lines: whether each line of the file is a JSON document.
 
     Raises:
-        DatasetFileCorruptError: it is not JSON, or the paths have different numbers of matches.
+        DatasetFileCorruptError: the file is not JSON, or its paths have different numbers of
+            matches.
     """
     steps_by_key = {key: parse_path(key.removeprefix(JSON_PREFIX)) for key in keys}
     data = read_within_limit(decompress_if_needed(stream), repr(path))
@@ -115,16 +120,19 @@ def _rows_of_json(
     for value in values:
         matches = {key: find_in_json(value, steps) for key, steps in steps_by_key.items()}
         _check_equal_numbers(matches, path)
-        for row in zip(*matches.values(), strict=True):
-            yield dict(zip(matches, row, strict=True))
+        for values_of_row in zip(*matches.values(), strict=True):
+            yield dict(zip(matches, values_of_row, strict=True))
 
 
 def _check_equal_numbers(matches: Mapping[str, Sequence[Any]], path: str) -> None:
     """Check that the columns of a JSON document have equal numbers of values.
 
     Args:
-        matches: the values by the keys of columns.
-        path: of the file, for messages.
+        matches: the values of each column by its key.
+        path: path of the file, for messages.
+
+    Raises:
+        DatasetFileCorruptError: the numbers differ.
     """
     numbers_of_values = {len(values) for values in matches.values()}
     if len(numbers_of_values) > 1:

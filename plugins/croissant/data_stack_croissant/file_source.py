@@ -17,32 +17,36 @@ from data_stack.io.web import WebError, follow, is_web
 logger = logging.getLogger("data_stack")
 
 #: A size in bytes, as documents state it.
-_SIZE: Final = re.compile(r"(\d+)\s*B?")
-#: Bytes of the digests that documents state.
-_DIGEST_BYTES: Final = {"sha256": 32, "md5": 16}
-#: Characters of a link in messages.
+_SIZE: Final = re.compile(r"(?P<n_bytes>[0-9]+)\s*B?")
+#: Number of hexadecimal digits of the digests that documents state.
+_N_DIGITS: Final = {"sha256": 64, "md5": 32}
+#: Number of characters of a link in messages.
 _MAX_SHOWN_CHARACTERS: Final = 200
 
 
 def define_source(node: Any, place: str) -> ResourceDefinition:
-    """Return the resource of a FileObject that is not contained in another.
-
-    The caller replaces its identifier.
+    """Return the definition of the resource of a FileObject.
 
     Args:
-        node: the FileObject.
+        node: the FileObject, which is contained in no other node.
         place: path or URL of the document.
 
+    Returns:
+        A definition whose identifier is empty, as the caller decides on it.
+
     Raises:
-        MaliciousFilePathError: it names a file outside of the document's folder.
+        MaliciousFilePathError: the FileObject names a file outside of the folder of the document.
     """
-    size = _SIZE.fullmatch(node.content_size or "")
+    size = None
+    stated_size = _SIZE.fullmatch(node.content_size or "")
+    if stated_size is not None:
+        size = int(stated_size["n_bytes"])
     return ResourceDefinition(
         "",
         locate(node.content_url, place, node),
         sha256=_digest_of(node, "sha256"),
         md5_sum=_digest_of(node, "md5"),
-        size=None if size is None else int(size[1]),
+        size=size,
     )
 
 
@@ -50,12 +54,13 @@ def locate(url: str, place: str, node: Any) -> str:
     """Return the absolute path or URL of a file that a document names.
 
     Args:
-        url: as the document writes it.
+        url: path or URL of the file, as the document writes it.
         place: path or URL of the document.
-        node: the FileObject or FileSet, for messages.
+        node: the FileObject or FileSet of the file, for messages.
 
     Raises:
-        MaliciousFilePathError: the document may not lead there.
+        MaliciousFilePathError: the file is outside of the folder of the document, or at a URL to
+            which the document may not lead.
     """
     if is_web(place) or is_web(url):
         try:
@@ -64,9 +69,12 @@ def locate(url: str, place: str, node: Any) -> str:
             problem = error.reason
     else:
         folder = Path(place).parent
-        path = (folder / unquote(url)).resolve()
-        if path.is_relative_to(folder):
-            return str(path)
+        name = unquote(url)
+        # No file has a name with a NUL; resolve() raises an error of its own for it.
+        if "\0" not in name:
+            path = (folder / name).resolve()
+            if path.is_relative_to(folder):
+                return str(path)
         shown_url = hide_credentials(url)[:_MAX_SHOWN_CHARACTERS]
         problem = f"leads to {shown_url}, which is outside of its folder"
     raise MaliciousFilePathError(
@@ -76,22 +84,33 @@ def locate(url: str, place: str, node: Any) -> str:
 
 
 def state_of(source: str) -> str:
-    """Return size and modification time of a local file, by which a change is noticed.
+    """Return the size and the modification time of a file, by which a change is noticed.
 
-    Of other files it is empty.
+    Args:
+        source: path or URL of the file.
+
+    Returns:
+        A text; empty if the file is not on this machine.
     """
-    is_url = re.match("[a-z]+://", source) is not None
-    if is_url or not os.path.exists(source):
+    if is_web(source) or not os.path.exists(source):
         return ""
     status = os.stat(source)
     return f":{status.st_size}:{status.st_mtime_ns}"
 
 
 def _digest_of(node: Any, algorithm: str) -> str | None:
-    """Return a digest in hexadecimal digits; None for the placeholders that many documents have."""
+    """Return the digest that a FileObject states, in hexadecimal digits.
+
+    Args:
+        node: the FileObject.
+        algorithm: ``"sha256"`` or ``"md5"``.
+
+    Returns:
+        The digest; None without one. Many documents have a placeholder, which counts as none.
+    """
     written = getattr(node, algorithm) or ""
-    n_digits = 2 * _DIGEST_BYTES[algorithm]
-    if re.fullmatch(f"[0-9a-fA-F]{{{n_digits}}}", written):
+    has_digits = re.fullmatch("[0-9a-fA-F]+", written) is not None
+    if has_digits and len(written) == _N_DIGITS[algorithm]:
         return str(written)
     if written:
         logger.warning(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
-import re
+import posixpath
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -12,60 +12,68 @@ from typing import Any, Final
 from data_stack.exception import ConfigError, MaliciousFilePathError
 from data_stack.io.redaction import hide_credentials
 from data_stack.io.web import is_web
-from data_stack_croissant.globs import includes_of, matches
+from data_stack_croissant.globs import (
+    Globs,
+    folder_of_glob,
+    has_wildcards,
+    includes_of,
+    unescape,
+)
 
-#: Files of a FileSet.
+#: Limit of the files of a FileSet.
 MAX_FILES: Final = 100_000
-#: Entries of a folder that are searched for them.
+#: Limit of the files and folders that are searched for them.
 _MAX_ENTRIES: Final = 1_000_000
-
-_WILDCARD: Final = re.compile(r"[*?[]")
-#: A character that :func:`glob.escape` escaped.
-_ESCAPED: Final = re.compile(r"\[([*?[])\]")
 
 
 def list_folder_files(node: Any, place: str) -> list[str]:
     """Return the paths below the folder of a document that a FileSet includes, sorted.
 
-    There are at most :data:`MAX_FILES` and one more, by which the caller notices that there are too
-    many.
-
     Args:
-        node: the FileSet, which is in no container.
+        node: the FileSet, which is contained in no other node.
         place: path or URL of the document.
+
+    Returns:
+        The paths. If there are more than :data:`MAX_FILES`, one more than that is returned, so that
+        the caller can refuse them.
 
     Raises:
         ConfigError: the document is on a web server, and the FileSet does not name its files one by
             one; or the folder has too many files.
-        MaliciousFilePathError: a pattern begins outside of the folder.
+        MaliciousFilePathError: a glob begins outside of the folder.
     """
     includes = includes_of(node)
     if not is_web(place):
         paths = _list_folder(Path(place).parent, includes)
         return sorted(itertools.islice(paths, MAX_FILES + 1))
 
-    names = [_ESCAPED.sub(r"\1", pattern) for pattern in includes]
-    has_wildcards = any(_WILDCARD.search(name) for name in names)
-    if not names or has_wildcards:
+    if not includes or any(has_wildcards(glob) for glob in includes):
         raise ConfigError(
             f"{node.uuid!r} of {hide_credentials(place)} is a FileSet without containedIn, "
             f"but the files of a web server cannot be listed; copy the document and its files to "
             f"a folder, or write full names"
         )
-    return sorted(names)
+    return sorted(unescape(glob) for glob in includes)
 
 
-def _list_folder(folder: Path, patterns: Sequence[str]) -> Iterator[str]:
-    """Yield the paths below a folder that match, with ``/``."""
-    starts = {_folder_of_pattern(pattern) for pattern in patterns}
+def _list_folder(folder: Path, includes: Sequence[str]) -> Iterator[str]:
+    """Yield the paths below a folder that match a glob, with ``/`` between their parts.
+
+    Raises:
+        ConfigError: the folder has too many files.
+        MaliciousFilePathError: a glob begins outside of the folder.
+    """
+    starts = {folder_of_glob(glob) for glob in includes}
     for start in starts:
-        if not (folder / start).resolve().is_relative_to(folder):
+        if not _is_below(folder, start):
             raise MaliciousFilePathError(
                 f"a FileSet includes {start!r:.200}, which is not below the folder of its document"
             )
+    globs = Globs(includes)
     n_entries = 0
-    # The folders that no pattern can match are not searched.
-    for parent, _, names in os.walk(folder / os.path.commonpath(starts or [""])):
+    # Folders in which no path can match are not searched.
+    common_start = posixpath.commonpath(starts or [""])
+    for parent, _, names in os.walk(folder / common_start):
         n_entries += len(names) + 1
         if n_entries > _MAX_ENTRIES:
             raise ConfigError(
@@ -73,11 +81,12 @@ def _list_folder(folder: Path, patterns: Sequence[str]) -> Iterator[str]:
             )
         for name in names:
             path = (Path(parent) / name).relative_to(folder).as_posix()
-            if matches(path, patterns):
+            if globs.match(path):
                 yield path
 
 
-def _folder_of_pattern(pattern: str) -> str:
-    """Return the folder in which all files that match a glob lie."""
-    without_wildcards = _WILDCARD.split(pattern)[0]
-    return without_wildcards.rpartition("/")[0]
+def _is_below(folder: Path, path: str) -> bool:
+    """Return whether a relative path of a document leads into a folder, or to it."""
+    if "\0" in path or Path(path).is_absolute():
+        return False
+    return (folder / path).resolve().is_relative_to(folder)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 
 from data_stack.exception import ConfigError
 from data_stack_croissant.record_column import RecordColumn
@@ -12,24 +12,29 @@ from data_stack_croissant.record_set import Join
 def plan_joins(
     columns: Sequence[RecordColumn], joins: Sequence[Join]
 ) -> tuple[str | None, tuple[Join, ...]]:
-    """Return the table with the rows, and the joins of the other tables in their order.
+    """Plan in which order the tables of a record set are joined.
 
     Args:
-        columns: of the record set.
-        joins: one for each field of a table that refers to another table.
+        columns: the columns of the record set.
+        joins: a join for each field that refers to another table.
+
+    Returns:
+        The first table, whose rows become the rows of the record set; None if the columns read no
+        table. Then the joins with the other tables, in their order.
 
     Raises:
-        ConfigError: a table is not reached by joins.
+        ConfigError: no join leads to a table.
     """
     tables = tables_of(columns)
     joined_tables = {join.right.table for join in joins}
-    first_table = next((table for table in tables if table not in joined_tables), None)
+    first_tables = [table for table in tables if table not in joined_tables]
+    first_table = first_tables[0] if first_tables else None
     ordered = _order_joins(joins, first_table)
 
     reached = {first_table, *(join.right.table for join in ordered)}
     for column in columns:
         if column.table is not None and column.table not in reached:
-            names = " and ".join(map(repr, tables))
+            names = " and ".join(repr(table) for table in tables)
             raise ConfigError(
                 f"{column.where} needs a join of {names}, but no field refers from one to the "
                 f"other; leave the field out of the document to read the others"
@@ -47,19 +52,23 @@ def tables_of(columns: Sequence[RecordColumn]) -> list[str]:
 
 
 def _order_joins(joins: Sequence[Join], first_table: str | None) -> list[Join]:
-    """Return the joins that lead from the first table to others, each after the one it needs.
+    """Return the joins that lead from the first table to others.
 
-    A table is joined once.
+    A join comes after the one that reaches its left table. A table is joined once.
     """
     ordered: list[Join] = []
     reached = {first_table}
-    while True:
-        next_join = None
-        for join in joins:
-            if join.left.table in reached and join.right.table not in reached:
-                next_join = join
-                break
-        if next_join is None:
-            return ordered
+    next_join = _find_join(joins, reached)
+    while next_join is not None:
         ordered.append(next_join)
         reached.add(next_join.right.table)
+        next_join = _find_join(joins, reached)
+    return ordered
+
+
+def _find_join(joins: Sequence[Join], reached: Container[str | None]) -> Join | None:
+    """Return the first join from a table that is reached to one that is not; None without one."""
+    for join in joins:
+        if join.left.table in reached and join.right.table not in reached:
+            return join
+    return None

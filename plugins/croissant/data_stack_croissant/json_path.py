@@ -14,10 +14,15 @@ from data_stack.exception import ConfigError
 #: Longer paths, globs and regular expressions of documents are refused.
 MAX_PATTERN_LENGTH: Final = 1000
 
+#: A step of a path: ``..name``, ``[*]`` or ``*``, ``[0]``, ``['name']``, ``.name``.
 _STEP: Final = re.compile(
-    r"""(?P<below>\.\.(?P<name_below>[\w@][\w@-]*)) | (?P<all>\.?\[\*\]|\.?\*)
-    | \.?\[(?P<index>\d{1,9})\]
-    | \.?\[(?P<quote>['"])(?P<quoted>[^'"]+)(?P=quote)\] | \.?(?P<name>[\w@][\w@-]*)""",
+    r"""
+      (?P<below> \.\. (?P<name_below> [\w@][\w@-]* ))
+    | (?P<all> \.?\[\*\] | \.?\* )
+    | \.?\[ (?P<index> \d{1,9} ) \]
+    | \.?\[ (?P<quote> ['"] ) (?P<quoted> [^'"]+ ) (?P=quote) \]
+    | \.? (?P<name> [\w@][\w@-]* )
+    """,
     re.VERBOSE,
 )
 
@@ -27,11 +32,11 @@ class Step:
     """One step of a path.
 
     Attributes:
-        kind: ``name``: to the value of a name in an object; ``index``: to an element of a list;
-            ``all``: to all that an object or list contains; ``below``: to the values of a name
-            anywhere below.
-        name: of the steps ``name`` and ``below``.
-        index: of the step ``index``.
+        kind: where the step leads. ``name``: to the value of a name in an object. ``index``: to an
+            element of a list. ``all``: to all values of an object or list. ``below``: to the values
+            of a name at any depth.
+        name: the name, in the steps ``name`` and ``below``.
+        index: position of the element, in the step ``index``.
     """
 
     kind: Literal["name", "index", "all", "below"]
@@ -42,30 +47,38 @@ class Step:
 def parse_path(path: str) -> tuple[Step, ...]:
     """Parse a JSONPath.
 
-    Filters, slices and scripts are not read. What is read takes time in proportion to the file.
+    Filters, slices and scripts are refused, and so is a second ``..name``. The time to find what a
+    path leads to is then in proportion to the size of the file.
 
     Raises:
         ConfigError: the path has other steps, or is too long.
     """
     text = path.strip().removeprefix("$")
+    if len(text) > MAX_PATTERN_LENGTH:
+        raise _path_error(path)
     steps: list[Step] = []
     position = 0
-    if len(text) <= MAX_PATTERN_LENGTH:
-        while position < len(text):
-            match = _STEP.match(text, position)
-            if match is None:
-                break
-            steps.append(_step_of(match))
-            position = match.end()
+    while position < len(text):
+        match = _STEP.match(text, position)
+        if match is None:
+            raise _path_error(path)
+        steps.append(_step_of(match))
+        position = match.end()
     n_below = sum(step.kind == "below" for step in steps)
-    if position < len(text) or n_below > 1:
-        raise ConfigError(
-            f"the JSONPath {path!r:.200}: only names, [*], [0] and one ..name are read"
-        )
+    if n_below > 1:
+        raise _path_error(path)
     return tuple(steps)
 
 
+def _path_error(path: str) -> ConfigError:
+    return ConfigError(
+        f"the JSONPath {path!r:.200}: only names, [*], [0] and one ..name are read, and at most "
+        f"{MAX_PATTERN_LENGTH} characters"
+    )
+
+
 def _step_of(match: re.Match[str]) -> Step:
+    """Return the step that a match of ``_STEP`` says."""
     if match["below"] is not None:
         return Step("below", name=match["name_below"])
     if match["all"] is not None:
@@ -80,7 +93,7 @@ def find_in_json(value: Any, steps: tuple[Step, ...]) -> list[Any]:
 
     Args:
         value: parsed JSON; arrays of numpy count as lists.
-        steps: see :func:`parse_path`.
+        steps: the steps of the path, from :func:`parse_path`.
     """
     values = [value]
     for step in steps:
@@ -102,6 +115,7 @@ def _take_step(value: Any, step: Step) -> list[Any]:
         return []
     if step.kind == "name":
         return _values_named(value, step.name)
+    # The step is "below".
     values_below: list[Any] = []
     for below in _descend(value):
         values_below += _values_named(below, step.name)
@@ -109,14 +123,14 @@ def _take_step(value: Any, step: Step) -> list[Any]:
 
 
 def _values_named(value: Any, name: str) -> list[Any]:
-    """Return the value of a name in an object; empty without one."""
+    """Return the value of a name in an object; an empty list if there is none."""
     if isinstance(value, dict) and name in value:
         return [value[name]]
     return []
 
 
 def _children(value: Any) -> list[Any]:
-    """Return what an object or list contains; any other value alone."""
+    """Return the values of an object or list; a list of the value itself for any other value."""
     if isinstance(value, dict):
         return list(value.values())
     if isinstance(value, (list, np.ndarray)):
@@ -125,8 +139,8 @@ def _children(value: Any) -> list[Any]:
 
 
 def _descend(value: Any) -> Iterator[Any]:
-    """Yield a value and all below it, each before what it contains."""
-    waiting = [value]  # not by recursion: documents may be deep
+    """Yield a value and all values below it, each before the values that it contains."""
+    waiting = [value]  # no recursion, as documents may be deep
     while waiting:
         next_value = waiting.pop()
         yield next_value

@@ -1,4 +1,4 @@
-"""Applies the regular expressions of documents, in a process of its own with limits."""
+"""Applies the regular expressions of documents within limits, in a process of its own."""
 
 from __future__ import annotations
 
@@ -10,11 +10,12 @@ from typing import Any, Final
 from data_stack.exception import DatasetFileCorruptError
 from data_stack.processes.isolation import run_on_bytes
 
-#: Limit of processor time for the texts of one run.
+#: Limit of the processor time of one run of the other process.
 MAX_SECONDS: Final = 10.0
-#: Texts of one run, in characters; a longer text is a run of its own.
+#: Limit of the texts of one run, in characters together. A longer text is a run of its own.
 _RUN_LENGTH: Final = 1 << 18
-#: What comes back of a run has a limit of bytes.
+#: Limit of one text, in characters. The answer of a run has a limit, too, which a longer text might
+#: exceed.
 MAX_TEXT_LENGTH: Final = 1 << 21
 
 
@@ -27,21 +28,25 @@ def rewrite_texts(
     max_seconds: float = MAX_SECONDS,
     run_length: int = _RUN_LENGTH,
 ) -> dict[str, str]:
-    """Return each text after a ``regex`` of Croissant, or its ``replace``.
+    """Apply a ``regex`` or a ``replace`` of Croissant to texts.
 
-    A text becomes the first group that matches at its start; without a match it stays as it is.
+    After a ``regex``, a text becomes the first group of the match at its start. Without a match it
+    stays as it is.
 
     Args:
-        texts: distinct ones.
+        texts: the texts, each once.
         pattern: a regular expression of Python.
-        replacement: for all its matches; None for a ``regex``.
+        replacement: what replaces each match, for a ``replace``; None for a ``regex``.
         where: the field, for messages.
-        max_seconds: limit of processor time of a run.
-        run_length: texts of one run, in characters.
+        max_seconds: limit of the processor time of a run.
+        run_length: limit of the texts of a run, in characters together.
+
+    Returns:
+        The rewritten text of each text.
 
     Raises:
-        DatasetFileCorruptError: the pattern is malformed, or takes too much time or memory; a text
-            is too long.
+        DatasetFileCorruptError: the pattern is malformed, or takes too much time or memory; or a
+            text is too long.
     """
     rewritten: dict[str, str] = {}
     for run in _split_into_runs(texts, run_length, where):
@@ -60,7 +65,12 @@ def rewrite_texts(
 
 
 def _split_into_runs(texts: Iterable[str], run_length: int, where: str) -> Iterator[list[str]]:
-    """Yield the texts in runs of limited length.
+    """Yield the texts in runs.
+
+    Args:
+        texts: the texts.
+        run_length: limit of the texts of a run, in characters together.
+        where: the field, for messages.
 
     Raises:
         DatasetFileCorruptError: a text is too long.
@@ -86,7 +96,7 @@ def _split_into_runs(texts: Iterable[str], run_length: int, where: str) -> Itera
 def _rewrite_run(
     run: list[str], pattern: str, replacement: str | None, max_seconds: float
 ) -> list[str]:
-    """Rewrite texts in a process with limits; in this one if that is switched off."""
+    """Rewrite texts in a process with limits; in this process if isolation is switched off."""
     rewritten: list[str] = run_on_bytes(
         f"{__name__}:rewrite",
         [pattern, replacement],
@@ -98,12 +108,12 @@ def _rewrite_run(
 
 
 def rewrite(file: Any, pattern: str, replacement: str | None) -> list[str]:
-    """Rewrite texts in JSON; runs in the other process.
+    """Rewrite texts. The other process calls this function by its name.
 
     Args:
-        file: with the texts.
-        pattern: see :func:`rewrite_texts`, like ``replacement``.
-        replacement: for all its matches; None for a ``regex``.
+        file: a binary file with the texts, a list in JSON.
+        pattern: see :func:`rewrite_texts`.
+        replacement: see :func:`rewrite_texts`.
 
     Raises:
         DatasetFileCorruptError: the pattern is malformed, or cannot be applied.
@@ -119,7 +129,7 @@ def rewrite(file: Any, pattern: str, replacement: str | None) -> list[str]:
 
 
 def _first_group(match: re.Match[str] | None, text: str) -> str:
-    """Return the first group that matched; the whole text without one."""
+    """Return the first group of a match that has text; the whole text without one."""
     if match is None:
         return text
     for group in match.groups():

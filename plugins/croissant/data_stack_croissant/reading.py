@@ -1,4 +1,4 @@
-"""``data_stack.from_croissant``: a dataset that others describe in Croissant, as samples."""
+"""``data_stack.from_croissant``: the samples of a dataset that a document describes."""
 
 from __future__ import annotations
 
@@ -23,24 +23,29 @@ def from_croissant(
     Args:
         place: path or URL of the document.
         storage: where the dataset is kept; None for the default store.
-        progress: draw bars; see :func:`data_stack.load`.
+        progress: whether to draw progress bars, see :func:`data_stack.load`.
 
     Returns:
         One iterator, or a dict of iterators by the names of the splits.
 
     Raises:
-        DatasetFileCorruptError, ConfigError, CatalogueError, DatasetNotFoundError,
-            MaliciousFilePathError, RetrievalError, PreparationError: as for
-            :func:`data_stack.from_croissant`.
+        MissingFileError: a local document does not exist.
+        DatasetFileCorruptError: the document is not valid.
+        ConfigError: the document needs something that is not read; the message names record set and
+            field.
+        CatalogueError, DatasetNotFoundError: a repository that the document names cannot be listed.
+        MaliciousFilePathError: the document names files outside of its folder.
+        RetrievalError: the document, or one of its files, cannot be retrieved.
+        PreparationError: a file differs from its description in the document.
     """
     path_or_url, document = read_document(place)
     dataset = CroissantDataset(path_or_url, document, as_storage_connector(storage))
     name = dataset.card.name
 
-    # Plugins retrieve the files of repositories of the Hub.
+    # The files of repositories of the Hub are retrieved by a plugin.
     default_manager().register_retrievers(definition.source for definition in dataset.sources)
-    # A repository of its own, so that other documents of that name stay apart. It has no plugins:
-    # to look for that name among them would take longer than all else.
+    # A repository for this document alone, as other documents may have the same name. It has no
+    # plugins, because looking for the name among them takes longer than all else.
     repository = DatasetRepository()
     repository.register(name, dataset)
     splits = repository.load(name, progress=progress)

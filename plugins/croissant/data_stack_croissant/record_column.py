@@ -1,4 +1,4 @@
-"""A field of a record set as a column: how its values are converted to what it declares."""
+"""A field of a record set, and the conversion of its values."""
 
 from __future__ import annotations
 
@@ -20,11 +20,12 @@ from data_stack_croissant.values import (
     transform_value,
 )
 
-#: Data types of whole files.
+#: Data types whose values are whole files.
 MEDIA: Final = ("ImageObject", "AudioObject", "VideoObject")
 
-#: Beginnings of the keys of values that are no columns of a table.
+#: A key with this beginning names a property of a file, such as ``"file:filename"``.
 FILE_PREFIX: Final = "file:"
+#: A key with this beginning is a path into a JSON file, such as ``"json:$.a[*]"``.
 JSON_PREFIX: Final = "json:"
 
 
@@ -33,11 +34,12 @@ class ValueSource:
     """Where the values of a field are.
 
     Attributes:
-        table: the identifier of the FileObject, FileSet or record set with the values; None: all
-            rows have one value.
-        key: of the values in a row of the table: a column, ``"file:…"`` with a property of the
-            file, ``"json:…"`` with a path, or the identifier of a field of the record set.
-        transforms: mlcroissant's, in their order.
+        table: the identifier of the FileObject, FileSet or record set with the values; None if the
+            document itself has one value for all rows.
+        key: the key of the values in a row of the table. It is the name of a column, ``"file:…"``
+            with a property of the file, ``"json:…"`` with a path, or the identifier of a field of a
+            record set.
+        transforms: mlcroissant's transforms of the values, in their order.
     """
 
     table: str | None = None
@@ -50,14 +52,14 @@ class RecordColumn:
     """A field of a record set.
 
     Attributes:
-        identifier: of the field.
-        source: where its values are.
-        value: of all rows, if the source has no table.
-        field: of the Parquet file that it becomes; media are bytes there.
-        dtype: of the values, or of the elements of arrays and lists.
-        depth: of nested lists, if fields around this one are repeated.
-        kind: the data type that the document declares.
-        where: record set and field, for messages.
+        identifier: the identifier of the field.
+        source: where the values of the field are.
+        value: the value of all rows, if the source has no table.
+        field: the field of the Parquet file in which the values are stored. Media are bytes there.
+        dtype: dtype of the values, or of the elements of arrays and lists.
+        depth: depth of nested lists, if fields around this one are repeated; else 0.
+        kind: the data type that the document declares, such as ``"ImageObject"``.
+        where: the record set and the field, for messages.
     """
 
     identifier: str
@@ -92,38 +94,46 @@ class RecordColumn:
     def convert(
         self, values: Sequence[Any], paths: Sequence[str], first_record: int | None = None
     ) -> list[Any]:
-        """Return values of rows of a file, transformed, in the dtype that the document declares.
+        """Apply the transforms to values, and cast them to the dtype that the document declares.
 
         Args:
-            values: as stored in the file.
-            paths: the file of each value, for messages.
-            first_record: position of the first value in the record set, for messages; None if it
-                has none.
+            values: the values as the file has them.
+            paths: the path of the file of each value, for messages.
+            first_record: position of the first value in the record set, for messages; None if the
+                values belong to no record yet.
 
         Raises:
-            DatasetFileCorruptError: a value is of another type or does not fit it, or a regular
+            DatasetFileCorruptError: a value has another type or does not fit into it, or a regular
                 expression takes too long.
         """
         for transform in self.transforms:
             if transform.regex is not None or transform.replace is not None:
+                # Many texts at a time, as they go to another process.
                 values = self._rewrite(transform, values)
             else:
-                transform_nested = partial(_map_nested, partial(transform_value, transform))
-                values = self._apply(transform_nested, values, paths, first_record)
+                transform_element = partial(transform_value, transform)
+                transform_nested = partial(_map_nested, transform_element)
+                values = self._map_values(transform_nested, values, paths, first_record)
         cast = partial(self._cast, depth=self.depth)
-        return self._apply(cast, values, paths, first_record)
+        return self._map_values(cast, values, paths, first_record)
 
-    def _apply(
+    def _map_values(
         self,
         function: Callable[[Any], Any],
         values: Sequence[Any],
         paths: Sequence[str],
         first_record: int | None,
     ) -> list[Any]:
-        """Apply a function to each value.
+        """Return what a function returns for each value.
+
+        Args:
+            function: a function of a value, which raises an error of ``UNFIT``.
+            values: the values.
+            paths: see :meth:`convert`.
+            first_record: see :meth:`convert`.
 
         Raises:
-            DatasetFileCorruptError: it fails; the message names the value and its record.
+            DatasetFileCorruptError: the function fails; the message names the value and its record.
         """
         converted = []
         for number, value in enumerate(values):
@@ -140,7 +150,7 @@ class RecordColumn:
         return converted
 
     def _rewrite(self, transform: Any, values: Sequence[Any]) -> Sequence[Any]:
-        """Return the values after a ``regex`` or ``replace``, which rewrites equal texts once."""
+        """Return the values after a ``regex`` or ``replace``. Equal texts are rewritten once."""
         pattern = transform.regex
         replacement = None
         if pattern is None:
@@ -157,15 +167,25 @@ class RecordColumn:
         return [_map_nested(rewrite, value) for value in values]
 
     def _cast(self, value: Any, depth: int) -> Any:
-        """Return a value, or a list of values nested so deeply, in the column's dtype."""
+        """Return a value in the dtype of the column.
+
+        Args:
+            value: a value, or a list of values.
+            depth: depth of the nested lists in which the values are; 0 for a value.
+
+        Raises:
+            One of ``UNFIT``: the value does not fit.
+        """
         if is_missing(value):
-            # A column of floats without lists has NaN for what is missing, if the file has it.
+            # A column of floats without lists keeps NaN.
             keeps_nan = self.dtype.kind == "f" and not self.field.shape and not self.depth
             return value if keeps_nan else None
-        if depth:
+        if depth > 0:
             if not isinstance(value, (list, np.ndarray)):
                 raise TypeError("expected a list")
             return [self._cast(element, depth - 1) for element in value]
+
+        # Arrays are stored as arrays, but as lists within nested lists.
         if self.kind == "BoundingBox":
             box = bounding_box(value)
             return box.tolist() if self.depth else box
@@ -173,7 +193,9 @@ class RecordColumn:
         if not is_array:
             return cast_value(value, self.dtype)
         elements = [cast_value(element, self.dtype) for element in value]
-        return elements if self.dtype.kind == "U" else np.asarray(elements, self.dtype)
+        if self.dtype.kind == "U":
+            return elements
+        return np.asarray(elements, self.dtype)
 
 
 def is_missing(value: Any) -> bool:
@@ -182,14 +204,19 @@ def is_missing(value: Any) -> bool:
 
 
 def _map_nested(function: Callable[[Any], Any], value: Any) -> Any:
-    """Apply a function to a value, or to each in nested lists; a missing one stays as it is."""
+    """Return what a function returns for a value, or for each value in nested lists.
+
+    A missing value stays as it is.
+    """
     if isinstance(value, (list, np.ndarray)):
         return [_map_nested(function, element) for element in value]
-    return value if is_missing(value) else function(value)
+    if is_missing(value):
+        return value
+    return function(value)
 
 
 def _list_nested(value: Any) -> Iterator[Any]:
-    """Yield a value, or those in nested lists, without missing ones."""
+    """Yield a value, or each value in nested lists. Missing values are left out."""
     if isinstance(value, (list, np.ndarray)):
         for element in value:
             yield from _list_nested(element)

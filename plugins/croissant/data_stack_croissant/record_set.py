@@ -1,4 +1,4 @@
-"""One record set of a document: its columns, where their values are, and its splits."""
+"""One record set of a document."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from typing import Any, Final
 from data_stack.formats.parquet import Schema
 from data_stack_croissant.record_column import RecordColumn
 
-#: The split of a record set without splits.
+#: The name of the only split of a record set without splits.
 EVERYTHING: Final = "all"
 
 
 @dataclass(frozen=True)
 class Join:
-    """A left join with the rows of another table by equal values.
+    """A left join of rows with the rows of another table that have an equal value.
 
     Attributes:
-        left: the key in the rows so far.
-        right: the key in the rows of its table.
+        left: the column with the value in the rows.
+        right: the column with the value in the other table.
     """
 
     left: RecordColumn
@@ -31,14 +31,14 @@ class RecordSet:
     """A record set, and how its rows become samples.
 
     Attributes:
-        identifier: of the record set.
-        table: the identifier of the file or record set with the rows, see :class:`RecordColumn`;
-            None without rows.
-        joins: of other tables, in their order.
-        columns: all of them, including the split.
+        identifier: the identifier of the record set.
+        table: the identifier of the file or record set whose rows become the rows, see
+            :class:`~data_stack_croissant.record_column.ValueSource`; None without rows.
+        joins: the joins with other tables, in their order.
+        columns: all columns, including that of the split.
         split: the column with the split of each row; None without splits.
-        splits: their names.
-        rows: in the document, by the identifiers of the fields.
+        splits: the names of the splits.
+        rows: the rows that the document itself has: values by the identifiers of the fields.
     """
 
     identifier: str
@@ -51,12 +51,12 @@ class RecordSet:
 
     @property
     def schema(self) -> Schema:
-        """The schema of the Parquet files that the rows become."""
+        """The schema of the Parquet files in which the rows are stored."""
         fields = [column.field for column in self.columns if column is not self.split]
         return Schema("croissant", fields)
 
     def columns_of(self, table: str) -> list[RecordColumn]:
-        """Return the columns of a table that the record set reads, and its join keys."""
+        """Return the columns that are read of a table, including those of joins."""
         columns = list(self.columns)
         for join in self.joins:
             columns += [join.left, join.right]

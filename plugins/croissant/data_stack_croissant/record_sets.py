@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Final
 
@@ -17,9 +17,9 @@ from data_stack_croissant.fields import (
     shape_of,
     values_by_identifier,
 )
-from data_stack_croissant.globs import excludes_of, includes_of
+from data_stack_croissant.globs import check_globs
 from data_stack_croissant.joins import plan_joins, tables_of
-from data_stack_croissant.json_path import MAX_PATTERN_LENGTH, parse_path
+from data_stack_croissant.json_path import parse_path
 from data_stack_croissant.record_column import (
     FILE_PREFIX,
     JSON_PREFIX,
@@ -35,11 +35,15 @@ from data_stack_croissant.stored_fields import (
     make_stored_field,
 )
 
-#: The ways in which a file is read, of which only one is possible for a file: mlcroissant's
-#: properties of its bytes, its columns, and paths into its JSON.
+# The ways in which a file is read. Only one of them is possible for a file.
+
+#: The whole file is one value. This is mlcroissant's name of the property.
 _CONTENT: Final = "content"
+#: Each line is a value. This is mlcroissant's name of the property.
 _LINES: Final = "lines"
+#: The columns of a table are read. The text stands in a message.
 _COLUMN: Final = "the column"
+#: Paths into JSON are read. The text stands in a message.
 _PATH: Final = "the path"
 
 
@@ -47,15 +51,17 @@ class RecordSets:
     """The record sets of a document.
 
     Args:
-        metadata: mlcroissant's, of the document.
+        metadata: mlcroissant's metadata of the document.
 
     Attributes:
-        chosen: all but those that only list splits or classes, if there are others.
-        all: these, and the record sets to which their fields refer, by their identifiers.
+        chosen: the record sets with samples. Those that only list splits or classes are left out,
+            unless there are no others.
+        all: the chosen record sets, and those to which their fields refer, by their identifiers.
         files: mlcroissant's FileObjects and FileSets by their identifiers.
 
     Raises:
-        ConfigError: a field is not supported; the message names record set and field.
+        ConfigError: a field needs something that is not read; the message names record set and
+            field.
     """
 
     chosen: list[RecordSet]
@@ -65,9 +71,9 @@ class RecordSets:
     _nodes: dict[str, Any]
     #: mlcroissant's fields of all record sets by their identifiers.
     _fields: dict[str, Any]
-    #: By the identifier of a field that of its record set.
+    #: The identifier of the record set of a field, by the identifier of the field.
     _owners: dict[str, str]
-    #: The record sets that are being made, each for the one before it.
+    #: The identifiers of the record sets that are being made. Each is needed for the one before it.
     _unfinished: list[str]
 
     def __init__(self, metadata: Any) -> None:
@@ -78,7 +84,7 @@ class RecordSets:
             )
         self.files = {node.uuid: node for node in metadata.distribution}
         for node in self.files.values():
-            _check_globs(node)
+            check_globs(node)
         self._nodes = {node.uuid: node for node in metadata.record_sets}
         self._fields = {}
         self._owners = {}
@@ -89,14 +95,16 @@ class RecordSets:
         self._unfinished = []
         self.all = {}
 
-        with_samples = [
-            node for node in metadata.record_sets if not is_a(node, "Split", "Enumeration")
-        ]
-        chosen_nodes = with_samples or metadata.record_sets
+        chosen_nodes = []
+        for node in metadata.record_sets:
+            if not is_a(node, "Split", "Enumeration"):
+                chosen_nodes.append(node)
+        if not chosen_nodes:
+            chosen_nodes = metadata.record_sets
         self.chosen = [self._find(node.uuid) for node in chosen_nodes]
 
     def list_files(self) -> list[Any]:
-        """Return the FileObjects and FileSets that the record sets read, in their order."""
+        """Return the FileObjects and FileSets that the record sets read, each once, in order."""
         tables: dict[str | None, None] = {}  # a set that keeps the order
         for record_set in self.all.values():
             for column in record_set.columns:
@@ -108,11 +116,15 @@ class RecordSets:
     # ------------------------------------------------------------------ a record set
 
     def _find(self, identifier: str) -> RecordSet:
-        """Return a record set, which is made when it is first asked for."""
+        """Return a record set. It is made when it is asked for the first time.
+
+        Raises:
+            ConfigError: the record set refers to itself, or one of its fields is not read.
+        """
         if identifier in self.all:
             return self.all[identifier]
         if identifier in self._unfinished:
-            names = " and ".join(map(repr, self._unfinished))
+            names = " and ".join(repr(unfinished) for unfinished in self._unfinished)
             raise ConfigError(f"the record sets {names} refer to each other")
         self._unfinished.append(identifier)
         self.all[identifier] = self._make(self._nodes[identifier])
@@ -120,32 +132,58 @@ class RecordSets:
         return self.all[identifier]
 
     def _make(self, node: Any) -> RecordSet:
+        """Return the record set of one of mlcroissant's.
+
+        Raises:
+            ConfigError: it has no fields, or one of its fields is not read.
+        """
         leaves = [field for field in all_fields(node.fields) if not field.sub_fields]
         if not leaves:
             raise ConfigError(
                 f"the record set {node.uuid!r} has no fields, so its records are not described"
             )
         columns = [self._make_column(node, field) for field in leaves]
-        rows: tuple[Mapping[str, Any], ...] = ()
         if node.data:
-            # The document has the values, by the identifiers of the fields.
-            rows = tuple(values_by_identifier(row, leaves) for row in node.data)
-            columns = [
-                replace(column, source=ValueSource(node.uuid, column.identifier, column.transforms))
-                for column in columns
-            ]
+            return self._make_inline(node, leaves, columns)
         self._check_ways_of_reading(columns)
         split, splits = self._find_split(leaves, columns)
-        table: str | None = node.uuid
-        joins: tuple[Join, ...] = ()
-        if not rows:
-            table, joins = plan_joins(columns, self._find_joins(leaves, columns))
-        return RecordSet(node.uuid, table, joins, tuple(columns), split, splits, rows)
+        table, joins = plan_joins(columns, self._find_joins(leaves, columns))
+        return RecordSet(
+            identifier=node.uuid,
+            table=table,
+            joins=joins,
+            columns=tuple(columns),
+            split=split,
+            splits=splits,
+            rows=(),
+        )
+
+    def _make_inline(
+        self, node: Any, leaves: Sequence[Any], columns: Sequence[RecordColumn]
+    ) -> RecordSet:
+        """Return a record set whose rows are in the document: it is a table of its own."""
+        own_columns = []
+        for column in columns:
+            source = ValueSource(node.uuid, column.identifier, column.transforms)
+            own_columns.append(replace(column, source=source))
+        split, splits = self._find_split(leaves, own_columns)
+        return RecordSet(
+            identifier=node.uuid,
+            table=node.uuid,
+            joins=(),
+            columns=tuple(own_columns),
+            split=split,
+            splits=splits,
+            rows=tuple(values_by_identifier(row, leaves) for row in node.data),
+        )
 
     def _check_ways_of_reading(self, columns: Sequence[RecordColumn]) -> None:
         """Check that each file is read in one way.
 
-        Its properties, such as its name, can be read besides.
+        Properties of the file, such as its name, can be read besides.
+
+        Raises:
+            ConfigError: two columns read a file in different ways.
         """
         ways: dict[str, str] = {}
         for column in columns:
@@ -162,11 +200,16 @@ class RecordSets:
     def _find_split(
         self, leaves: Sequence[Any], columns: Sequence[RecordColumn]
     ) -> tuple[RecordColumn | None, tuple[str, ...]]:
-        """Return the column that refers to a list of splits, and the names of the splits."""
+        """Return the column that refers to a list of splits, and the names of the splits.
+
+        Without such a column, the only split has the name ``EVERYTHING``.
+        """
         for field, column in zip(leaves, columns, strict=True):
-            referred = field.references.uuid or ""
-            listing = self._nodes.get(self._owners.get(referred, ""))
-            if listing is None or not listing.data or not is_a(listing, "Split"):
+            referred = field.references.uuid
+            if referred not in self._owners:
+                continue
+            listing = self._nodes[self._owners[referred]]
+            if not listing.data or not is_a(listing, "Split"):
                 continue
             if column.table is None:
                 # All rows are of one split.
@@ -182,9 +225,12 @@ class RecordSets:
         tables = tables_of(columns)
         joins = []
         for field, left in zip(leaves, columns, strict=True):
-            referred = self._owners.get(field.references.uuid, field.references.uuid)
+            referred = field.references.uuid
+            # A reference is to a file, or to a field of a record set.
+            right_table = self._owners.get(referred, referred)
+            is_to_other_table = right_table in tables and left.table not in (None, right_table)
             is_single = not left.field.shape and not left.depth
-            if referred not in tables or left.table in (None, referred) or not is_single:
+            if not is_to_other_table or not is_single:
                 continue
             right = replace(left, identifier="", source=self._find_source(field.references))
             joins.append(Join(left, right))
@@ -197,7 +243,7 @@ class RecordSets:
 
         Args:
             node: mlcroissant's record set.
-            field: mlcroissant's, without fields inside of it.
+            field: mlcroissant's field, which has no fields inside of it.
 
         Raises:
             ConfigError: the field needs something that is not read.
@@ -219,14 +265,13 @@ class RecordSets:
         shape = SHAPE_OF_BOX if is_box else shape_of(field)
         depth = depth_of(field)
 
-        is_of_record_set = source.table in self.all and source.table not in self.files
-        is_plain = not shape and not depth and not source.transforms
-        if is_of_record_set and is_plain:
-            # The values of a column of another record set have its shape.
-            other_columns = self.all[str(source.table)].columns
-            taken = next(column for column in other_columns if column.identifier == source.key)
-            shape = taken.field.shape
-            depth = taken.depth
+        if source.table in self.all and source.table not in self.files:
+            other_column = self._find_column(self.all[source.table], source.key, where)
+            declares_no_shape = not shape and not depth and not source.transforms
+            if declares_no_shape:
+                # The values of a column of another record set have the shape of that column.
+                shape = other_column.field.shape
+                depth = other_column.depth
         return RecordColumn(
             identifier=field.uuid,
             source=source,
@@ -238,18 +283,46 @@ class RecordSets:
             where=where,
         )
 
+    def _find_column(self, record_set: RecordSet, identifier: str, where: str) -> RecordColumn:
+        """Return the column of a field of another record set.
+
+        Args:
+            record_set: the other record set.
+            identifier: the identifier of the field.
+            where: the field that reads the column, for the message.
+
+        Raises:
+            ConfigError: the field has fields inside of it, so it has no values of its own.
+        """
+        for column in record_set.columns:
+            if column.identifier == identifier:
+                return column
+        raise ConfigError(
+            f"{where} reads the field {identifier!r:.80}, which only contains other fields; let it "
+            f"read one of these"
+        )
+
     def _find_source_of_field(self, node: Any, field: Any) -> ValueSource:
-        """Return where the values of a field are; without table, if all rows have one value."""
+        """Return where the values of a field are.
+
+        Args:
+            node: mlcroissant's record set.
+            field: mlcroissant's field.
+
+        Returns:
+            A source without table, if all rows have one value.
+        """
         source = field.source
-        if not source.uuid and field.value is None and not node.data:
-            # Some documents have only the reference: its values are those of the field.
+        has_values_in_document = field.value is not None or bool(node.data)
+        if not source.uuid and not has_values_in_document:
+            # Some documents have only the reference. Its values are then those of the field.
             source = field.references
         if not source.uuid:
             return ValueSource()
         return self._find_source(source)
 
     def _find_source(self, source: Any) -> ValueSource:
-        """Return where the values of mlcroissant's source or reference are."""
+        """Return where the values of a source or a reference of mlcroissant are."""
         extract = source.extract
         transforms = tuple(source.transforms)
         owner = self._owners.get(source.uuid)
@@ -266,7 +339,12 @@ class RecordSets:
         return ValueSource(source.uuid, FILE_PREFIX + file_property, transforms)
 
     def _find_type(self, field: Any) -> Any:
-        """Return the type that a field declares, or else that of the field to which it refers."""
+        """Return the type that a field declares.
+
+        Returns:
+            A type of Python, or the URL of a type. A field without one has the type of the field to
+            which it refers. None if that has none, either.
+        """
         seen: set[str] = set()
         while field is not None and field.uuid not in seen:
             seen.add(field.uuid)
@@ -280,7 +358,17 @@ class RecordSets:
     def _find_problem(
         self, field: Any, source: ValueSource, declared_type: Any, kind: str
     ) -> str | None:
-        """Return what of a field is not read, as the predicate of a sentence; None if all is."""
+        """Return why a field cannot be read, such as ``"refers to 'x'"``.
+
+        Args:
+            field: mlcroissant's field.
+            source: where the values of the field are.
+            declared_type: the type that the field declares; None without one.
+            kind: the name of that type.
+
+        Returns:
+            The predicate of a sentence whose subject is the field; None if the field can be read.
+        """
         table = source.table
         if table is not None and table not in self.files and table not in self._nodes:
             return f"refers to {table!r:.80}"
@@ -295,21 +383,11 @@ class RecordSets:
         return None
 
 
-def _check_globs(node: Any) -> None:
-    """Check that the globs of a FileSet are not too long to be matched in a short time."""
-    for glob in (*includes_of(node), *excludes_of(node)):
-        if len(glob) > MAX_PATTERN_LENGTH:
-            raise ConfigError(
-                f"a glob of {node.uuid!r:.200} has more than {MAX_PATTERN_LENGTH} characters, "
-                f"which is not read"
-            )
-
-
 def _check_paths(source: ValueSource) -> None:
-    """Check the paths into JSON of a source.
+    """Check that the paths into JSON of a source can be read.
 
     Raises:
-        ConfigError: one cannot be read.
+        ConfigError: a path cannot be read.
     """
     if source.key.startswith(JSON_PREFIX):
         parse_path(source.key.removeprefix(JSON_PREFIX))
@@ -319,10 +397,12 @@ def _check_paths(source: ValueSource) -> None:
 
 
 def _way_of_reading(key: str) -> str | None:
-    """Return the way in which a key reads a file; None for what can be read besides."""
+    """Return the way in which a key reads a file; None if it can be read besides any way."""
     if key.startswith(JSON_PREFIX):
         return _PATH
     if not key.startswith(FILE_PREFIX):
         return _COLUMN
     file_property = key.removeprefix(FILE_PREFIX)
-    return file_property if file_property in (_CONTENT, _LINES) else None
+    if file_property in (_CONTENT, _LINES):
+        return file_property
+    return None

@@ -1,4 +1,4 @@
-"""Reads the rows of record sets, and joins them."""
+"""Reads the rows of record sets."""
 
 from __future__ import annotations
 
@@ -14,17 +14,18 @@ from data_stack_croissant.record_column import FILE_PREFIX, RecordColumn
 from data_stack_croissant.record_set import Join, RecordSet
 from data_stack_croissant.record_sets import RecordSets
 
-#: Rows that are converted together.
+#: Number of rows that are converted together.
 _BATCH_ROWS: Final = 4096
-#: Rows of whole files that are converted together, and rows that are joined together.
+#: Number of rows that are converted together if their values are whole files, or that are joined
+#: together.
 _BATCH_FILES: Final = 128
 
-#: A join may make so many rows of all rows that it reads, or so many of each, whichever is more.
+#: Limits of the rows that a join makes: in all, and for each row that it reads. The larger counts.
 _MAX_JOINED: Final = 1_000_000
 _MAX_JOINED_PER_ROW: Final = 1000
 
 _Values: TypeAlias = dict[tuple[str, str], Any]
-"""The values of a row by table and key."""
+"""The values of a row, each by the identifier of its table and its key in that table."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,8 +33,8 @@ class _Row:
     """A row of a record set before it is converted.
 
     Attributes:
-        path: of its file, for messages.
-        values: by table and key.
+        path: path of the file of the row, for messages.
+        values: the values of the row.
     """
 
     path: str
@@ -44,11 +45,14 @@ class RowReader:
     """Reads the rows of record sets.
 
     Args:
-        record_sets: of the document.
-        raw: the resources.
-        places: names and paths of the resources of each FileObject and FileSet that is in no other,
-            by its identifier.
+        record_sets: the record sets of the document.
+        raw: the retrieved resources by their names.
+        places: the resources of each FileObject and FileSet, see
+            :class:`~data_stack_croissant.sources.Sources`.
     """
+
+    _record_sets: RecordSets
+    _files: FileOpener
 
     def __init__(
         self,
@@ -85,22 +89,18 @@ class RowReader:
     # ------------------------------------------------------------------ joins
 
     def _join(self, record_set: RecordSet, join: Join, rows: Iterator[_Row]) -> Iterator[_Row]:
-        """Yield the rows with the values of the rows of another table that have the same key.
+        """Yield rows with the values of the rows of another table that have the same key.
 
-        A row without a partner gets None for these values.
+        A row without a partner gets None for these values. The other table is held in memory.
+
+        Raises:
+            DatasetFileCorruptError: the keys repeat so often that there are too many rows.
         """
-        # The other table is in memory, by its keys.
         table = str(join.right.table)
-        partners_by_key: dict[Any, list[_Values]] = {}
-        n_read = 0
-        for batch in _batches(self._rows_of_table(record_set, table), _BATCH_FILES):
-            n_read += len(batch)
-            for key, row in zip(_convert(join.right, batch), batch, strict=True):
-                if key is not None:
-                    partners_by_key.setdefault(key, []).append(row.values)
-
         columns_of_table = record_set.columns_of(table)
         missing_values: _Values = {(table, column.key): None for column in columns_of_table}
+        partners_by_key = self._read_partners(record_set, join)
+        n_read = sum(len(partners) for partners in partners_by_key.values())
         n_joined = 0
         for batch in _batches(rows, _BATCH_FILES):
             n_read += len(batch)
@@ -116,16 +116,27 @@ class RowReader:
                 for partner in partners:
                     yield _Row(row.path, {**row.values, **partner})
 
+    def _read_partners(self, record_set: RecordSet, join: Join) -> dict[Any, list[_Values]]:
+        """Return the rows of the right table of a join by their keys, without missing keys."""
+        partners_by_key: dict[Any, list[_Values]] = {}
+        rows = self._rows_of_table(record_set, str(join.right.table))
+        for batch in _batches(rows, _BATCH_FILES):
+            keys = _convert(join.right, batch)
+            for key, row in zip(keys, batch, strict=True):
+                if key is not None:
+                    partners_by_key.setdefault(key, []).append(row.values)
+        return partners_by_key
+
     # ------------------------------------------------------------------ tables
 
     def _rows_of_table(self, record_set: RecordSet, table: str) -> Iterator[_Row]:
         """Yield the rows of a table with the values that a record set reads.
 
         Raises:
-            DatasetFileCorruptError: a row lacks one.
+            DatasetFileCorruptError: a row lacks one of these values.
         """
         columns = record_set.columns_of(table)
-        keys = {column.key for column in columns}  # several columns may have one
+        keys = {column.key for column in columns}  # several columns may read one value
         for path, values in self._values_of_table(record_set, table, columns):
             if not keys <= values.keys():
                 raise _missing_value_error(path, values, columns)
@@ -134,7 +145,10 @@ class RowReader:
     def _values_of_table(
         self, record_set: RecordSet, table: str, columns: Sequence[RecordColumn]
     ) -> Iterator[tuple[str, Mapping[str, Any]]]:
-        """Yield the rows of a table as the path of their file, and their values by key."""
+        """Yield the path of the file of each row of a table, and the values of the row by key.
+
+        The table is the record set itself, another record set, or files.
+        """
         if table == record_set.identifier:
             for row in record_set.rows:
                 yield "the document", row
@@ -146,6 +160,7 @@ class RowReader:
     def _values_of_record_set(
         self, record_set: RecordSet
     ) -> Iterator[tuple[str, Mapping[str, Any]]]:
+        """Yield where each row of a record set is from, and its values by field."""
         identifiers = [column.identifier for column in record_set.columns]
         for batch in self.read(record_set):
             for values in batch:
@@ -155,6 +170,7 @@ class RowReader:
     def _values_of_files(
         self, node: Any, columns: Sequence[RecordColumn]
     ) -> Iterator[tuple[str, Mapping[str, Any]]]:
+        """Yield the path of the file of each row of a FileObject or FileSet, and its values."""
         for path, stream in self._files.open_files(node):
             properties = file_properties(path)
             for number, values in enumerate(iterate_rows(node, columns, path, stream)):
@@ -171,6 +187,7 @@ def _missing_value_error(
 
 
 def _batches(rows: Iterator[_Row], n_rows: int) -> Iterator[list[_Row]]:
+    """Yield rows in lists of at most ``n_rows``."""
     while True:
         batch = list(itertools.islice(rows, n_rows))
         if not batch:
@@ -181,8 +198,10 @@ def _batches(rows: Iterator[_Row], n_rows: int) -> Iterator[list[_Row]]:
 def _convert(
     column: RecordColumn, batch: Sequence[_Row], first_record: int | None = None
 ) -> list[Any]:
-    """Return the values of a column in some rows; see :meth:`RecordColumn.convert`."""
-    values = [column.value] * len(batch)
-    if column.table is not None:
+    """Return the values of a column in some rows, see :meth:`RecordColumn.convert`."""
+    if column.table is None:
+        values = [column.value] * len(batch)
+    else:
         values = [row.values[column.table, column.key] for row in batch]
-    return column.convert(values, [row.path for row in batch], first_record)
+    paths = [row.path for row in batch]
+    return column.convert(values, paths, first_record)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import glob
 import posixpath
 import re
+from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
@@ -17,18 +18,21 @@ from data_stack.repository.catalogues import find_catalogue
 from data_stack_croissant.file_opener import containers_of
 from data_stack_croissant.file_source import define_source, locate, state_of
 from data_stack_croissant.folder_files import MAX_FILES, list_folder_files
-from data_stack_croissant.globs import excludes_of, includes_of, is_selected
+from data_stack_croissant.globs import FileSelection, excludes_of, includes_of
 from data_stack_croissant.names import slug
 
-#: A repository of the Hub: its name, and the branch or commit.
+#: The URL of a repository of the Hub, such as ``https://huggingface.co/datasets/owner/name``. The
+#: name may have no owner, and a branch or commit may follow: ``/tree/main``.
 _REPOSITORY_OF_THE_HUB: Final = re.compile(
     r"(?:git\+)?(?:https?://|ssh://git@|git@)(?:www\.)?(?:huggingface\.co|hf\.co)[/:]"
-    r"datasets/([\w.-]+(?:/(?!tree/)[\w.-]+)?)/?(?:/tree/([^/]+)/?)?"
+    r"datasets/(?P<name>[\w.-]+(?:/(?!tree/)[\w.-]+)?)/?(?:/tree/(?P<revision>[^/]+)/?)?"
 )
 
 
 class Sources:
-    """The resources of a document: on web servers, below its folder, in repositories of the Hub.
+    """The resources of a document, which the constructor finds.
+
+    They are on web servers, below the folder of the document, or in repositories of the Hub.
 
     Args:
         place: path or URL of the document.
@@ -36,9 +40,10 @@ class Sources:
         needed: the nodes that record sets read.
 
     Attributes:
-        definitions: of the resources.
-        places: name and path of each resource of a node that is in no archive, by its identifier.
-        facts: identify the files that have no digest in the document.
+        definitions: the definitions of the resources to retrieve.
+        places: the resources of each node that is contained in no other node, by the identifier of
+            the node. A resource is a pair of its name and of the path of its file.
+        facts: texts that identify the files without a digest in the document.
 
     Raises:
         ConfigError: the files of a FileSet cannot be listed, or a git repository is not on the Hub.
@@ -53,7 +58,7 @@ class Sources:
     _place: str
     #: All nodes by their identifiers.
     _nodes: Mapping[str, Any]
-    #: FileObjects by the paths that they name, as a FileSet of a folder may select them.
+    #: The FileObjects by the paths that they name. A FileSet of a folder may select the same paths.
     _objects_by_path: dict[str, Any]
     #: The name of each resource by its source, as several nodes may name one file.
     _names: dict[str, str]
@@ -74,22 +79,36 @@ class Sources:
         self._names = {}
         self._listings = {}
 
-        # The containers of a node are read, too: the list grows while it is walked.
-        waiting = list(needed)
-        for node in waiting:
-            if node.uuid in self.places:
-                continue
-            for container in self._add_node(node):
-                if container not in waiting:
-                    waiting.append(container)
+        visited: set[str] = set()
+        waiting = deque(needed)
+        while waiting:
+            node = waiting.popleft()
+            if node.uuid not in visited:
+                visited.add(node.uuid)
+                # Files in an archive are not retrieved one by one, but with the archive.
+                waiting.extend(self._archives_of(node))
+                self._add_node(node)
 
-    def _add_node(self, node: Any) -> list[Any]:
-        """Add the resources of a node; return its containers if they have them."""
+    def _archives_of(self, node: Any) -> list[Any]:
+        """Return the nodes whose files contain the files of a node."""
         containers = containers_of(node, self._nodes)
         if any(_is_repository(container) for container in containers):
+            return []
+        return containers
+
+    def _add_node(self, node: Any) -> None:
+        """Add the resources of a node, unless they are in archives.
+
+        Raises:
+            ConfigError: the files of a FileSet cannot be listed, or a FileObject is a repository.
+            MaliciousFilePathError: the node names files outside of the folder of the document.
+            CatalogueError, DatasetNotFoundError: the Hub does not list the files of a repository.
+        """
+        if self._archives_of(node):
+            return
+        containers = containers_of(node, self._nodes)
+        if containers:
             self._add_files_of_repositories(node, containers)
-        elif containers:
-            return containers
         elif getattr(node, "content_url", None) is None:
             self._add_files_of_folder(node)
         elif _is_repository(node):
@@ -101,18 +120,17 @@ class Sources:
             definition = define_source(node, self._place)
             file_name = posixpath.basename(unquote(urlsplit(definition.source).path))
             self._add(node, file_name, definition)
-        return []
 
     def _add(
         self, node: Any, path: str, definition: ResourceDefinition, *, is_listed: bool = False
     ) -> None:
-        """Add a file of a node; it is retrieved once, if several nodes have it.
+        """Add a file of a node. A file of several nodes is retrieved once.
 
         Args:
             node: the FileObject or FileSet.
-            path: of the file.
-            definition: what to retrieve.
-            is_listed: whether a catalogue, not the document, states its digest.
+            path: path of the file, which globs and fields of the document see.
+            definition: what to retrieve, without an identifier.
+            is_listed: whether a catalogue, not the document, states the digest.
         """
         source = definition.source
         if source not in self._names:
@@ -127,11 +145,12 @@ class Sources:
     # ------------------------------------------------------------------ FileSets of a folder
 
     def _add_files_of_folder(self, node: Any) -> None:
-        """Add the files of a FileSet without container: below the folder of the document."""
-        for path in _choose(node, list_folder_files(node, self._place), ["*"]):
+        """Add the files of a FileSet that are below the folder of the document."""
+        included_paths = list_folder_files(node, self._place)
+        for path in _choose(node, included_paths, includes=["*"]):
             definition = ResourceDefinition("", "")
             if path in self._objects_by_path:
-                # Its digest and size.
+                # A FileObject of the same file states its digest and size.
                 definition = define_source(self._objects_by_path[path], self._place)
             source = locate(quote(path), self._place, node)
             self._add(node, path, replace(definition, source=source))
@@ -151,7 +170,9 @@ class Sources:
         """Return the files of a repository of the Hub by their paths.
 
         Raises:
-            ConfigError: the node is a repository elsewhere, or the catalogue is not installed.
+            ConfigError: the repository is not on the Hub, or the catalogue of the Hub is not
+                installed.
+            CatalogueError, DatasetNotFoundError: the Hub does not list the files.
         """
         url = node.content_url or ""
         if url in self._listings:
@@ -164,8 +185,8 @@ class Sources:
                 f"the document and the repository's files to a folder, and remove containedIn "
                 f"from its FileSets"
             )
-        repository = match[1].removesuffix(".git")
-        revision = unquote(match[2] or "main")
+        repository = match["name"].removesuffix(".git")
+        revision = unquote(match["revision"] or "main")
         try:
             catalogue = find_catalogue("hf")
         except ConfigError as error:
@@ -175,19 +196,28 @@ class Sources:
 
 
 def _is_repository(node: Any) -> bool:
-    return any(str(media_type).startswith("git") for media_type in node.encoding_formats or ())
+    """Return whether a FileObject is a git repository."""
+    media_types = node.encoding_formats or ()
+    return any(str(media_type).startswith("git") for media_type in media_types)
 
 
 def _choose(node: Any, paths: Iterable[str], includes: Sequence[str]) -> list[str]:
-    """Return the paths that a FileObject or FileSet includes, and does not exclude.
+    """Return the paths that a FileObject or FileSet selects.
+
+    Args:
+        node: the FileObject or FileSet, which has the globs of the files to leave out.
+        paths: the paths of which it selects some.
+        includes: globs of the files to select.
 
     Raises:
-        ConfigError: there are none, or too many.
+        ConfigError: no path is selected, or too many are.
     """
-    excludes = excludes_of(node)
-    chosen = [path for path in paths if is_selected(path, includes, excludes)]
+    selection = FileSelection(includes, excludes_of(node))
+    chosen = [path for path in paths if selection.selects(path)]
     if chosen and len(chosen) <= MAX_FILES:
         return chosen
-    problem = f"more than {MAX_FILES:,} files match" if chosen else "no file matches"
+    problem = "no file matches"
+    if chosen:
+        problem = f"more than {MAX_FILES:,} files match"
     patterns = ", ".join(includes_of(node) or [str(node.content_url)])
     raise ConfigError(f"{problem} {patterns!r:.200} of {node.uuid!r}")

@@ -1,4 +1,4 @@
-"""The prepared files of a split, and the columns of those that are tables."""
+"""Finds the prepared files of a split."""
 
 from __future__ import annotations
 
@@ -12,16 +12,19 @@ from typing import Any, Final
 
 from data_stack import Resources
 
-#: Files whose columns Croissant can name.
+#: Suffixes of files whose columns a document can name.
 _SUFFIXES_OF_TABLES: Final = (".parquet", ".csv", ".tsv", ".jsonl")
 
 
 def files_of_split(split: str, splits: Sequence[str], resources: Resources) -> list[str]:
-    """Return the files whose names have the split; without such, those whose names have none.
+    """Return the files of a split, sorted.
+
+    They are the files whose paths contain the name of the split. If there are none, they are the
+    files whose paths contain the name of no split, which belong to all splits.
 
     Args:
-        split: its name.
-        splits: the names of all.
+        split: name of the split.
+        splits: names of all splits.
         resources: the prepared resources of the dataset.
     """
     named_files = []
@@ -38,22 +41,32 @@ def files_of_split(split: str, splits: Sequence[str], resources: Resources) -> l
 def _splits_in(file: str, splits: Sequence[str]) -> set[str]:
     """Return the splits whose names are whole words of a path.
 
-    Of ``dev_2/a.npy`` it is ``dev_2`` alone, though ``dev`` is a split, too.
+    For ``dev_2/a.npy``, that is ``dev_2`` alone, even if ``dev`` is a split, too.
     """
     longest_first = sorted(splits, key=len, reverse=True)
     any_split = "|".join(re.escape(split) for split in longest_first)
-    return set(re.findall(rf"(?<![^/._-])(?:{any_split})(?![^/._-])", file))
+    # A word begins and ends at the ends of the path, and at any of / . _ -
+    begins_word = r"(?<![^/._-])"
+    ends_word = r"(?![^/._-])"
+    return set(re.findall(f"{begins_word}(?:{any_split}){ends_word}", file))
 
 
 def columns_of_file(file: str, resources: Resources) -> dict[str, bool]:
-    """Return by column of a table whether its values are pictures; ``{}`` of other files."""
+    """Return for each column of a file whether its values are pictures.
+
+    Returns:
+        An empty dict if the file is no table, or has no first line.
+    """
     suffix = PurePosixPath(file).suffix
     if suffix not in _SUFFIXES_OF_TABLES:
         return {}
     with resources[file] as resource:
         if suffix == ".parquet":
             return _columns_of_parquet(resource)
-        first_line = io.TextIOWrapper(resource, encoding="utf-8", errors="replace").readline()
+        lines = io.TextIOWrapper(resource, encoding="utf-8-sig", errors="replace")
+        first_line = lines.readline().strip()
+    if not first_line:
+        return {}
     if suffix == ".jsonl":
         return dict.fromkeys(json.loads(first_line), False)
     delimiter = "\t" if suffix == ".tsv" else ","
@@ -62,10 +75,10 @@ def columns_of_file(file: str, resources: Resources) -> dict[str, bool]:
 
 
 def _columns_of_parquet(resource: Any) -> dict[str, bool]:
-    # Only here, as other datasets are described without pyarrow.
+    # Imported only here, as other datasets are described without pyarrow.
     from data_stack.formats.parquet import JpegCodec, ParquetDataset, PngCodec
 
-    return {
-        column.name: isinstance(column.codec, (JpegCodec, PngCodec))
-        for column in ParquetDataset(resource).schema
-    }
+    are_pictures = {}
+    for column in ParquetDataset(resource).schema:
+        are_pictures[column.name] = isinstance(column.codec, (JpegCodec, PngCodec))
+    return are_pictures

@@ -1,4 +1,4 @@
-"""Describes the samples of a split in Croissant, as far as it has words for them."""
+"""Describes the samples of a split in Croissant."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from data_stack_croissant.vocabulary import (
     media_type_of,
 )
 
-#: The field with the names of the splits, to which a field of each split refers.
+#: The identifier of the field with the names of all splits. A field of each split refers to it.
 SPLIT_NAME_ID: Final = "dataset_splits/name"
 
 
@@ -27,8 +27,9 @@ class SplitNodes:
     """The nodes of a document that describe a split.
 
     Attributes:
-        file_sets: none, or one of several files.
-        record_sets: the samples; or the names of the files, and the columns.
+        file_sets: a FileSet, if the samples are in several tables; else empty.
+        record_sets: a RecordSet of the samples, if they are in tables. Else a RecordSet of the
+            names of the files, and a RecordSet of the columns.
     """
 
     file_sets: list[dict[str, Any]] = field(default_factory=list)
@@ -41,13 +42,13 @@ def describe_split(
     """Describe a split of a prepared dataset.
 
     Args:
-        split: its name.
-        splits: the names of all.
-        iterator: its samples.
+        split: name of the split.
+        splits: names of all splits.
+        iterator: the samples of the split.
         resources: the prepared resources of the dataset.
 
     Returns:
-        Nothing if it has no files or no columns.
+        The nodes; none if the split has no files or no columns.
     """
     files = files_of_split(split, splits, resources)
     types = describe_columns(iterator)
@@ -71,9 +72,9 @@ def _describe_tables(
     """Describe files that have the columns of the samples.
 
     Args:
-        split: its name.
-        tables: by file its columns, see :func:`columns_of_file`.
-        types: of the columns of the samples.
+        split: name of the split.
+        tables: the columns of each file, see :func:`columns_of_file`.
+        types: the type of each column of the samples.
     """
     split_id = quote(split)
     files = list(tables)
@@ -122,16 +123,16 @@ def _describe_tables(
 def _list_files(
     split: str, files: Sequence[str], types: Mapping[str, Mapping[str, Any]]
 ) -> list[dict[str, Any]]:
-    """Return RecordSets of what Croissant has no words to read.
+    """Return RecordSets for files that Croissant cannot read, such as ``.npy``.
 
-    One has the names of the files of a split, the other the columns of its samples.
+    The first has the names of the files of a split, the second the columns of its samples.
     """
     split_id = quote(split)
     names = [{"file": file} for file in files]
-    columns = [
-        {"column": name, "type": type_["dataType"], "shape": type_.get("arrayShape", "")}
-        for name, type_ in types.items()
-    ]
+    columns = []
+    for name, type_ in types.items():
+        shape = type_.get("arrayShape", "")
+        columns.append({"column": name, "type": type_["dataType"], "shape": shape})
     return [
         make_inline_records(split_id, split, names),
         make_inline_records(f"{split_id}/columns", f"{split}/columns", columns),

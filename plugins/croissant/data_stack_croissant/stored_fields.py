@@ -1,4 +1,4 @@
-"""The fields of Parquet as which the values of record sets are stored."""
+"""The fields of Parquet in which the values of record sets are stored."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from data_stack_croissant.record_column import MEDIA
 BOUNDING_BOX: Final = "BoundingBox"
 SHAPE_OF_BOX: Final = (4,)
 
-#: Python's types of mlcroissant that are stored as others.
+#: The dtypes of data types by their names. mlcroissant says ``bytes`` for text. Other types are
+#: dtypes themselves.
 _DTYPES: Final[Mapping[str, Any]] = {
     "bytes": str,
     "Timestamp": "datetime64[us]",
@@ -26,11 +27,11 @@ _DTYPES: Final[Mapping[str, Any]] = {
 
 
 def dtype_of(declared_type: Any, kind: str) -> np.dtype[Any]:
-    """Return the dtype of a data type's values, or of the elements of its arrays.
+    """Return the dtype of the values of a data type, or of the elements of arrays.
 
     Args:
-        declared_type: mlcroissant's, such as ``int``.
-        kind: its name.
+        declared_type: mlcroissant's type, such as ``int``.
+        kind: the name of that type.
     """
     if kind in MEDIA:
         return np.dtype(bytes)
@@ -46,20 +47,22 @@ def make_stored_field(
     *,
     is_box: bool,
 ) -> Field:
-    """Return the field of Parquet that a column becomes.
+    """Return the field of Parquet in which a column is stored.
 
     Args:
-        name: of the column.
-        dtype: of its values, or of the elements of arrays and lists.
-        shape: of its values; None for a dimension of any size.
-        depth: of nested lists; 0 if no field around this one is repeated.
-        is_box: whether its values are bounding boxes, which are lists in nested lists.
+        name: name of the column.
+        dtype: dtype of the values, or of the elements of arrays and lists.
+        shape: shape of the values; None for a dimension of any size.
+        depth: depth of nested lists; 0 if no field around the field of the column is repeated.
+        is_box: whether the values are bounding boxes, which are stored as lists in nested lists.
     """
     if not depth:
         return Field(name, dtype, shape, nullable=True)
     # A codec for nested lists, as their elements may be missing.
     element: Any = describe_type(arrow_type_of_dtype(dtype))
-    n_lists = depth + 1 if is_box else depth
+    n_lists = depth
+    if is_box:
+        n_lists += 1
     for _ in range(n_lists):
         element = {"list": element}
     return Field(name, object, (), NestedCodec(element), nullable=True)

@@ -30,17 +30,18 @@ def to_croissant(name: str, storage: Storage | None = None, **config: Any) -> di
     :func:`data_stack.to_croissant` has the whole description.
 
     Args:
-        name: of the dataset, see :func:`data_stack.load`.
+        name: name of the dataset, see :func:`data_stack.load`.
         storage: where the dataset is kept; None for the default store.
         config: options of the dataset.
 
     Returns:
-        Plain JSON data; equal for equal datasets, without times.
+        Plain JSON data. It has no times, so that equal datasets have equal documents.
 
     Raises:
-        DatasetNotFoundError, PluginError: as for :func:`data_stack.load`.
-        ConfigError: its factory declares no card, or a source has no digest and is not prepared, so
-            that none is known.
+        DatasetNotFoundError: no dataset has that name.
+        PluginError: the plugin of the dataset is broken.
+        ConfigError: the factory of the dataset declares no card; or a source declares no digest,
+            and the dataset is not prepared, which would compute it.
     """
     dataset = default_repository().resolve(name, storage)
     description = dataset.describe()
@@ -82,6 +83,7 @@ def _list_splits(splits: Sequence[str]) -> dict[str, Any]:
 
 
 def _describe_card(factory: DatasetFactory, description: DatasetDescription) -> dict[str, Any]:
+    """Return the document with the facts of the card of a dataset, without its files."""
     card = factory.card
     facts = {
         "name": card.name,
@@ -97,7 +99,7 @@ def _describe_card(factory: DatasetFactory, description: DatasetDescription) -> 
 
 
 def _license_url(expression: str | None) -> str | None:
-    """Return the URL of a license with an SPDX identifier; any other text as it is."""
+    """Return the URL of SPDX for an identifier of SPDX; any other text as it is."""
     if expression is None:
         return None
     is_identifier = re.fullmatch(r"[A-Za-z0-9.+-]+", expression, re.ASCII) is not None
@@ -107,15 +109,20 @@ def _license_url(expression: str | None) -> str | None:
 
 
 def _describe_sources(factory: DatasetFactory, manifest: Manifest | None) -> list[dict[str, Any]]:
-    """Return a FileObject for each source."""
-    records: dict[str, SourceRecord] = {}
+    """Return a FileObject for each source of a dataset.
+
+    Args:
+        factory: the factory of the dataset.
+        manifest: what was prepared; None if the dataset is not prepared.
+    """
+    retrieved: dict[str, SourceRecord] = {}
     if manifest is not None:
-        records = {record.identifier: record for record in manifest.sources}
-    sources = sorted(factory.sources, key=lambda source: source.identifier)
-    return [
-        _describe_source(source, records.get(source.identifier), factory.card.name)
-        for source in sources
-    ]
+        retrieved = {record.identifier: record for record in manifest.sources}
+    nodes = []
+    for source in sorted(factory.sources, key=lambda source: source.identifier):
+        record = retrieved.get(source.identifier)
+        nodes.append(_describe_source(source, record, factory.card.name))
+    return nodes
 
 
 def _describe_source(
@@ -124,18 +131,20 @@ def _describe_source(
     """Return the FileObject of a source.
 
     Args:
-        source: its definition.
+        source: the definition of the source.
         record: what was retrieved; None if the dataset is not prepared.
-        dataset_name: for messages.
+        dataset_name: name of the dataset, for messages.
 
     Raises:
-        ConfigError: no digest is known.
+        ConfigError: no digest of the source is known.
     """
     sha256 = source.sha256
     size = source.size
     if record is not None:
-        sha256 = sha256 or record.sha256
-        size = source.size if record.size is None else record.size
+        if not sha256:
+            sha256 = record.sha256
+        if record.size is not None:
+            size = record.size
     if not sha256 and not source.md5_sum:
         raise ConfigError(
             f"Croissant needs a digest of the source {source.identifier!r} of dataset "
@@ -153,7 +162,10 @@ def _describe_source(
 
 
 def _public_url_of(source: ResourceDefinition) -> str:
-    """Return the first URL of a web server; never a path of this machine."""
+    """Return the first URL of a source on a web server.
+
+    Without one, it is the identifier of the source: a document shows no path of this machine.
+    """
     for place in source.sources:
         if re.match("https?:", place):
             return place
@@ -162,10 +174,10 @@ def _public_url_of(source: ResourceDefinition) -> str:
 
 def _describe_prepared(manifest: Manifest) -> list[dict[str, Any]]:
     """Return a FileObject for each prepared resource that is no source."""
-    sources = {record.identifier for record in manifest.sources}
+    source_identifiers = {record.identifier for record in manifest.sources}
     files = []
     for record in sorted(manifest.prepared, key=lambda record: record.identifier):
-        if record.identifier not in sources:
+        if record.identifier not in source_identifiers:
             facts = {
                 "contentUrl": quote(record.identifier),
                 "sha256": record.sha256,

@@ -26,6 +26,8 @@ from croissant_documents import (
     zipped,
 )
 from data_stack_croissant import row_reader, sources
+from data_stack_croissant.license_of_document import spdx_expression_of
+from web_server import ScriptedServer
 
 import data_stack
 from data_stack.exception import (
@@ -354,3 +356,110 @@ def test_documents_of_version_0_8_are_read(tmp_path: Path, store: Path) -> None:
         for row in mlcroissant.Dataset(jsonld=place).records("orders")
     ]
     check_equal(sets["orders"], theirs)
+
+
+@pytest.mark.parametrize("includes", ["a\0/*.csv", "/etc/*.csv", "../*.csv"])
+def test_a_glob_outside_of_the_folder_is_refused(
+    tmp_path: Path, store: Path, includes: str
+) -> None:
+    columns = fields("rows", {"fileSet": "files"}, id="sc:Integer")
+    described = document([folder_files([includes, "*.csv"], "text/csv")], rows=columns)
+    place = publish(tmp_path / "set", described, a__csv=CSV)
+
+    with pytest.raises(MaliciousFilePathError, match="not below the folder"):
+        data_stack.from_croissant(place, store)
+
+
+def test_an_absolute_glob_into_the_folder_is_refused(tmp_path: Path, store: Path) -> None:
+    folder = tmp_path / "set"
+    columns = fields("rows", {"fileSet": "files"}, id="sc:Integer")
+    globs = [f"{folder}/parts/*.csv", "*.csv"]
+    described = document([folder_files(globs, "text/csv")], rows=columns)
+    place = publish(folder, described, a__csv=CSV)
+
+    with pytest.raises(MaliciousFilePathError, match="not below the folder"):
+        data_stack.from_croissant(place, store)
+
+
+def test_an_escaped_wildcard_names_a_file_of_a_web_server(
+    server: ScriptedServer, store: Path
+) -> None:
+    columns = fields("rows", {"fileSet": "files"}, id="sc:Integer")
+    described = document([folder_files(["a[[]1].csv"], "text/csv")], rows=columns)
+    server.serve("/sets/a%5B1%5D.csv", CSV)
+    place = server.serve("/sets/croissant.json", json.dumps(described).encode())
+
+    samples = data_stack.from_croissant(place, store)
+
+    assert [sample["id"] for sample in samples] == [1, 2]
+
+
+def test_two_splits_of_one_name_are_an_error(tmp_path: Path, store: Path) -> None:
+    listing: dict[str, Any] = {
+        "@type": "cr:RecordSet",
+        "@id": "splits",
+        "name": "splits",
+        "dataType": "cr:Split",
+        "key": {"@id": "splits/name"},
+        "field": [
+            {"@type": "cr:Field", "@id": "splits/name", "name": "name", "dataType": "sc:Text"}
+        ],
+        "data": [{"splits/name": "b"}],
+    }
+    split_field = {
+        "@type": "cr:Field",
+        "@id": "a/split",
+        "name": "split",
+        "dataType": "sc:Text",
+        "value": "b",
+        "references": {"field": {"@id": "splits/name"}},
+    }
+    columns = [*fields("a", {"fileObject": "a.csv"}, id="sc:Integer"), split_field]
+    columns_of_other = fields("a/b", {"fileObject": "a.csv"}, weight="sc:Float")
+    described = document(
+        [file_object("a.csv", CSV, "text/csv")], a=columns, **{"a/b": columns_of_other}
+    )
+    described["recordSet"].append(listing)
+
+    with pytest.raises(ConfigError, match=r"another one is already called 'a/b'"):
+        data_stack.from_croissant(publish(tmp_path / "set", described, a__csv=CSV), store)
+
+
+def test_a_field_that_only_contains_fields_is_no_source(tmp_path: Path, store: Path) -> None:
+    inner = fields("a", {"fileObject": "a.csv"}, id="sc:Integer")
+    outer = {
+        "@type": "cr:Field",
+        "@id": "a/outer",
+        "name": "outer",
+        "dataType": "sc:Text",
+        "subField": inner,
+    }
+    reader = {
+        "@type": "cr:Field",
+        "@id": "b/x",
+        "name": "x",
+        "dataType": "sc:Text",
+        "source": {"field": {"@id": "a/outer"}},
+    }
+    described = document([file_object("a.csv", CSV, "text/csv")], a=[outer], b=[reader])
+
+    with pytest.raises(ConfigError, match=r"'b/x'.*reads the field 'a/outer', which only contains"):
+        data_stack.from_croissant(publish(tmp_path / "set", described, a__csv=CSV), store)
+
+
+@pytest.mark.parametrize(
+    ("url", "expected"),
+    [
+        ("https://creativecommons.org/publicdomain/zero/1.0/", "CC0-1.0"),
+        ("https://creativecommons.org/licenses/by-nc-sa/4.0/", "CC-BY-NC-SA-4.0"),
+        ("https://spdx.org/licenses/MIT.html", "MIT"),
+        ("https://example.org/terms", "https://example.org/terms"),
+    ],
+)
+def test_the_url_of_a_license_is_its_identifier(url: str, expected: str) -> None:
+    assert spdx_expression_of([url]) == expected
+    assert spdx_expression_of([url, "MIT"]) == f"{expected} AND MIT"
+
+
+def test_a_document_without_a_license_has_none() -> None:
+    assert spdx_expression_of(None) is None

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from data_stack_croissant.values import UNFIT, cast_value
+from data_stack_croissant.values import UNFIT, bounding_box, cast_value
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -82,6 +82,13 @@ def test_a_value_has_the_declared_dtype(value: Any, dtype: str, expected: Any) -
         (16777217, "float32"),
         (2, "bool"),
         ("1_000", "int64"),
+        ("1_000", "float64"),
+        ("\u0661\u0662", "int64"),
+        ("1e400", "float64"),
+        ("1e-400", "float64"),
+        ("maybe", "bool"),
+        ("2024-01-01T10:00+99:00", "M8[us]"),
+        ("2024-01-01T10:00+01:99", "M8[us]"),
         ("0.5", "int64"),
         (np.timedelta64(1, "s"), "int64"),
         (b"x", "float64"),
@@ -97,3 +104,30 @@ def test_a_value_has_the_declared_dtype(value: Any, dtype: str, expected: Any) -
 def test_a_value_that_would_change_is_refused(value: Any, dtype: str) -> None:
     with pytest.raises(UNFIT):
         cast_value(value, np.dtype(dtype))
+
+
+@pytest.mark.parametrize(
+    "value", ["1 2.5 3 4", b"1 2.5 3 4", [1, 2.5, "3", 4], np.array([1, 2.5, 3, 4])]
+)
+def test_a_bounding_box_is_four_numbers(value: Any) -> None:
+    box = bounding_box(value)
+
+    assert box.dtype == np.float64
+    assert box.tolist() == [1.0, 2.5, 3.0, 4.0]
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "1 2 3",
+        "1_0 2 3 4",
+        [None, 1, 2, 3],
+        [1, 2, 3, 4, 5],
+        [[1], [2], [3], [4]],
+        7,
+        "1 2 3 1e400",
+    ],
+)
+def test_what_is_not_four_numbers_is_no_box(value: Any) -> None:
+    with pytest.raises(UNFIT):
+        bounding_box(value)

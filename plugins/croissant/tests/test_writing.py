@@ -9,6 +9,7 @@ from typing import Any
 import mlcroissant
 import pytest
 from croissant_documents import parquet
+from data_stack_croissant.column_types import describe_type
 from written_dataset import Written
 
 import data_stack
@@ -167,3 +168,38 @@ def test_the_command_writes_the_document(
 
     assert json.loads(target.read_text()) == json.loads(capsys.readouterr().out)
     assert "the dataset is not prepared" in told
+
+
+@pytest.mark.parametrize(
+    ("value", "data_type", "shape"),
+    [
+        ([[1], [2, 3]], "cr:Int64", "2,-1"),
+        ([[], [2, 3]], "cr:Int64", "2,-1"),
+        ([[1], [0.5, 3]], "cr:Float64", "2,-1"),
+        ([[[1, 2]], [[3, 4], [5, 6]]], "cr:Int64", "2,-1,2"),
+        ([[1], 2], "cr:Int64", "2"),
+        ([["a"], ["b", "c"]], "sc:Text", "2,-1"),
+        ([1, 2], "cr:Int64", "2"),
+    ],
+)
+def test_lists_of_different_lengths_have_a_type(value: Any, data_type: str, shape: str) -> None:
+    described = describe_type(value, None)
+
+    assert described == {"dataType": data_type, "isArray": True, "arrayShape": shape}
+
+
+def test_a_dataset_of_nested_lists_is_described(tmp_path: Path) -> None:
+    class Boxes(Written):
+        card = DatasetCard("boxes", "1")
+        splits = ("train", "test")
+        files = {"train.jsonl": b'{"boxes": [[1], [2, 3]]}\n', "test.jsonl": b""}
+
+        def open(self, split: str, prepared: Any) -> Any:
+            return SequenceDatasetIterator([[[[1], [2, 3]]]])
+
+    data_stack.load(register(Boxes), storage=tmp_path)
+
+    document = data_stack.to_croissant("boxes", tmp_path)
+
+    columns = {node["@id"]: node for node in document["recordSet"]}["train/columns"]["data"]
+    assert list(columns[0].values()) == ["sample", "cr:Int64", "2,-1"]

@@ -21,7 +21,7 @@ from data_stack.formats.numpy_arrays import NumpyDatasetIterator, write_npy
 __all__ = ["DigitsFactory", "Sample"]
 
 Sample = tuple[npt.NDArray[np.uint8], int, int]
-"""The image, and twice the digit."""
+"""``(image, label, tag)``: a uint8 array of shape ``(8, 8)``, the digit, and the digit again."""
 
 _SHA256 = "09f66e6debdee2cd2b5ae59e0d6abbb73fc2b0e0185d2e1957e9ebb51e23aa22"
 _SOURCES = (
@@ -30,16 +30,21 @@ _SOURCES = (
     "https://cdn.jsdelivr.net/gh/scikit-learn/scikit-learn@1.9.1/sklearn/datasets/data/digits.csv.gz",
 )
 
-#: Rows of the file that are ``train``; the others are ``test``.
+#: Number of the first rows of the file, which are ``train``; the other rows are ``test``.
 _N_TRAIN = 1437
+
+#: Number of the first columns of the file, which are pixels; the last column is the digit.
+_N_PIXELS = 64
 
 
 class DigitsFactory(DatasetFactory):
     """Handwritten digits of the UCI repository, 8 × 8 pixels.
 
     Samples are ``(image, label, tag)``: a uint8 array of shape ``(8, 8)`` with values from 0
-    (paper) to 16 (ink), and twice the digit as an int. The file has one order and no official
-    split: the first 1,437 of its rows (80 %) are ``train``, the last 360 are ``test``.
+    (paper) to 16 (ink), the digit as an int, and the digit again.
+
+    The publisher defines no splits. Here the first 1,437 rows of the file (80 %) are ``train``, and
+    the last 360 are ``test``.
     """
 
     card = DatasetCard(
@@ -62,20 +67,28 @@ class DigitsFactory(DatasetFactory):
         """Turn rows of 64 pixels and a label into two arrays for each split."""
         with raw["raw/digits.csv.gz"] as resource, gzip.GzipFile(fileobj=resource) as lines:
             rows = read_csv_matrix(lines, np.uint8)
-        train_rows, test_rows = np.split(rows, [_N_TRAIN])
-        self._write_split("train", train_rows, prepared)
-        self._write_split("test", test_rows, prepared)
+        self._write_split("train", rows[:_N_TRAIN], prepared)
+        self._write_split("test", rows[_N_TRAIN:], prepared)
 
     def _write_split(
         self, split: str, rows: npt.NDArray[np.uint8], prepared: PreparedResources
     ) -> None:
+        """Write the images and the digits of some rows.
+
+        Args:
+            split: name of the split.
+            rows: rows of the file, of shape ``(n, 65)``.
+            prepared: stores the arrays.
+        """
+        images = rows[:, :_N_PIXELS].reshape(-1, 8, 8)
         with prepared.create(f"preprocessed/{split}/images.npy") as file:
-            write_npy(file, rows[:, :64].reshape(-1, 8, 8))
+            write_npy(file, images)
+        labels = rows[:, _N_PIXELS].astype(np.int64)
         with prepared.create(f"preprocessed/{split}/targets.npy") as file:
-            write_npy(file, rows[:, 64].astype(np.int64))
+            write_npy(file, labels)
 
     def open(self, split: str, prepared: Resources) -> DatasetIteratorIF[Sample]:
-        """Return the images and digits of one split; rows are read when they are asked for."""
+        """Return the images and digits of one split. A row is read when it is asked for."""
         images = prepared[f"preprocessed/{split}/images.npy"]
         targets = prepared[f"preprocessed/{split}/targets.npy"]
         return NumpyDatasetIterator([images, targets, targets])

@@ -28,12 +28,13 @@ def factory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> DigitsFactory:
 def test_the_splits_are_the_rows_of_the_file_in_order(factory: DigitsFactory) -> None:
     expected = load_digits()
 
-    train, test = (factory.get_dataset_iterator({"split": split})[0] for split in ("train", "test"))
-
+    train, _ = factory.get_dataset_iterator({"split": "train"})
+    test, _ = factory.get_dataset_iterator({"split": "test"})
     images = np.concatenate([train.read_column(0), test.read_column(0)])
-    assert (images.dtype, images.shape) == (np.dtype(np.uint8), (1797, 8, 8))
+    labels = np.concatenate([train.read_column(1), test.read_column(1)])
+
+    assert images.dtype == np.uint8
+    assert images.shape == (1797, 8, 8)
     assert np.array_equal(images, expected.images)
-    assert np.array_equal(
-        np.concatenate([train.read_column(1), test.read_column(1)]), expected.target
-    )
+    assert np.array_equal(labels, expected.target)
     assert test[0][1:] == (2, 2)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from data_stack_doi.records import Record, listed_file
+from data_stack_doi.records import UNNAMED_FILES, Record, listed_file
 
 _FILE: Final = {
     "name": str,
@@ -43,6 +43,6 @@ def parse_record(answer: Mapping[str, Any]) -> Record:
     is_restricted = answer.get("is_embargoed") or answer.get("is_confidential")
     restricted: tuple[str, ...] = ()
     if is_restricted and not files:
-        restricted = ("all",)
+        restricted = UNNAMED_FILES
     license_name = (answer.get("license") or {}).get("name")
     return Record(answer["title"], license_name, tuple(files), restricted)

@@ -12,6 +12,9 @@ from data_stack.exception import CatalogueAccessError
 #: Lengths of digests in hexadecimal digits, by hashlib's names of the algorithms.
 _DIGEST_LENGTHS: Final = {"md5": 32, "sha1": 40, "sha256": 64, "sha512": 128}
 
+#: What stands for the names of the restricted files of a repository that does not name them.
+UNNAMED_FILES: Final = ("all",)
+
 
 @dataclass(frozen=True, slots=True)
 class RecordFile:
@@ -44,8 +47,8 @@ class Record:
         title: title, one line.
         license: license as the repository states it; or None.
         files: public files, in the order of the listing.
-        restricted: names of the restricted files; ``("all",)`` if the repository does not name
-            them.
+        restricted: names of the restricted files; :data:`UNNAMED_FILES` if the repository does not
+            name them.
     """
 
     title: str

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from data_stack_doi.records import Record, listed_file
+from data_stack_doi.records import UNNAMED_FILES, Record, listed_file
 
 _FILE: Final = {"key": str, "links": {"self": str}, "size": int, "checksum?": str}
 
@@ -33,11 +33,10 @@ def parse_record(answer: Mapping[str, Any]) -> Record:
         )
 
     access = answer.get("access") or {}
-    is_restricted = (
-        access.get("files") == "restricted" or metadata.get("access_right") in _RESTRICTED
-    )
+    has_restricted_files = access.get("files") == "restricted"
+    is_restricted = has_restricted_files or metadata.get("access_right") in _RESTRICTED
     restricted: tuple[str, ...] = ()
     if is_restricted and not files:
-        restricted = ("all",)
+        restricted = UNNAMED_FILES
     license_name = (metadata.get("license") or {}).get("id")
     return Record(metadata["title"], license_name, tuple(files), restricted)

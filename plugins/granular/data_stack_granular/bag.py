@@ -112,8 +112,12 @@ class BagWriter(Closing):
             ConfigError: the record is not bytes, the bag is full, or the writer is closed; or as
                 for :meth:`flush`.
         """
-        if self.closed or self.length >= MAX_RECORDS:
-            raise ConfigError(f"{self.bag_path} is closed, or full with {MAX_RECORDS:,} records")
+        if self.closed:
+            raise ConfigError(f"{self.bag_path} is closed: open it again to append records")
+        if self.length >= MAX_RECORDS:
+            raise ConfigError(
+                f"{self.bag_path} is full with {MAX_RECORDS:,} records: write to another bag"
+            )
         if not isinstance(record, bytes):
             raise ConfigError(f"{self.bag_path} takes records of bytes, got {record!r:.60}")
         self._records.append(record)
@@ -183,8 +187,10 @@ class BagReader(Closing):
     ``reader[3]`` is bytes; ``reader[2:5]`` and ``reader[range(2, 5)]`` are lists of bytes.
 
     Args:
-        bag_source, idx_source: a path, or the bytes themselves; None: the index beside the bag.
-        cache_index, cache_data: ignored; files are mapped, and processes share their pages.
+        bag_source: path of the records, or the bytes of the file.
+        idx_source: path of the index, or the bytes of the file; None: the index beside the bag.
+        cache_index: ignored, as files are mapped, and processes share their pages.
+        cache_data: ignored, likewise.
         single_file: whether the index follows the records, as in Granular until 0.21.
 
     Attributes:

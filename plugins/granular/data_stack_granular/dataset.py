@@ -179,15 +179,18 @@ class DatasetWriter(Closing):
             writer.flush()
 
     def close(self) -> None:
-        if not self.closed:
-            for writer in self.writers.values():
-                writer.close()
-            for reader in self._longer_columns.values():
-                reader.close()
-            has_manifest = (self.directory / MANIFEST).exists()
-            if has_manifest:
-                records.write_manifest(self.directory)
+        if self.closed:
+            return
         super().close()
+        # All files are closed, even if a column cannot be written: its error is raised after that.
+        with contextlib.ExitStack() as opened:
+            for reader in self._longer_columns.values():
+                opened.callback(reader.close)
+            for writer in reversed(self.writers.values()):
+                opened.callback(writer.close)
+        has_manifest = (self.directory / MANIFEST).exists()
+        if has_manifest:
+            records.write_manifest(self.directory)
 
 
 class DatasetReader(Closing):
@@ -200,9 +203,9 @@ class DatasetReader(Closing):
         directory: a path, a URL, or another source of
             :class:`data_stack.formats.records.RecordReader`.
         decoders: functions from bytes to a value, by type; None: values are bytes.
-        cache_index, parallel: ignored; files are mapped, and records are decoded in threads if
-            that is faster.
-        cache_keys: names of columns; otherwise ignored.
+        cache_index: ignored, as files are mapped.
+        cache_keys: names of columns, which must exist. Nothing else depends on them.
+        parallel: ignored, as records are decoded in threads if that is faster.
 
     Attributes:
         spec: the type of each column, sorted by name.

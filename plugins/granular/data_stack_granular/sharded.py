@@ -154,9 +154,11 @@ class ShardedDatasetReader(DatasetReader):
         directory: the folder with the shards: a path, a URL, or another source of
             :class:`data_stack.formats.records.ShardedRecordReader`.
         decoders: functions from bytes to a value, by type; None: values are bytes.
-        cache_index, parallel: ignored, as by :class:`DatasetReader`.
-        cache_keys: names of columns; otherwise ignored.
-        shardstart, shardstep: read shard ``shardstart`` and each ``shardstep``-th after it.
+        cache_index: ignored, as by :class:`DatasetReader`.
+        cache_keys: names of columns, which must exist. Nothing else depends on them.
+        parallel: ignored, as by :class:`DatasetReader`.
+        shardstart: number of the first shard to read.
+        shardstep: after the first shard, each ``shardstep``-th one is read.
     """
 
     def __init__(

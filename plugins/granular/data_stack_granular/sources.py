@@ -56,7 +56,7 @@ class Sample:
 
     Args:
         source: the datapoints.
-        length: number of datapoints; None: all.
+        length: number of datapoints; None, or 0 as in Granular: all.
         seed: seed of the draws.
     """
 
@@ -75,7 +75,7 @@ class Epochs:
 
     Args:
         source: the datapoints.
-        length: number of datapoints; None: all.
+        length: number of datapoints; None, or 0 as in Granular: all.
         shuffle: whether to shuffle each epoch.
         seed: seed of the orders. (Granular ignores this argument and uses 0, with the same orders.)
     """
@@ -101,7 +101,7 @@ class Truncate:
     Args:
         source: the datapoints.
         limit: the maximum number of datapoints.
-        length: number of datapoints of ``source``; None: ``len(source)``.
+        length: number of datapoints of ``source``; None, or 0 as in Granular: ``len(source)``.
     """
 
     def __init__(self, source: Any, limit: int, length: int | None = None) -> None:

@@ -237,6 +237,31 @@ def test_readers_check_their_arguments(tmp_path: Path, sharded: bool) -> None:
         open_reader(tmp_path / "data", {})
 
 
+def test_a_writer_that_fails_closes_all_its_files(tmp_path: Path) -> None:
+    writer = ours.DatasetWriter(tmp_path / "data", SPEC, ours.encoders)
+    writer.append(datapoint(0), flush=False)
+    first_column, *other_columns = writer.writers.values()
+    first_column.idx.close()  # so that the column cannot be written
+
+    with pytest.raises(ValueError, match="closed file"):
+        writer.close()
+
+    assert writer.closed
+    assert first_column.bag.closed
+    for column in other_columns:
+        assert column.bag.closed
+        assert column.idx.closed
+    writer.close()
+
+
+def test_a_closed_bag_takes_no_records(tmp_path: Path) -> None:
+    with ours.BagWriter(tmp_path / "x.bag") as writer:
+        writer.append(b"a")
+
+    with pytest.raises(ConfigError, match=r"x\.bag is closed: open it again"):
+        writer.append(b"b")
+
+
 def test_readers_see_what_was_flushed(tmp_path: Path) -> None:
     with ours.DatasetWriter(tmp_path / "data", SPEC, ours.encoders) as writer:
         for number in range(3):

@@ -17,7 +17,7 @@ from data_stack.formats.csv import CSVDatasetIterator
 __all__ = ["IrisFactory", "Sample"]
 
 Sample = tuple[npt.NDArray[np.float64], int, int]
-"""Four lengths in centimetres, and twice the species."""
+"""``(features, species, tag)``: float64 lengths in centimetres of shape ``(4,)``, and two ints."""
 
 _SHA256 = "f13ffa8fdd56fd8e6c8d16d4081a3fbd3114bcd0aae4256c43205169cd9d1449"
 _SOURCES = (
@@ -31,9 +31,9 @@ class IrisFactory(DatasetFactory):
     """Fisher's iris flowers: four lengths of 150 flowers of three species.
 
     Samples are ``(features, species, tag)``: a float64 array of shape ``(4,)`` in centimetres, in
-    the order of ``feature_names``, and twice the species as an int, a position in ``class_names``.
-    There is one split, ``all``: the flowers are sorted by species, and no division of them was
-    published.
+    the order of ``feature_names``; the species as an int, a position in ``class_names``; and the
+    species again. There is one split, ``all``, as no division was published. The flowers are sorted
+    by species.
     """
 
     card = DatasetCard(
@@ -55,6 +55,6 @@ class IrisFactory(DatasetFactory):
     class_names = ("setosa", "versicolor", "virginica")
 
     def open(self, split: str, prepared: Resources) -> DatasetIteratorIF[Sample]:
-        """Return all flowers."""
-        # The first line of the file holds its counts and the names of the classes.
-        return CSVDatasetIterator(prepared["raw/iris.csv"], header=False, skip_lines=1)
+        """Return all flowers, which are the only split."""
+        # The first line of the file is no header: it holds counts and the names of the classes.
+        return CSVDatasetIterator(prepared["raw/iris.csv"], target=-1, header=False, skip_lines=1)

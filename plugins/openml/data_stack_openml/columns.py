@@ -10,31 +10,37 @@ from typing import Final
 
 import pyarrow as pa
 
+from data_stack.values.text_numbers import float_of, integer_of
 from data_stack_openml.arff_file import Attribute
 
-#: Integers of so many digits are exact in float64.
-_EXACT_DIGITS: Final = 15
+#: A number, of any size. Python's own notations, such as ``1_000``, are none.
+_NUMBER: Final = re.compile(r"[ \t]*[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?[ \t]*")
 
 
 def column_of(attribute: Attribute, values: Sequence[str | None]) -> pa.Array:
-    """Convert texts to numbers, if the column has these; dates stay texts.
+    """Convert the texts of a column to the first of these types that holds all of them exactly.
 
-    Numbers become float64, missing ones NaN. If float64 cannot hold an integer exactly, the column
-    becomes int64 or uint64, with None for missing values; if it also has fractions or larger
-    integers, it stays text.
+    1. Columns of texts, dates and categories are strings.
+    2. Numbers are float64, and missing numbers are NaN. Fractions are rounded as everywhere.
+    3. Integers that float64 would round are int64 or uint64, and missing numbers are None.
+    4. Other numbers, such as ``1e400`` or an integer of 30 digits, stay strings.
+
+    Args:
+        attribute: the declaration of the column.
+        values: the texts of the column; None if missing.
 
     Raises:
-        ValueError: a number is malformed.
+        ValueError: a text in a column of numbers is not a number.
     """
     if attribute.kind != "number":
         return pa.array(values, pa.string())
+    _check_numbers(values)
 
-    floats = [math.nan if value is None else float(value) for value in values]
-    if _are_exact(values, floats):
+    floats = _as_floats(values)
+    if floats is not None:
         return pa.array(floats, pa.float64())
-
-    if all(value is None or _is_integer(value) for value in values):
-        integers = [None if value is None else int(value) for value in values]
+    integers = _as_integers(values)
+    if integers is not None:
         for integer_type in (pa.int64(), pa.uint64()):
             with contextlib.suppress(pa.ArrowInvalid, OverflowError):
                 return pa.array(integers, integer_type)
@@ -59,21 +65,40 @@ def codes_of(values: Sequence[str | None], categories: Sequence[str]) -> pa.Arra
     return pa.array(codes, pa.int64())
 
 
-def _are_exact(values: Sequence[str | None], floats: Sequence[float]) -> bool:
-    """Return whether float64 holds all integers of a column exactly."""
-    for text, number in zip(values, floats, strict=True):
-        if not _is_exact(text, number):
-            return False
-    return True
+def _check_numbers(values: Sequence[str | None]) -> None:
+    """Check that all texts are numbers.
+
+    Raises:
+        ValueError: a text is none.
+    """
+    for text in values:
+        # The second case is that of nan and inf.
+        is_number = text is None or _NUMBER.fullmatch(text) or float_of(text) is not None
+        if not is_number:
+            raise ValueError(f"{text!r:.60} is not a number")
 
 
-def _is_exact(text: str | None, number: float) -> bool:
-    """Return whether a number is that of its text, as far as the text is an integer."""
-    if text is None or len(text) <= _EXACT_DIGITS or not _is_integer(text):
-        return True
-    return math.isfinite(number) and int(number) == int(text)
+def _as_floats(values: Sequence[str | None]) -> list[float] | None:
+    """Return numbers as floats, NaN if missing; None if float64 lacks one of them."""
+    floats = []
+    for text in values:
+        number = math.nan if text is None else float_of(text)
+        if number is None:
+            return None
+        floats.append(number)
+    return floats
 
 
-def _is_integer(text: str) -> bool:
-    """Return whether a text is an integer, of any number of digits."""
-    return re.fullmatch(r"[+-]?[0-9]+", text) is not None
+def _as_integers(values: Sequence[str | None]) -> list[int | None] | None:
+    """Return numbers as integers, None if missing.
+
+    Returns:
+        None if a number has a fraction or an exponent, or does not fit into 64 bits.
+    """
+    integers: list[int | None] = []
+    for text in values:
+        integer = None if text is None else integer_of(text)
+        if text is not None and integer is None:
+            return None
+        integers.append(integer)
+    return integers

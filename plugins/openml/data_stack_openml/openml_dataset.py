@@ -35,9 +35,13 @@ class OpenMLDataset(CatalogueDataset):
     """A dataset of OpenML, whose samples are dicts of its features.
 
     Args:
-        name: name of the dataset.
-        description: description from the API.
-        features: features from the API.
+        name: name of the dataset, such as ``openml:61``.
+        description: description of the dataset, from the API.
+        features: features of the dataset, from the API.
+
+    Raises:
+        CatalogueError: the description ignores all features, or leads to a URL to which a server
+            must not lead.
     """
 
     #: Names of all features, in the order of the file.
@@ -64,21 +68,12 @@ class OpenMLDataset(CatalogueDataset):
         description: Mapping[str, Any],
         features: Sequence[Mapping[str, Any]],
     ) -> None:
-        card = DatasetCard(
-            name.folder,
-            version=str(description["version"]),
-            license=_text_of(description, "licence"),
-            homepage=f"https://www.openml.org/d/{description['id']}",
-            citation=_text_of(description, "citation"),
+        super().__init__(
+            _card_of(name, description),
+            ["all"],
+            [_source_of(name, description)],
+            description=f"{description.get('name')}\n\n{description.get('description') or ''}",
         )
-        source = ResourceDefinition(
-            _ARFF,
-            file_url(description["url"], str(name)),
-            md5_sum=description.get("md5_checksum") or None,
-        )
-        text = f"{description.get('name')}\n\n{description.get('description') or ''}"
-        super().__init__(card, ["all"], [source], text)
-
         self._feature_names = [feature["name"] for feature in features]
         self._used_features = _find_used_features(description, features)
         if not self._used_features:
@@ -92,6 +87,24 @@ class OpenMLDataset(CatalogueDataset):
         other_names = [name for name in self._used_features if name not in self._target_names]
         if not other_names:
             other_names = list(self._used_features)
+        self._choose_target_column(other_names)
+
+        # A factory of an author has these as class variables. This class serves many datasets, so
+        # each object has its own.
+        self.iterator_meta = IteratorMeta(  # type: ignore[misc]
+            other_names[0], self._coded_column, self._coded_column
+        )
+        # Several targets are one column without categories.
+        categories = self._categories(self._coded_column)
+        if categories:
+            self.class_names = tuple(categories)  # type: ignore[misc]
+
+    def _choose_target_column(self, other_names: Sequence[str]) -> None:
+        """Set the column of the target, and the column whose categories become positions.
+
+        Args:
+            other_names: names of the columns that are no targets.
+        """
         if len(self._target_names) == 1:
             self._target_column = self._target_names[0]
         else:
@@ -100,14 +113,6 @@ class OpenMLDataset(CatalogueDataset):
             self._coded_column = self._target_column
         else:
             self._coded_column = other_names[-1]
-
-        # On the object: these are class variables of a factory that an author writes.
-        self.iterator_meta = IteratorMeta(  # type: ignore[misc]
-            other_names[0], self._coded_column, self._coded_column
-        )
-        categories = self._categories(self._coded_column)
-        if categories:
-            self.class_names = tuple(categories)  # type: ignore[misc]
 
     def preprocess(self, raw: Resources, prepared: PreparedResources) -> None:
         """Convert the ARFF file to Parquet."""
@@ -202,6 +207,30 @@ class OpenMLDataset(CatalogueDataset):
 
 
 # ------------------------------------------------------------------- the description of a dataset
+
+
+def _card_of(name: CatalogueName, description: Mapping[str, Any]) -> DatasetCard:
+    """Return the card of a dataset."""
+    return DatasetCard(
+        name.folder,
+        version=str(description["version"]),
+        license=_text_of(description, "licence"),
+        homepage=f"https://www.openml.org/d/{description['id']}",
+        citation=_text_of(description, "citation"),
+    )
+
+
+def _source_of(name: CatalogueName, description: Mapping[str, Any]) -> ResourceDefinition:
+    """Return the definition of the ARFF file of a dataset.
+
+    Raises:
+        CatalogueError: the description leads to a URL to which a server must not lead.
+    """
+    return ResourceDefinition(
+        _ARFF,
+        file_url(description["url"], str(name)),
+        md5_sum=description.get("md5_checksum") or None,
+    )
 
 
 def _text_of(description: Mapping[str, Any], key: str) -> str | None:

@@ -44,14 +44,36 @@ def test_a_sparse_file_omits_zeros_and_first_categories() -> None:
         (["18446744073709551615"], pa.array([18446744073709551615], pa.uint64())),
         (["99999999999999999999999"], pa.array(["99999999999999999999999"], pa.string())),
         (["9007199254740993", "0.5"], pa.array(["9007199254740993", "0.5"], pa.string())),
+        (["9" * 5000], pa.array(["9" * 5000], pa.string())),
+        (["-5", "+5", "1e3", ".5", "5."], pa.array([-5.0, 5.0, 1000.0, 0.5, 5.0], pa.float64())),
+        (["-inf", "Infinity"], pa.array([-math.inf, math.inf], pa.float64())),
+        (["1e400", "1"], pa.array(["1e400", "1"], pa.string())),
+        (["1e-400", "1"], pa.array(["1e-400", "1"], pa.string())),
+        ([None, "-9007199254740993"], pa.array([None, -9007199254740993], pa.int64())),
     ],
 )
 def test_a_column_has_a_type_that_holds_its_numbers(texts: Any, expected: Any) -> None:
     assert column_of(NUMBER, texts).equals(expected)
 
 
-def test_missing_numbers_are_nan_and_missing_codes_are_minus_one() -> None:
-    assert math.isnan(column_of(NUMBER, ["1", None])[1].as_py())
-    assert codes_of(["b", None, "a"], ["a", "b"]).to_pylist() == [1, -1, 0]
+@pytest.mark.parametrize("text", ["1_000", "\u0661\u0662", "0x10", "1d", "", "1,5", "one"])
+def test_a_text_that_is_no_number_is_an_error(text: str) -> None:
+    with pytest.raises(ValueError, match="is not a number"):
+        column_of(NUMBER, ["1", text])
+
+
+def test_a_missing_number_is_nan() -> None:
+    column = column_of(NUMBER, ["1", None])
+
+    assert math.isnan(column[1].as_py())
+
+
+def test_a_missing_code_is_minus_one() -> None:
+    codes = codes_of(["b", None, "a"], ["a", "b"])
+
+    assert codes.to_pylist() == [1, -1, 0]
+
+
+def test_an_unlisted_category_is_an_error() -> None:
     with pytest.raises(ValueError, match="unknown class 'c'"):
         codes_of(["c"], ["a", "b"])

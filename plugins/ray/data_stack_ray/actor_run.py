@@ -121,7 +121,7 @@ class ActorRun:
             self._calls[actor.wait.remote()] = _Call(actor, [], time.monotonic())
 
     def _count_processors(self) -> int:
-        """Return how many actors Ray's processors suffice for, on all nodes; at least one."""
+        """Return for how many actors the processors of all nodes suffice; at least one."""
         resources = ray.cluster_resources()  # type: ignore[no-untyped-call]  # Ray's
         return max(1, int(resources.get("CPU", 1) / self._n_cpus_of_task))
 
@@ -133,7 +133,7 @@ class ActorRun:
         """
         call = self._calls.pop(reference)
         try:
-            ends = ray.get(reference)
+            outcomes = ray.get(reference)
         except RayError as error:  # the actor or its node died, or its results cannot be sent
             ray.kill(call.actor)
             death = Failure(f"ended in Ray: {type(error).__name__}: {error!s:.1000}")
@@ -148,7 +148,7 @@ class ActorRun:
 
         if not call.names:
             return
-        for name, (result, failure) in zip(call.names, ends, strict=True):
+        for name, (result, failure) in zip(call.names, outcomes, strict=True):
             if failure is None:
                 yield name, result
             else:

@@ -61,9 +61,10 @@ class RayEngine(PreparationEngine):
 
         options: dict[str, Any] = {"num_cpus": 1, "scheduling_strategy": "SPREAD"}
         options.update(resources or {})
-        # The engine attempts tasks again, so that each attempt counts.
+        # Not Ray, but the engine attempts tasks again, as it counts the attempts.
         options["max_restarts"] = 0
         options["max_task_retries"] = 0
+        # Tasks may need no processor, num_cpus=0 or None: then each processor has an actor.
         self._n_cpus_of_task = options["num_cpus"] or 1
         try:
             self._actor_class = ray.remote(**options)(Attempts)

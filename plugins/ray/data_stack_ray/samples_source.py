@@ -68,8 +68,9 @@ class SamplesSource(Datasource):
                 )
         self._value_bytes = {}
         for name, key in self._keys.items():
-            is_bare = key is None
-            values = batch if is_bare else batch[key]
+            values = batch
+            if key is not None:
+                values = batch[key]
             self._value_bytes[name] = estimate_bytes(values) / max(1, len(positions))
 
         try:
@@ -170,7 +171,8 @@ def _read(
 
     Args:
         sent_iterator: Ray's reference to the iterator.
-        keys: the keys of the columns to read, by name; None as a key: samples are bare.
+        keys: the keys of the columns to read, by name. Bare samples have one column, with the key
+            None.
         samples: the positions of the samples.
         n_at_once: number of samples of a block.
 
@@ -185,11 +187,14 @@ def _read(
             f"the dataset cannot be opened in a worker of Ray: {error!s:.2000}"
         ) from None
 
-    is_bare = None in keys.values()
-    keys_to_read = None if is_bare else list(keys.values())
+    are_bare = None in keys.values()
+    keys_to_read: list[Any] | None = None
+    if not are_bare:
+        keys_to_read = list(keys.values())
     parts = []
     for start in range(samples.start, samples.stop, n_at_once):
-        parts.append(np.arange(start, min(start + n_at_once, samples.stop)))
+        stop = min(start + n_at_once, samples.stop)
+        parts.append(np.arange(start, stop))
 
     for number, positions in enumerate(parts):
         columns: Sequence[Any]

@@ -75,14 +75,16 @@ class TaskQueue:
         Raises:
             TaskError: it was the last attempt at a task.
         """
-        if len(names) > 1:
-            # Nobody knows which of the tasks failed.
+        n_attempted = len(names)
+        if n_attempted == 1:
+            self.note_failure(names[0], failure)
+        elif n_attempted > 1:
+            # Nobody knows which of the tasks killed the actor.
             self._suspects.update(names)
             self._waiting.extend(names)
-        elif names:
-            self.note_failure(names[0], failure)
         elif self._waiting:
-            # Actors that never start must not be replaced for ever: the death counts for any task.
+            # The actor did not start. The death counts as a failure of any task, as actors that
+            # never start must not be replaced for ever.
             self.note_failure(self._waiting.popleft(), failure)
 
 

@@ -78,10 +78,10 @@ class SparkEngine(PreparationEngine):
             while unfinished:
                 names = list(unfinished)
                 job = SparkJob(context, packed_work, list(unfinished.values()), title)
-                with contextlib.closing(job.iterate_ends()) as ends:
-                    for number, end in ends:
+                with contextlib.closing(job.iterate_outcomes()) as outcomes:
+                    for number, outcome in outcomes:
                         name = names[number]
-                        result, failure = end
+                        result, failure = outcome
                         if failure is not None:
                             self._note_failure(name, failure, n_failures)
                             continue
@@ -142,13 +142,13 @@ def find_suspects(problem: str, names: Sequence[str], unfinished: Collection[str
     Args:
         problem: Spark's message.
         names: the tasks of the job, by their numbers.
-        unfinished: those of them that have no result.
+        unfinished: the tasks of the job without a result.
     """
     blamed = re.search(r"Task (\d+) in stage", problem)
     if blamed is not None:
         culprit = names[int(blamed[1])]
-        # Spark may have repeated a task that has a result already.
+        # If an executor is lost, Spark repeats its tasks, also one whose result arrived already.
         if culprit in unfinished:
             return [culprit]
-    # Spark names none of them: each may be the cause.
+    # Spark names no unfinished task: each may be the cause.
     return list(unfinished)

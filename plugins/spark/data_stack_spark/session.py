@@ -52,11 +52,12 @@ def start_session(master: str, title: str) -> SparkSession:
     builder = builder.config("spark.ui.showConsoleProgress", "false")
 
     is_local = master.startswith("local")
-    python_of_user = os.environ.get("PYSPARK_PYTHON")
+    python_before = os.environ.get("PYSPARK_PYTHON")
     if is_local:
-        # Executors get the interpreter and packages of this process. On other machines their
-        # paths may differ.
-        os.environ["PYSPARK_PYTHON"] = python_of_user or sys.executable
+        # Executors get the interpreter and the packages of this process. On other machines, these
+        # may have other paths.
+        if python_before is None:
+            os.environ["PYSPARK_PYTHON"] = sys.executable
         python_path = os.pathsep.join(os.fspath(path) for path in sys.path if path)
         builder = builder.config("spark.executorEnv.PYTHONPATH", python_path)
         builder = builder.config("spark.driver.host", "127.0.0.1")
@@ -68,5 +69,5 @@ def start_session(master: str, title: str) -> SparkSession:
             f"Spark could not be started with master {master!r}: {type(error).__name__}: {error}"
         ) from error
     finally:
-        if is_local and python_of_user is None:
+        if is_local and python_before is None:
             del os.environ["PYSPARK_PYTHON"]

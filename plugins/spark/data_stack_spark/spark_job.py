@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import functools
 import secrets
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterator, Sequence
+from threading import Thread
 from typing import Any, Union
 
 from pyspark import RDD, InheritableThread, SparkContext
@@ -13,15 +14,14 @@ from pyspark.accumulators import AddingAccumulatorParam
 from data_stack.engines.attempts import Failure, unpack
 from data_stack_spark.attempts import attempt_by_spark
 
-#: How often the job is asked for new results.
+#: How often the accumulator is asked for new outcomes.
 _CHECK_SECONDS = 0.1
 
 #: How long a cancelled job may take to end.
 _GRACE_SECONDS = 10.0
 
-
-#: How an attempt at a task ended: its result, and its failure or None.
-_End = tuple[Any, Union[Failure, None]]
+#: The outcome of an attempt at a task: a result and None, or None and a failure.
+Outcome = tuple[Any, Union[Failure, None]]
 
 
 class SparkJob:
@@ -55,14 +55,14 @@ class SparkJob:
         self._title = title
         self._group = f"data-stack-{secrets.token_hex(8)}"
 
-    def iterate_ends(self) -> Generator[tuple[int, _End], None, None]:
-        """Run the job, and yield the number of each task as it ends, with its result or failure.
+    def iterate_outcomes(self) -> Generator[tuple[int, Outcome], None, None]:
+        """Run the job, and yield the number and the outcome of each task as it ends.
 
         Some tasks are missing if Spark aborts the job; :attr:`problem` tells why. Closing the
         generator cancels the job.
         """
-        # Spark delivers the updates of an accumulator with the end of each task, so results arrive
-        # even if the job fails later.
+        # Spark delivers the updates of an accumulator as each task ends. So outcomes arrive even if
+        # the job fails later.
         accumulator: Any = self._context.accumulator([], AddingAccumulatorParam[Any]([]))
         broadcast = self._context.broadcast(self._packed_work)
         attempt = functools.partial(attempt_by_spark, broadcast, accumulator)
@@ -74,20 +74,12 @@ class SparkJob:
         )
         thread.start()
         ended_numbers: set[int] = set()
-        n_taken = 0
         try:
-            while n_taken < len(accumulator.value) or thread.is_alive():
-                if n_taken == len(accumulator.value):
-                    thread.join(_CHECK_SECONDS)
-                    continue
-                number, packed_end = accumulator.value[n_taken]
-                # The list stays; without this, this process would keep all results.
-                accumulator.value[n_taken] = None
-                n_taken += 1
-                # Spark may run a task several times. Its first end counts.
+            for number, packed_outcome in _take_outcomes(accumulator, thread):
+                # Spark may run a task several times. Its first outcome counts.
                 if number not in ended_numbers:
                     ended_numbers.add(number)
-                    yield number, unpack(packed_end)
+                    yield number, unpack(packed_outcome)
         finally:
             if thread.is_alive():
                 self._context.cancelJobGroup(self._group)
@@ -102,3 +94,24 @@ class SparkJob:
             rdd.count()
         except Exception as error:  # noqa: BLE001  # the engine attempts the tasks again
             self.problem = f"{type(error).__name__}: {error}"
+
+
+def _take_outcomes(accumulator: Any, job: Thread) -> Iterator[tuple[int, bytes]]:
+    """Yield what tasks add to an accumulator, until the thread of the job has ended.
+
+    Yields:
+        The number of a task, and its packed outcome.
+    """
+    n_taken = 0
+    while True:
+        # The job is looked at first: what its tasks add while it ends is then still taken.
+        is_running = job.is_alive()
+        while n_taken < len(accumulator.value):
+            numbered_outcome = accumulator.value[n_taken]
+            # The list stays. Without this, this process would keep all results.
+            accumulator.value[n_taken] = None
+            n_taken += 1
+            yield numbered_outcome
+        if not is_running:
+            return
+        job.join(_CHECK_SECONDS)
