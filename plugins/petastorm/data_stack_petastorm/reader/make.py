@@ -44,7 +44,7 @@ def make_reader(dataset_url: Any, *arguments: Any, **named: Any) -> Reader:
     Args:
         dataset_url: the dataset.
         arguments: as for :class:`ReaderArguments`, which has Petastorm's;
-            ``docs/from_petastorm.md`` lists the changes.
+            ``docs/reference/petastorm_differences.md`` lists the changes.
         named: likewise.
 
     Raises:
