@@ -39,7 +39,8 @@ class HubFile:
         commit: commit, 40 hex digits.
         path: path in the repository.
         size: size in bytes.
-        etag: the listed digest: SHA-256, or the SHA-1 of the blob for files in Git itself.
+        etag: the digest that the Hub lists, and sends in the header of that name. It is a SHA-256;
+            for a file in Git itself, the SHA-1 of its blob.
     """
 
     repo: str
@@ -168,21 +169,33 @@ def _etag_of(answer: Exchange) -> str:
 def fetch(source: str, transfer: Transfer) -> None:
     """Retrieve a file of the Hub by the source of its definition.
 
+    Args:
+        source: ``hf://datasets/OWNER/NAME@COMMIT/PATH?etag=DIGEST``.
+        transfer: takes the bytes. Its definition has the size of the file.
+
     Raises:
-        SourceError: the source is malformed, or the Hub did not send the file.
+        SourceError: the source is malformed, its definition has no size, or the Hub did not send
+            the file.
     """
     match = _SOURCE.fullmatch(source)
     if match is None:
         raise SourceError(
             f"expected hf://datasets/OWNER/NAME@COMMIT/PATH?etag=DIGEST, got {source!r:.200}"
         )
+    size = transfer.definition.size
+    if size is None:
+        raise SourceError(
+            f"the definition of {source!r:.200} has no size: take the definitions of "
+            f"HuggingFaceCatalogue.list_files, or set size to that of the file"
+        )
     repo, commit, quoted_path, etag = match.groups()
-    file = HubFile(repo, commit, unquote(quoted_path), transfer.definition.size or 0, etag)
+    file = HubFile(repo, commit, unquote(quoted_path), size, etag)
     try:
         if file.sha256 is None:
             transfer.write(file.read_whole())
             transfer.is_verified = True  # by the SHA-1 of the blob
             return
+        transfer.expect("sha256", file.sha256)
         for start in range(0, file.size, _REQUEST_BYTES):
             stop = min(start + _REQUEST_BYTES, file.size)
             transfer.write(file.read(start, stop))

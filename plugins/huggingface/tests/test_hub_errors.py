@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import logging
 import time
+from dataclasses import replace
 from typing import Any
 
 import pytest
+from data_stack_huggingface import HuggingFaceCatalogue
 from data_stack_huggingface.layout import split_files
 from hub_server import HubServer, Repo, parquet_of
 
 import data_stack
+from data_stack import CatalogueName
 from data_stack.exception import (
     CatalogueAccessError,
     CatalogueBusyError,
@@ -21,6 +24,9 @@ from data_stack.exception import (
     RetrievalError,
     RevisionNotFoundError,
 )
+from data_stack.io.retriever import retrieve
+from data_stack.io.storage_connectors import InMemoryStorageConnector
+from data_stack.plugins import default_manager
 
 NAME = "hf:team/numbers"
 
@@ -55,6 +61,17 @@ def test_search_lists_what_the_hub_finds(hub: HubServer, repo: Repo) -> None:
         (NAME, "Numbers", "mit", 1234),
         ("hf:other/numbers-too", "About other/numbers-too.", None, 1234),
     ]
+
+
+def test_a_definition_without_a_size_is_an_error(hub: HubServer, repo: Repo) -> None:
+    files = HuggingFaceCatalogue().list_files(CatalogueName("hf", "team/numbers"))
+    definition = replace(files["train.parquet"], size=None, sha256=None)
+    store = InMemoryStorageConnector()
+    default_manager().register_retrievers([definition.source])
+
+    with pytest.raises(RetrievalError, match="has no size"):
+        retrieve([definition], store, progress=False)
+    assert not store.has_resource(definition.identifier)
 
 
 @pytest.mark.parametrize("lazy", [True, False])
