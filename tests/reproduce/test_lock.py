@@ -37,8 +37,14 @@ class Counted(Samples):
 def numbers_class(
     source: Path, *, version: str = "1.0.0", offset: int = 0, note: bytes = b"", add: int = 0
 ) -> type[DatasetFactory]:
-    """Numbers of a file; ``offset`` changes the samples, ``note`` only the prepared bytes, ``add``
-    only what is opened.
+    """Return the factory of a dataset of the numbers in a file.
+
+    Args:
+        source: the file.
+        version: version of the dataset.
+        offset: added to the numbers when they are prepared: samples and prepared bytes change.
+        note: appended to the prepared bytes: they change, but the samples do not.
+        add: added to the numbers when they are opened: the samples change, but the bytes do not.
     """
 
     class Numbers(DatasetFactory):
@@ -93,9 +99,8 @@ def test_on_an_empty_machine_the_same_samples_come_back(lock_path: Path, tmp_pat
     differences = LockFile.read(lock_path).restore(store)
     loaded = data_stack.load("numbers", "train", store, lock=lock_path)
 
-    assert [(each.what, "not prepared here" in each.message) for each in missing] == [
-        ("preparation", True)
-    ]
+    assert [difference.what for difference in missing] == ["preparation"]
+    assert "not prepared here" in missing[0].message
     assert differences == []
     assert LockFile.read(lock_path).check(store) == []
     assert [int(number) for number, _, _ in loaded] == list(range(8))
@@ -121,12 +126,12 @@ def test_each_change_of_the_plugin_is_told_apart(
     register(numbers_class(source, **changed))
     store = InMemoryStorageConnector()
 
-    found = LockFile.read(lock_path).restore(store)
+    differences = LockFile.read(lock_path).restore(store)
 
-    assert [(each.what, each.is_harmless) for each in found] == [
-        (each, is_harmless) for each in what
-    ]
-    assert said in found[0].message
+    assert [difference.what for difference in differences] == what
+    for difference in differences:
+        assert difference.is_harmless == is_harmless
+    assert said in differences[0].message
     if is_harmless:
         assert len(data_stack.load("numbers", "train", store, lock=lock_path)) == 8
     else:
@@ -151,9 +156,9 @@ def test_a_source_has_its_mirrors_another_digest_is_told(source: Path, tmp_path:
     declare(hashlib.sha256(source.read_bytes()).hexdigest())
     declared = LockFile.read(tmp_path / "x.lock").check(InMemoryStorageConnector())
 
-    assert [each.what for each in mirrors] == ["source"]
+    assert [difference.what for difference in mirrors] == ["source"]
     assert "gone.txt: No such file" in mirrors[0].message
-    assert [each.what for each in declared] == ["source", "preparation"]
+    assert [difference.what for difference in declared] == ["source", "preparation"]
     assert "has another digest" in declared[0].message
 
 
@@ -243,36 +248,48 @@ def test_lock_returns_the_lock_that_it_wrote(tmp_path: Path, source: Path) -> No
 
 
 def test_each_configuration_of_a_dataset_is_locked(tmp_path: Path, source: Path) -> None:
-    path, store = tmp_path / "x.lock", tmp_path / "store"
+    path = tmp_path / "x.lock"
+    store = tmp_path / "store"
     plain = data_stack.load("numbers", "train", store)
     twice = data_stack.load("numbers", "train", store, factor=2)
 
     data_stack.lock(path=path, storage=store, plain=plain, twice=twice)
     data_stack.lock(path=path, storage=store, twice=twice.take(3))
-    locked = LockFile.read(path)
-    register(numbers_class(source, offset=1))
-    (differing, *_) = locked.restore(InMemoryStorageConnector())
 
-    assert [each["config"] for each in locked.datasets["numbers"]["configurations"]] == [
-        {},
-        {"factor": 2},
-    ]
-    assert "'test', 'train', 'test' (factor=2), 'train' (factor=2)" in differing.message
+    configurations = LockFile.read(path).datasets["numbers"]["configurations"]
+    configs = [configuration["config"] for configuration in configurations]
+    assert configs == [{}, {"factor": 2}]
+
+
+def test_a_difference_names_splits_and_configurations(tmp_path: Path, source: Path) -> None:
+    path = tmp_path / "x.lock"
+    store = tmp_path / "store"
+    plain = data_stack.load("numbers", "train", store)
+    twice = data_stack.load("numbers", "train", store, factor=2)
+    data_stack.lock(path=path, storage=store, plain=plain, twice=twice)
+    register(numbers_class(source, offset=1))
+
+    differences = LockFile.read(path).restore(InMemoryStorageConnector())
+
+    splits = "'test', 'train', 'test' (factor=2), 'train' (factor=2)"
+    assert splits in differences[0].message
+
+
+def test_of_several_locked_configurations_one_is_named(tmp_path: Path, source: Path) -> None:
+    path = tmp_path / "two.lock"
+    store = tmp_path / "store"
+    twice = data_stack.load("numbers", "train", store, factor=2)
     thrice = data_stack.load("numbers", "train", store, factor=3)
-    data_stack.lock(
-        path=tmp_path / "two.lock",
-        storage=store,
-        by_2=data_stack.load("numbers", "train", store, factor=2),
-        by_3=thrice,
-    )
-    assert (
-        len(data_stack.load("numbers", "train", store, lock=tmp_path / "two.lock", factor=3)) == 8
-    )
+    data_stack.lock(path=path, storage=store, by_2=twice, by_3=thrice)
+
+    loaded = data_stack.load("numbers", "train", store, lock=path, factor=3)
+
+    assert len(loaded) == 8
     with pytest.raises(
         LockError,
         match=r"2 configurations of dataset 'numbers': factor=2; factor=3. Load it with one",
     ):
-        data_stack.load("numbers", "train", store, lock=tmp_path / "two.lock")
+        data_stack.load("numbers", "train", store, lock=path)
 
 
 def test_the_variable_names_the_lock_unknown_datasets_are_errors(
@@ -308,27 +325,49 @@ def test_a_damaged_file_is_told(tmp_path: Path, text: str) -> None:
         LockFile.read(tmp_path / "other.lock")
 
 
-def test_a_lock_holds_one_version_and_values_of_toml(tmp_path: Path, source: Path) -> None:
+def test_two_versions_of_a_dataset_need_two_lock_files(tmp_path: Path, source: Path) -> None:
+    path = tmp_path / "lock"
+    store = tmp_path / "store"
     repository = data_stack.default_repository()
     repository.register("numbers@0.9.0", numbers_class(source, version="0.9.0", offset=5))
-    old, new = (
-        data_stack.load(name, "train", tmp_path / "store") for name in ("numbers@0.9.0", "numbers")
-    )
     try:
+        old = data_stack.load("numbers@0.9.0", "train", store)
+        new = data_stack.load("numbers", "train", store)
+
         with pytest.raises(ConfigError, match="two files"):
-            data_stack.lock(old=old, new=new, path=tmp_path / "lock", storage=tmp_path / "store")
+            data_stack.lock(old=old, new=new, path=path, storage=store)
     finally:
         repository.remove("numbers@0.9.0")
-    locked = LockFile({"numbers": {"configurations": [{"config": {"step": None}, "splits": {}}]}})
+    assert not path.exists()
+
+
+def test_a_value_that_toml_lacks_is_not_locked(tmp_path: Path) -> None:
+    path = tmp_path / "lock"
+    configuration = {"config": {"step": None}, "splits": {}}
+    locked = LockFile({"numbers": {"configurations": [configuration]}})
+
     with pytest.raises(ConfigError, match="TOML"):
-        locked.write(tmp_path / "lock")
+        locked.write(path)
+    assert not path.exists()
+
+
+def test_a_path_is_not_locked_as_a_dataset(tmp_path: Path) -> None:
+    path = tmp_path / "lock"
+
     with pytest.raises(ConfigError, match="a path or URL, which a lock file cannot name"):
-        data_stack.lock(str(tmp_path), path=tmp_path / "lock")
+        data_stack.lock(str(tmp_path), path=path)
+    assert not path.exists()
+
+
+def test_a_stack_that_no_recipe_rebuilds_is_not_locked(tmp_path: Path, source: Path) -> None:
+    path = tmp_path / "lock"
+    stack = data_stack.load("numbers", "train", tmp_path / "store").map(lambda sample: sample)
+
     with pytest.raises(
         ConfigError, match="stack 'new' cannot be locked, as its recipe cannot rebuild it: "
     ):
-        data_stack.lock(new=new.map(lambda sample: sample), path=tmp_path / "lock")
-    assert not (tmp_path / "lock").exists()
+        data_stack.lock(new=stack, path=path)
+    assert not path.exists()
 
 
 @pytest.mark.parametrize("is_relative", [False, True])
@@ -364,10 +403,11 @@ def test_a_damaged_dataset_is_not_said_to_be_unprepared(
     if damage != "missing":
         path.write_bytes(data[:-1] + b"!")
 
-    (found,) = LockFile.read(lock_path).check(tmp_path / "first")
+    (difference,) = LockFile.read(lock_path).check(tmp_path / "first")
 
-    assert (found.what, found.is_harmless) == ("preparation", False)
-    assert "what is stored here cannot be used: " in found.message
+    assert difference.what == "preparation"
+    assert not difference.is_harmless
+    assert "what is stored here cannot be used: " in difference.message
     assert LockFile.read(lock_path).restore(tmp_path / "first") == []
 
 
@@ -419,40 +459,48 @@ def test_a_changed_open_of_the_same_version_is_an_error(
     (restored,) = LockFile.read(samples_lock).restore(InMemoryStorageConnector())
 
     assert [number for number, _, _ in same] == list(range(8))
-    assert (
-        (checked.what, checked.is_harmless)
-        == (restored.what, restored.is_harmless)
-        == ("samples", False)
-    )
+    for difference in (checked, restored):
+        assert difference.what == "samples"
+        assert not difference.is_harmless
     assert "Register the dataset with its earlier code" in checked.message
 
 
 def test_samples_are_read_once_for_each_code_and_split(
     samples_lock: Path, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def load(storage: Any, split: str | None, **config: Any) -> Callable[[], Any]:
-        return lambda: data_stack.load("numbers", split, storage, lock=samples_lock, **config)
+    def n_read_by_load(storage: Path, split: str | None) -> int:
+        return n_read(lambda: data_stack.load("numbers", split, storage, lock=samples_lock))
 
-    other, check = tmp_path / "other", LockFile.read(samples_lock).check
+    def n_read_by_check(storage: Path) -> int:
+        return n_read(lambda: LockFile.read(samples_lock).check(storage))
+
+    other = tmp_path / "other"
+    copy = tmp_path / "copy"
     with monkeypatch.context() as without_samples:
         without_samples.setenv(SAMPLES_VARIABLE, "0")
         LockFile.read(samples_lock).restore(other)
-    first, again = n_read(load(other, "train")), n_read(load(other, "train"))
-    both, checked = n_read(load(other, None)), n_read(lambda: check(other))
-    data_stack.copy_datasets(other, tmp_path / "copy")
-    copied = n_read(load(tmp_path / "copy", None))
-    register(numbers_class(source, add=1))
-    changed = n_read(lambda: check(other))
-    register(numbers_class(source))
 
-    assert (first, again, both, checked, copied, changed) == (8, 0, 2, 0, 0, 10)
-    assert n_read(lambda: check(other)) == 0
+    # The 8 samples of train are compared by the first load, and the 2 of test by the next one.
+    assert n_read_by_load(other, "train") == 8
+    assert n_read_by_load(other, "train") == 0
+    assert n_read_by_load(other, None) == 2
+    assert n_read_by_check(other) == 0
+    # A copy has the notes of what was compared.
+    data_stack.copy_datasets(other, copy)
+    assert n_read_by_load(copy, None) == 0
+    # Other code reads all samples again, but the notes of the earlier code stay.
+    register(numbers_class(source, add=1))
+    assert n_read_by_check(other) == 10
+    register(numbers_class(source))
+    assert n_read_by_check(other) == 0
 
 
 def test_damaged_notes_are_written_again(samples_lock: Path, store: StorageConnector) -> None:
-    (identifier,) = [each for each in store.list_resources() if each.endswith("samples.json")]
-    for damaged in (b"", b"{", b"[" * 100_000, store.get_resource(identifier).read()[:-20]):
-        store.set_resource(identifier, damaged)
+    identifiers = store.list_resources()
+    (notes,) = [identifier for identifier in identifiers if identifier.endswith("samples.json")]
+    cut_off = store.get_resource(notes).read()[:-20]
+    for damaged in (b"", b"{", b"[" * 100_000, cut_off):
+        store.set_resource(notes, damaged)
 
         assert LockFile.read(samples_lock).check(store) == []
     assert n_read(lambda: LockFile.read(samples_lock).check(store)) == 0
@@ -468,4 +516,5 @@ def test_only_differing_bytes_are_compared_if_declined(
     assert LockFile.read(samples_lock).check(store) == []
     locked = LockFile.read(samples_lock)
     locked.datasets["numbers"]["prepared"][0]["sha256"] = "0" * 64
-    assert [each.what for each in locked.check(store)] == ["samples"]
+    differences = locked.check(store)
+    assert [difference.what for difference in differences] == ["samples"]
