@@ -7,6 +7,7 @@ import signal
 import socket
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
 from browse_kit import TOKEN, Served, labelled, serving
@@ -235,20 +236,31 @@ def test_a_connection_without_a_whole_request_in_time_is_closed() -> None:
 
     post = b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\n"
     slow = whole.replace(b"overview", b"sample?split=1&position=0")
-    longer = labelled(1).map(
-        lambda sample: (threading.Event().wait(1.1), sample)[1]
-    )  # than a connection may be idle
+
+    def read_slowly(sample: Any) -> Any:
+        threading.Event().wait(1.1)  # longer than a connection may be idle
+        return sample
+
+    longer = labelled(1).map(read_slowly)
     with (
         serving({"train": labelled(3), "longer": longer}, idle_seconds=1) as served,
         ThreadPoolExecutor(7) as threads,
     ):
-        sent = [b"", whole[:-1], whole, whole + whole + whole[:-1], post, slow]
         later = threads.submit(waits, served, whole, whole[:-1])
-        empty, cut, one, two, posted, slept = threads.map(lambda each: waits(served, each), sent)
+        empty = threads.submit(waits, served, b"")
+        cut = threads.submit(waits, served, whole[:-1])
+        one = threads.submit(waits, served, whole)
+        two = threads.submit(waits, served, whole + whole + whole[:-1])
+        posted = threads.submit(waits, served, post)
+        slept = threads.submit(waits, served, slow)
 
-    assert empty == cut == b""
-    n_answers = [each.count(b"200 OK") for each in (one, two, slept, later.result())]
-    assert (n_answers, posted.count(b"405 ")) == ([1, 2, 1, 1], 1)
+    assert empty.result() == b""
+    assert cut.result() == b""
+    assert one.result().count(b"200 OK") == 1
+    assert two.result().count(b"200 OK") == 2
+    assert slept.result().count(b"200 OK") == 1
+    assert later.result().count(b"200 OK") == 1
+    assert posted.result().count(b"405 ") == 1
 
 
 def test_one_connection_too_many_closes_the_longest_idle_one() -> None:

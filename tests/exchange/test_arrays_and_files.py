@@ -301,28 +301,45 @@ def test_a_file_that_unpacks_to_far_more_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("suffix", ["", ".gz"])
-def test_a_recipe_opens_an_unchanged_file_again(tmp_path: Path, suffix: str) -> None:
-    csv, jsonl = tmp_path / f"a.csv{suffix}", tmp_path / "a.jsonl"
+def test_a_recipe_opens_an_unchanged_csv_file_again(tmp_path: Path, suffix: str) -> None:
+    path = tmp_path / f"a.csv{suffix}"
     text = b"x;y\n007;1\n008;2\n"
-    csv.write_bytes(gzip.compress(text) if suffix else text)
-    jsonl.write_text('{"x": 1, "when": "2026-01-01"}\n')
-    rows = data_stack.from_csv(
-        csv, target="y", delimiter=";", dtypes={"x": str, "y": np.float32}
-    ).shuffle(seed=1)
-    lines = data_stack.from_jsonl(jsonl)
+    path.write_bytes(gzip.compress(text) if suffix else text)
+    dtypes = {"x": str, "y": np.float32}
+    rows = data_stack.from_csv(path, target="y", delimiter=";", dtypes=dtypes).shuffle(seed=1)
 
-    recipes = [each.recipe() for each in (rows, lines)]
-    again = [data_stack.from_recipe(json.dumps(each)) for each in recipes]
+    recipe = rows.recipe()
+    rebuilt = data_stack.from_recipe(json.dumps(recipe))
 
-    assert [each["reproducible"] for each in recipes] == [True, True]
-    assert [each.fingerprint() for each in again] == [rows.fingerprint(), lines.fingerprint()]
-    assert list(again[0]) == list(rows)
-    csv.write_bytes(b"x;y\n007;1\n")
+    assert recipe["reproducible"] is True
+    assert rebuilt.fingerprint() == rows.fingerprint()
+    assert list(rebuilt) == list(rows)
+
+
+def test_a_recipe_opens_an_unchanged_jsonl_file_again(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_text('{"x": 1, "when": "2026-01-01"}\n')
+    lines = data_stack.from_jsonl(path)
+
+    recipe = lines.recipe()
+    rebuilt = data_stack.from_recipe(json.dumps(recipe))
+
+    assert recipe["reproducible"] is True
+    assert rebuilt.fingerprint() == lines.fingerprint()
+    assert list(rebuilt) == list(lines)
+
+
+def test_a_recipe_of_a_changed_or_missing_file_is_an_error(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_bytes(b"x;y\n007;1\n008;2\n")
+    recipe = data_stack.from_csv(path, delimiter=";").recipe()
+
+    path.write_bytes(b"x;y\n007;1\n")
     with pytest.raises(RecipeError, match=r"a\.csv.* has changed: its SHA-256 is \w+"):
-        data_stack.from_recipe(recipes[0])
-    csv.unlink()
+        data_stack.from_recipe(recipe)
+    path.unlink()
     with pytest.raises(DataStackError, match=r"a\.csv"):
-        data_stack.from_recipe(recipes[0])
+        data_stack.from_recipe(recipe)
 
 
 def test_no_recipe_makes_rows_or_reads_other_sources(tmp_path: Path) -> None:

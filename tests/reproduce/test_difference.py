@@ -25,9 +25,9 @@ def numbers(ids: Any, targets: Any = None) -> DatasetIteratorIF:
     """Samples of an id, a picture of it, and a target."""
     ids = np.asarray(list(ids), np.int64)
     pictures = np.repeat(ids, 4).reshape(-1, 2, 2)
-    return SequenceDatasetIterator(
-        [pictures, ids % 3 if targets is None else np.asarray(targets, np.int64), ids]
-    )
+    if targets is None:
+        targets = ids % 3
+    return SequenceDatasetIterator([pictures, np.asarray(targets, np.int64), ids])
 
 
 def with_meta(iterator: DatasetIteratorIF) -> DatasetIteratorIF:
@@ -47,8 +47,12 @@ def test_added_removed_moved_relabelled_samples_have_their_positions() -> None:
     assert found.counts == {"added": 2, "removed": 2, "moved": 1, "relabelled": 1, "changed": 0}
     assert found.removed.tolist() == [[0, 1], [0, 2]]
     assert found.added.tolist() == [[1, 1], [1, 2]]
-    assert [each.tolist() for each in found.moved] == [[[1, 0]], [[0, 1]]]
-    assert [each.tolist() for each in found.relabelled] == [[[0, 3]], [[0, 2]]]
+    moved_from, moved_to = found.moved
+    assert moved_from.tolist() == [[1, 0]]
+    assert moved_to.tolist() == [[0, 1]]
+    relabelled_from, relabelled_to = found.relabelled
+    assert relabelled_from.tolist() == [[0, 3]]
+    assert relabelled_to.tolist() == [[0, 2]]
     assert found.to_dict()["splits"] == {
         "train": {"first": 4, "second": 3},
         "test": {"first": 2, "second": 3},
@@ -65,7 +69,9 @@ def test_samples_of_one_key_are_changed_and_their_columns_named() -> None:
 
     assert found.counts == {"added": 1, "removed": 1, "moved": 0, "relabelled": 0, "changed": 3}
     assert found.changed_columns == {"size": 3}
-    assert [each[:, 1].tolist() for each in found.changed] == [[1, 2, 4], [2, 1, 0]]
+    in_first, in_second = found.changed
+    assert in_first[:, 1].tolist() == [1, 2, 4]
+    assert in_second[:, 1].tolist() == [2, 1, 0]
 
 
 def test_a_key_that_identifies_nothing_is_refused() -> None:

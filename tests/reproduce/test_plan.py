@@ -127,7 +127,8 @@ def test_statistics_and_duplicates_are_reported_if_asked_for() -> None:
 
     assert report.splits["all"].columns[0].statistics is not None
     assert report.to_dict()["duplicates"]["within"][0]["n_repeats"] == 1
-    assert all("Duplicates" in each for each in (str(report), report.to_html()))
+    assert "Duplicates" in str(report)
+    assert "Duplicates" in report.to_html()
 
 
 def test_sizes_are_told_in_words() -> None:

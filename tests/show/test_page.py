@@ -69,8 +69,11 @@ def shown(it: Any) -> str:
 
 
 def pictures_in(html: str) -> list[np.ndarray[Any, Any]]:
-    found = re.findall(r"data:image/(?:png|jpeg);base64,([^\"]+)", html)
-    return [np.asarray(Image.open(io.BytesIO(base64.b64decode(each)))) for each in found]
+    pictures = []
+    for encoded in re.findall(r"data:image/(?:png|jpeg);base64,([^\"]+)", html):
+        file = io.BytesIO(base64.b64decode(encoded))
+        pictures.append(np.asarray(Image.open(file)))
+    return pictures
 
 
 def test_a_page_has_name_length_samples_columns_classes_stack() -> None:

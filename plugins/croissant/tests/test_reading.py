@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import re
 from pathlib import Path
@@ -31,6 +30,7 @@ from croissant_documents import (
 from data_stack_croissant.globs import Globs
 from data_stack_croissant.patterns import rewrite_texts
 from web_server import ScriptedServer
+from writing import bytes_of
 
 import data_stack
 from data_stack.exception import (
@@ -172,9 +172,9 @@ def test_a_document_does_not_name_files_outside_of_its_folder(
     place = publish(tmp_path / "set", described)
     served = server.serve("/sets/croissant.json", json.dumps(described).encode())
 
-    for each in (place, served):
+    for document_place in (place, served):
         with pytest.raises((MaliciousFilePathError, RetrievalError)):
-            data_stack.from_croissant(each, store)
+            data_stack.from_croissant(document_place, store)
     assert not list(store.rglob("*.csv"))
 
 
@@ -314,8 +314,7 @@ def test_a_value_of_another_type_is_named_with_its_field(tmp_path: Path, store: 
 def test_a_number_beyond_the_declared_type_is_named(
     tmp_path: Path, store: Path, values: Any, kind: str
 ) -> None:
-    pq.write_table(pa.table({"x": values}), file := io.BytesIO())
-    data = file.getvalue()
+    data = bytes_of(lambda file: pq.write_table(pa.table({"x": values}), file))
     described = document(
         [file_object("a.parquet", data, "application/x-parquet")],
         rows=fields("rows", {"fileObject": "a.parquet"}, x=kind),

@@ -67,10 +67,11 @@ def test_card_files_splits_and_columns_are_described(
     assert all("datePublished" in warning for warning in read.metadata.ctx.issues.warnings)
     assert (document["name"], document["version"]) == ("digits", "1.0.0")
     assert document["license"] == "https://spdx.org/licenses/CC-BY-4.0.html"
-    files = {each["@id"]: each for each in document["distribution"]}
+    files = {node["@id"]: node for node in document["distribution"]}
     assert files["files/raw/digits.csv.gz"]["contentUrl"].startswith("https://")
     assert files["files/preprocessed/test/images.npy"]["contentSize"] == "23168 B"
-    columns = {each["@id"]: each for each in document["recordSet"]}["test/columns"]["data"]
+    record_sets = {node["@id"]: node for node in document["recordSet"]}
+    columns = record_sets["test/columns"]["data"]
     assert [list(row.values()) for row in columns[:2]] == [
         ["image", "cr:UInt8", "8,8"],
         ["label", "cr:Int64", ""],

@@ -371,7 +371,8 @@ def test_splits_and_rows_have_the_order_of_datasets(
 def without_metadata(data: bytes) -> bytes:
     """A Parquet file without what ``datasets`` has written into its schema."""
     table = pq.read_table(io.BytesIO(data)).replace_schema_metadata(None)
-    pq.write_table(table, stream := io.BytesIO())
+    stream = io.BytesIO()
+    pq.write_table(table, stream)
     return stream.getvalue()
 
 
@@ -560,7 +561,8 @@ def of_pairs() -> Iterator[tuple[str, pa.Array, Any]]:
 
 def test_all_pairs_of_types_are_those_of_datasets(hub: HubServer, tmp_path: Path) -> None:
     n_rows = 6
-    columns, features = {}, {}
+    columns = {}
+    features = {}
     for name, cells, feature in of_pairs():
         columns[name] = pa.concat_arrays([cells] * n_rows)[:n_rows]
         features[name] = feature
