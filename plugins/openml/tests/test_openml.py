@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from catalogue_servers import describe, feature
+from data_stack_openml import OpenMLCatalogue
 from sizes import FULL
 from web_server import Answer, ScriptedServer
 
@@ -22,6 +23,7 @@ from data_stack.exception import (
     CatalogueUnavailableError,
     DatasetNotFoundError,
     DataStackError,
+    PreparationError,
     RetrievalError,
     RevisionNotFoundError,
 )
@@ -88,94 +90,151 @@ def error(code: int) -> bytes:
 
 def test_dense_rows_have_categories_a_target_and_missing_values(server: ScriptedServer) -> None:
     flowers: Any = data_stack.load("openml:61", split="all")
+
     assert flowers[0] == {"petal length": 1.5, "colour": "red", "class": 0}
     assert np.isnan(flowers[1]["petal length"])
-    assert (flowers[2]["colour"], flowers[2]["class"]) == (None, -1)
+    assert flowers[2]["colour"] is None
+    assert flowers[2]["class"] == -1
     assert flowers.dataset_meta.class_names == ("rose", "iris")
     assert flowers.dataset_meta.target_pos == "class"
-    assert data_stack.from_recipe(flowers.recipe()).fingerprint() == flowers.fingerprint()
-    assert "canary" not in str(flowers.recipe()) + str(server.requests[-1].path)
     assert data_stack.describe("openml:61").license == "CC0-1.0"
+
+
+def test_a_recipe_gives_the_same_samples_without_the_key(server: ScriptedServer) -> None:
+    flowers: Any = data_stack.load("openml:61", split="all")
+
+    recipe = flowers.recipe()
+
+    assert data_stack.from_recipe(recipe).fingerprint() == flowers.fingerprint()
+    assert "canary" not in str(recipe)
+    path_of_file = str(server.requests[-1].path)
+    assert "canary" not in path_of_file
 
 
 def test_sparse_rows_have_what_they_leave_out(server: ScriptedServer) -> None:
     features = [feature("a"), feature("b"), feature("class", "no", "yes")]
     describe(server, 7, SPARSE, features, format="Sparse_ARFF", row_id_attribute=None)
+
     rows: Any = data_stack.load("openml:7", split="all")
+
     assert list(rows) == [{"a": 2.0, "b": 0.0, "class": 0}, {"a": 0.0, "b": 3.0, "class": 1}]
 
 
-def test_names_have_versions(server: ScriptedServer) -> None:
+# ------------------------------------------------------------------ names
+
+
+@pytest.fixture
+def versions(server: ScriptedServer) -> ScriptedServer:
+    """A server with two versions of the dataset ``flowers``."""
     listed = [
         {"did": 61, "name": "flowers", "version": 2, "status": "active"},
         {"did": 5, "name": "flowers", "version": 1},
     ]
-    server.serve(
-        "/json/data/list/data_name/flowers/limit/100/status/active",
-        json.dumps({"data": {"dataset": listed}}).encode(),
-    )
-    server.serve(
-        "/json/data/list/data_name/flowers/limit/9/status/active",
-        json.dumps({"data": {"dataset": listed}}).encode(),
-    )
-    missing = "/json/data/list/data_name/flowers/limit/100/status/active/data_version/9"
-    server.serve(missing, error(372), status=412)
+    answer = json.dumps({"data": {"dataset": listed}}).encode()
+    path = "/json/data/list/data_name/flowers/limit"
+    server.serve(f"{path}/100/status/active", answer)
+    server.serve(f"{path}/9/status/active", answer)
+    server.serve(f"{path}/100/status/active/data_version/9", error(372), status=412)
+    return server
+
+
+def test_a_name_without_a_version_is_the_newest_one(versions: ScriptedServer) -> None:
     assert data_stack.describe("openml:flowers").version == "2"
-    with pytest.raises(RevisionNotFoundError, match="2, 1"):
-        data_stack.load("openml:flowers@9", split="all")
-    with pytest.raises(RevisionNotFoundError, match="has version 2"):
-        data_stack.load("openml:61@3", split="all")
-    with pytest.raises(DatasetNotFoundError, match="search its pages"):
-        data_stack.load("openml:nothing", split="all")
-    from data_stack_openml import OpenMLCatalogue
-
-    assert [entry.name for entry in OpenMLCatalogue().search("flowers", 9)] == [
-        "openml:flowers@2",
-        "openml:flowers@1",
-    ]
 
 
-def test_each_bad_answer_is_its_own_error(
-    server: ScriptedServer, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("name", "expected", "message"),
+    [
+        ("openml:flowers@9", RevisionNotFoundError, "it has the versions 2, 1"),
+        ("openml:61@3", RevisionNotFoundError, "has version 2"),
+        ("openml:nothing", DatasetNotFoundError, "search its pages"),
+    ],
+)
+def test_an_unknown_name_or_version_is_an_error(
+    versions: ScriptedServer, name: str, expected: type[Exception], message: str
 ) -> None:
-    answers: list[tuple[type[Exception], Answer]] = [
+    with pytest.raises(expected, match=message):
+        data_stack.load(name, split="all")
+
+
+def test_a_search_lists_the_versions_of_a_name(versions: ScriptedServer) -> None:
+    entries = OpenMLCatalogue().search("flowers", 9)
+
+    assert [entry.name for entry in entries] == ["openml:flowers@2", "openml:flowers@1"]
+
+
+# ------------------------------------------------------------------ answers
+
+
+@pytest.mark.parametrize(
+    ("expected", "answer"),
+    [
         (DatasetNotFoundError, Answer(error(111), status=412)),
         (CatalogueAccessError, Answer(error(112), status=412)),
         (CatalogueBusyError, Answer(status=429, headers={"Retry-After": "3600"})),
         (CatalogueUnavailableError, Answer(status=503)),
         (CatalogueError, Answer(b"<html>")),
         (CatalogueError, Answer(b'{"data_set_description": []}')),
-    ]
-    for number, (expected, answer) in enumerate(answers, 100):
-        server.url(f"/json/data/{number}", answer)
-        server.serve(f"/json/data/features/{number}", b"{}")
-        with pytest.raises(expected) as raised:
-            data_stack.load(f"openml:{number}", split="all")
-        assert "canary" not in str(raised.value)
-    server.url(
-        "/json/data/61",
-        Answer(status=429, headers={"Retry-After": "0"}),
-        server._scripts["/json/data/61"][0],
-    )
+    ],
+)
+def test_each_bad_answer_is_its_own_error(
+    server: ScriptedServer, expected: type[Exception], answer: Answer
+) -> None:
+    server.url("/json/data/100", answer)
+    server.serve("/json/data/features/100", b"{}")
+
+    with pytest.raises(expected) as caught:
+        data_stack.load("openml:100", split="all")
+
+    assert "canary" not in str(caught.value)
+
+
+def test_a_requested_pause_is_respected(server: ScriptedServer) -> None:
+    pause = Answer(status=429, headers={"Retry-After": "0"})
+    description = server._scripts["/json/data/61"][0]
+    server.url("/json/data/61", pause, description)
+
     assert data_stack.describe("openml:61").version == "2"
+
+
+def test_offline_openml_is_not_asked(
+    server: ScriptedServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("DATA_STACK_OFFLINE", "1")
+
     with pytest.raises(CatalogueUnavailableError, match="OFFLINE"):
         data_stack.load("openml:62", split="all")
+    assert server.requests == []
 
 
-def test_files_that_are_not_as_described_are_refused(server: ScriptedServer) -> None:
+def test_a_file_with_another_digest_is_refused(server: ScriptedServer) -> None:
     describe(server, 8, DENSE, FLOWERS, md5_checksum="0" * 32)
-    describe(server, 9, DENSE, FLOWERS[:-1])
-    describe(server, 10, DENSE.replace("iris\n3", "tulip\n3"), FLOWERS)
-    describe(server, 11, DENSE.replace("@DATA", ""), FLOWERS)
+
     with pytest.raises(RetrievalError):
         data_stack.load("openml:8", split="all")
-    for number in (9, 10, 11):
-        with pytest.raises(Exception, match="ARFF") as raised:
-            data_stack.load(f"openml:{number}", split="all")
-        assert isinstance(raised.value, CatalogueSchemaError) or isinstance(
-            raised.value.__cause__, CatalogueSchemaError
-        )
+
+
+@pytest.mark.parametrize(
+    ("arff", "features"),
+    [
+        pytest.param(DENSE, FLOWERS[:-1], id="other columns"),
+        pytest.param(DENSE.replace("iris\n3", "tulip\n3"), FLOWERS, id="unlisted category"),
+        pytest.param(DENSE.replace("@DATA", ""), FLOWERS, id="no data"),
+        pytest.param(DENSE.replace("1.5", "1_5"), FLOWERS, id="no number"),
+    ],
+)
+def test_a_file_that_is_not_as_described_is_refused(
+    server: ScriptedServer, arff: str, features: list[Any]
+) -> None:
+    describe(server, 9, arff, features)
+
+    with pytest.raises(PreparationError, match="ARFF") as caught:
+        data_stack.load("openml:9", split="all")
+
+    assert isinstance(caught.value.__cause__, CatalogueSchemaError)
+
+
+# ------------------------------------------------------------------ types
 
 
 MANY_FEATURES = [
