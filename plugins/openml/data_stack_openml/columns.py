@@ -34,7 +34,6 @@ def column_of(attribute: Attribute, values: Sequence[str | None]) -> pa.Array:
     """
     if attribute.kind != "number":
         return pa.array(values, pa.string())
-    _check_numbers(values)
 
     floats = _as_floats(values)
     if floats is not None:
@@ -65,28 +64,21 @@ def codes_of(values: Sequence[str | None], categories: Sequence[str]) -> pa.Arra
     return pa.array(codes, pa.int64())
 
 
-def _check_numbers(values: Sequence[str | None]) -> None:
-    """Check that all texts are numbers.
+def _as_floats(values: Sequence[str | None]) -> list[float] | None:
+    """Return numbers as floats, NaN if missing; None if float64 lacks one of them.
 
     Raises:
-        ValueError: a text is none.
+        ValueError: a text is not a number.
     """
-    for text in values:
-        # The second case is that of nan and inf.
-        is_number = text is None or _NUMBER.fullmatch(text) or float_of(text) is not None
-        if not is_number:
-            raise ValueError(f"{text!r:.60} is not a number")
-
-
-def _as_floats(values: Sequence[str | None]) -> list[float] | None:
-    """Return numbers as floats, NaN if missing; None if float64 lacks one of them."""
     floats = []
     for text in values:
         number = math.nan if text is None else float_of(text)
-        if number is None:
-            return None
-        floats.append(number)
-    return floats
+        if number is not None:
+            floats.append(number)
+        elif text is not None and _NUMBER.fullmatch(text) is None:
+            raise ValueError(f"{text!r:.60} is not a number")
+    has_all = len(floats) == len(values)
+    return floats if has_all else None
 
 
 def _as_integers(values: Sequence[str | None]) -> list[int | None] | None:
