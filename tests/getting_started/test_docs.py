@@ -204,6 +204,60 @@ def test_what_a_page_tells_to_write_instead_exists(page: str) -> None:
     assert [name for code in codes for name in unknown_names(code)] == []
 
 
+def identifiers(folder: Path) -> set[str]:
+    """The identifiers of a package: of its modules, functions, classes, arguments and attributes.
+
+    Nothing is imported, as modules need TensorFlow or Spark.
+    """
+    names = set[str]()
+    for path in folder.rglob("*.py"):
+        names.update(path.relative_to(folder).with_suffix("").parts)
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.FunctionDef | ast.ClassDef):
+                names.add(node.name)
+            elif isinstance(node, ast.arg):
+                names.add(node.arg)
+            elif isinstance(node, ast.alias):
+                names.add(node.asname or node.name)
+            elif isinstance(node, ast.Name):
+                names.add(node.id)
+            elif isinstance(node, ast.Attribute):
+                names.add(node.attr)
+            elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+                names.add(node.value)  # of arguments that are taken as **arguments, and __all__
+    return names
+
+
+def names_in(code: str) -> list[str]:
+    """The names that code like ``reader.Reader(a, b=…)`` in a table shows, but for the module."""
+    path, _, arguments = code.partition("(")
+    shown = re.findall(r"(\w+) *(?=[,=)])", arguments.replace("=True", "="))
+    return [path.rpartition(".")[2], *shown]
+
+
+@pytest.mark.parametrize("library", ["petastorm", "granular"])
+def test_a_name_of_another_library_is_there_if_its_page_says_so(library: str) -> None:
+    page = TEXTS[ROOT / "docs" / "reference" / f"names_of_{library}.md"]
+    folders = [ROOT / "plugins" / name / f"data_stack_{name}" for name in (library, "spark")]
+    there = set[str]().union(*map(identifiers, folders))
+
+    rows = re.findall(r"^\| (.*?) \| (works?|accepted|new|missing) \|", page, re.MULTILINE)
+    codes = [
+        (code, state)
+        for cell, state in rows
+        for code in re.findall(r"`(\w[\w.]*(?:\(.*?\))?)`", cell)
+        if not code.endswith(".py") and code != "with"
+    ]
+    missing = [
+        code for code, state in codes if state != "missing" and not there.issuperset(names_in(code))
+    ]
+    surplus = [code for code, state in codes if state == "missing" and names_in(code)[-1] in there]
+
+    assert len(codes) > 40
+    assert missing == []
+    assert surplus == []
+
+
 def test_the_pictures_of_the_documentation_show_the_figures_of_the_benchmark_page() -> None:
     tables = plot_benchmarks.read_tables(TEXTS[plot_benchmarks.README])
 
