@@ -313,6 +313,23 @@ def test_what_another_process_has_begun_stays_behind(prepared: FileStorageConnec
     ]
 
 
+@pytest.mark.parametrize("is_begun", [False, True])
+def test_what_no_manifest_names_is_copied_unless_a_process_may_be_writing_it(
+    prepared: FileStorageConnector, is_begun: bool
+) -> None:
+    source, target = InMemoryStorageConnector(), InMemoryStorageConnector()
+    copy_datasets(prepared, source)
+    source.set_resource("digits/1.0.0/notes.txt", b"mine")
+    if is_begun:
+        source.set_resource("digits/1.0.0/journal.json", b"{}")
+
+    copy_datasets(source, target, ["digits"])
+
+    assert target.has_resource("digits/1.0.0/notes.txt") == (not is_begun)
+    assert target.has_resource("digits/1.0.0/manifest.json")
+    assert len(target.list_resources("digits/1.0.0/")) > 2
+
+
 def test_a_damaged_manifest_does_not_stop_the_others(
     prepared: FileStorageConnector,
 ) -> None:

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from loader_batches import numbers_given, numbers_to
 
 from data_stack.exception import LoaderStateError
-from data_stack.loader import BlockShuffled, Loader, LoaderState
+from data_stack.loader import BlockShuffled, Lanes, Loader, LoaderState
 
 
 def loader_of(iterator: Any, batch_size: int = 8, **options: Any) -> Loader:
@@ -127,6 +127,35 @@ def test_a_state_of_which_a_field_was_changed_is_refused(key: str, value: Any) -
     assert str(state[key]) != str(value)
 
     refused(loader, {**state, key: value}, "changed or damaged")
+
+
+def test_a_state_of_a_newer_version_is_refused_by_its_number() -> None:
+    loader = loader_of(numbers_to(30))
+    state = {**loader.state_dict(), "data_stack_loader": 3}
+
+    refused(loader, state, r"newer|3")
+    refused(loader, state, r"expected what state_dict\(\) of a loader returns.*, which ")
+
+
+def test_a_state_behind_the_last_batch_is_of_the_next_epoch() -> None:
+    loader = loader_of(numbers_to(30))
+    numbers_given(loader, 4)
+
+    state = loader.state_dict()
+
+    assert (state["epoch"], state["position"]) == (1, 0)
+
+
+def test_a_state_of_other_lanes_is_refused() -> None:
+    def in_lanes(lanes: int, batch_size: int = 8) -> Loader:
+        order = Lanes(BlockShuffled(block_lengths=10, window=3), lanes=lanes, batch_size=batch_size)
+        return loader_of(numbers_to(80), shuffle=order)
+
+    state = in_lanes(2).state_dict()
+
+    in_lanes(2).load_state_dict(state)
+    refused(in_lanes(4), state, "same shuffle=")
+    refused(in_lanes(2, batch_size=4), state, "same shuffle=")
 
 
 def test_a_state_survives_torch_json_numpy_and_further_fields() -> None:

@@ -27,6 +27,7 @@ from data_stack.io.storage_connectors import (
     FileStorageConnector,
     StorageConnector,
 )
+from data_stack.io.storage_connectors.owners import this_machine
 from data_stack.stores.removal import remove_dataset
 from data_stack.stores.verification import StorageVerification, verify_storage
 from data_stack.testing.storage_connector import content
@@ -73,6 +74,23 @@ def test_a_version_goes_with_its_bytes_and_all_else_stays(any_store: StorageConn
     assert any_store.list_resources("letters/1.0/") == []
     assert not Letters(any_store).is_ready()
     assert [kind(any_store).verify() for kind in (Newer, Neighbour, Flat)] == [[], [], []]
+
+
+@pytest.mark.parametrize(
+    ("kind", "folder", "is_left"),
+    # Other versions may be prepared in a folder that is not of this version alone.
+    [(Letters, "letters/1.0", False), (Flat, "letters", True)],
+)
+def test_what_a_dead_writer_left_goes_with_the_folder_of_a_version(
+    store: FileStorageConnector, kind: type[Letters], folder: str, is_left: bool
+) -> None:
+    kind(store).prepare()
+    left = Path(store.root_path) / folder / f".~{this_machine()}-1-0-deadbeef"
+    left.write_bytes(b"half")
+
+    remove_dataset("letters", store, version=kind.card.version)
+
+    assert left.exists() == is_left
 
 
 def test_of_several_versions_one_has_to_be_named_and_of_one_none(

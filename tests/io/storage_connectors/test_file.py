@@ -35,6 +35,7 @@ from data_stack.io.checked_json import to_checked_json
 from data_stack.io.integrity import BLOCK_BYTES
 from data_stack.io.storage_connectors import FileStorageConnector, StorageConnectorFactory
 from data_stack.io.storage_connectors.file.digest_notes import DigestNotes, state_of
+from data_stack.io.storage_connectors.file.publishing import replace_file
 from data_stack.io.storage_connectors.owners import this_machine, this_process
 from data_stack.io.storage_connectors.storable import split_into_pieces
 from data_stack.testing.comparing import assert_same_bytes
@@ -490,3 +491,12 @@ def test_names_that_differ_in_case_are_two_where_it_counts(tmp_path: Path) -> No
 
     assert connector.list_resources() == ["d/Ab", "d/aB"]
     assert content(connector, "d/aB") == b"x"
+
+
+def test_a_small_file_that_cannot_be_replaced_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "taken" / "below").mkdir(parents=True)
+
+    with pytest.raises(OSError, match="taken"):
+        replace_file(str(tmp_path / "taken"), b"bytes")
+
+    assert [path.name for path in tmp_path.iterdir()] == ["taken"]
