@@ -55,7 +55,11 @@ class BackgroundCalls:
         try:
             return await asyncio.wait_for(outcome, self._limits.max_seconds + _GRACE_SECONDS)
         except asyncio.TimeoutError:
-            return ToolResult(str(deadline.error()), is_error=True)
+            return ToolResult(
+                f"{deadline.error()}. What the call has begun, such as a preparation, may go on: "
+                f"then call again later",
+                is_error=True,
+            )
         finally:
             # Where the agent has cancelled the call, too.
             deadline.give_up()

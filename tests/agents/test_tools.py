@@ -339,11 +339,20 @@ def test_a_link_out_of_the_store_is_not_followed(
     assert "secret" not in listed
 
 
-def test_a_prefix_cannot_climb(call: Call) -> None:
-    result = call("list_store", prefix="../")
+def test_no_prefix_lists_what_lies_outside(folder: Path, make_call: MakeCall) -> None:
+    outside = folder.parent / "outside"
+    outside.mkdir()
+    (outside / "secret.csv").write_text("word\ncanary\n")
+    (folder / "linked").symlink_to(outside)
+    call = make_call(folder)
 
-    assert result.is_error
-    assert "does not climb" in result.text
+    results = [
+        call("list_store", prefix=prefix)
+        for prefix in ("../", "../outside/", f"{outside}/", "linked/", "linked/s", "~/", "\0")
+    ]
+
+    assert "secret" not in "".join(result.text for result in results)
+    assert "does not climb" in results[0].text
 
 
 def test_installed_datasets_can_be_hidden(folder: Path, make_call: MakeCall) -> None:
