@@ -36,7 +36,7 @@ from data_stack.repository.places import Place
 from data_stack.reproduce.difference import DatasetDiff
 from data_stack.reproduce.difference import diff as compare
 from data_stack.reproduce.planning import plan as plan_loading
-from data_stack.show.column_report import columns_of, fields_of
+from data_stack.show.column_report import ColumnReport, columns_of, fields_of
 from data_stack.show.column_statistics import with_statistics
 from data_stack.show.display_value import to_display_value
 from data_stack.show.sample_parts import default_keys, hints_of, part_of
@@ -617,7 +617,7 @@ def _name_of_column(key: Any, names: Sequence[str]) -> Any:
     return key
 
 
-def _find_columns(samples: DatasetIteratorIF) -> Any:
+def _find_columns(samples: DatasetIteratorIF) -> tuple[ColumnReport, ...]:
     """Return reports on the columns, from the schema and a few samples."""
     n_samples = len(samples)
     if n_samples == 0:
@@ -627,7 +627,7 @@ def _find_columns(samples: DatasetIteratorIF) -> Any:
     return columns_of(samples, [samples[position] for position in spread.tolist()])
 
 
-def _facts_of_column(column: Any) -> dict[str, Any]:
+def _facts_of_column(column: ColumnReport) -> dict[str, Any]:
     """Return name, role, dtype and shape of a column."""
     key = "value" if column.key is None else column.key
     facts: dict[str, Any] = {"column": key if column.name is None else column.name}

@@ -14,6 +14,8 @@ from urllib.parse import unquote, urlsplit
 import numpy as np
 import pytest
 from agents_kit import Call, MakeCall, answer_of, contents_of
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from PIL import Image
 
 import data_stack
@@ -303,6 +305,39 @@ def test_no_name_leads_out_of_the_stores(
     assert result.is_error
     assert "canary" not in result.text
     assert "secret" not in result.text
+
+
+PARTS_OF_NAMES = st.sampled_from(
+    [
+        *("..", "/", "//", ":", "default", "store", "outside", "secret.csv", "~", ".", "linked"),
+        *("pets", "%2e%2e", "\\", "file:", "@", "#", "[:1]", "\x00", " ", "train.csv", "\u202e"),
+    ]
+)
+
+
+@given(st.lists(PARTS_OF_NAMES, max_size=7).map("".join))
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_no_name_of_any_parts_leads_out(
+    folder: Path, make_call: MakeCall, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    outside = folder.parent / "outside"
+    outside.mkdir(exist_ok=True)
+    (outside / "secret.csv").write_text("word\ncanary\n")
+    if not (folder / "linked").is_symlink():
+        (folder / "linked").symlink_to(outside)
+    monkeypatch.chdir(folder.parent)
+    call = make_call(folder)
+
+    results = [
+        call("sample", dataset=name),
+        call("describe", dataset=f"default:{name}"),
+        call("sample", dataset="default:pets", split=name),
+        call("list_store", prefix=name),
+    ]
+
+    assert "canary" not in "".join(result.text for result in results)
+    assert "word" not in "".join(result.text for result in results)
+    assert 'secret.csv"' not in results[3].text
 
 
 def test_a_name_does_not_tell_which_files_exist(
