@@ -183,6 +183,8 @@ class DatasetFinder:
             store = self._stores[reference.store]
 
         dataset: Resolved
+        # Only a name that somebody provides is resolved: the error for any other one would say
+        # whether a file of this name lies in the current folder.
         if not reference.is_whole_store and self._is_provided(reference.name):
             connector = store.connector if self._permissions.prepare else store.reader
             dataset = default_repository().resolve(reference.name, connector)

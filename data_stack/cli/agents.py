@@ -80,8 +80,8 @@ def mcp(
 
     Speaks the Model Context Protocol on standard input and output: an agent starts this command
     and lists, describes, plans, samples and compares the datasets of installed packages and of
-    these stores. It reads no other file, writes nothing and uses no network, unless an option here
-    allows it. Needs the package mcp (extra: mcp).
+    these stores. It reads no other file, writes nothing and uses no network but that of the
+    stores, unless an option here allows it. Needs the package mcp (extra: mcp).
     """
     if settings.as_json:
         raise click.UsageError("--json has no meaning here: the protocol is JSON already")

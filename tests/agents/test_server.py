@@ -192,28 +192,6 @@ def test_lines_that_are_no_messages_do_not_end_it(folder: Path) -> None:
     assert "Traceback" not in done.stdout
 
 
-@pytest.mark.parametrize(
-    ("arguments", "code", "message"),
-    [
-        (["--store", "MISSING"], 1, "check the path"),
-        (["--store", "x=MISSING", "--store", "x=y"], 2, "two stores are called 'x'"),
-        (["--store", "nope://x"], 2, "no storage connector for nope:// URLs"),
-        (["--json"], 2, "the protocol is JSON already"),
-        (["--max-seconds", "0"], 2, "--max-seconds"),
-    ],
-)
-def test_a_wrong_command_line_ends_at_once(
-    tmp_path: Path, arguments: list[str], code: int, message: str
-) -> None:
-    words = [word.replace("MISSING", str(tmp_path / "missing")) for word in arguments]
-
-    done = run_command(*words)
-
-    assert done.returncode == code
-    assert message in done.stderr
-    assert done.stdout == ""
-
-
 def test_ctrl_c_ends_the_command(folder: Path) -> None:
     words = [sys.executable, "-m", "data_stack.cli", "mcp", "--store", str(folder)]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
