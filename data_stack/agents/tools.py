@@ -216,10 +216,10 @@ class DatasetTools:
     ) -> list[dict[str, Any]]:
         """Return an entry for each installed dataset; imports no plugin."""
         records = {}
-        for record in default_manager().records():
-            if record.group == DATASETS_GROUP:
-                records[record.name] = record
-                records[record.qualified_name] = record
+        for installed in default_manager().records():
+            if installed.group == DATASETS_GROUP:
+                records[installed.name] = installed
+                records[installed.qualified_name] = installed
         rows = []
         for name in self._finder.installed_names():
             row: dict[str, Any] = {"dataset": name, "kind": "installed dataset"}

@@ -51,8 +51,8 @@ def test_what_can_be_read_comes_first(call: Call) -> None:
 
 
 def test_pages_list_each_dataset_once(call: Call) -> None:
-    listed = []
-    offset = 0
+    listed: list[str] = []
+    offset: int | None = 0
     while offset is not None:
         answer = answer_of(call("list_datasets", offset=offset, limit=7))
         listed += [row["dataset"] for row in answer["datasets"]]
@@ -410,11 +410,6 @@ class Counting(DatasetFactory):
     card = DatasetCard("counting", "1.0")
     splits = ("all",)
     n_preparations: ClassVar[int] = 0
-    source: ClassVar[str] = ""
-
-    @property
-    def sources(self) -> list[ResourceDefinition]:
-        return [ResourceDefinition("raw/x", self.source)]
 
     def preprocess(self, raw: Any, prepared: Any) -> None:
         Counting.n_preparations += 1
@@ -431,7 +426,7 @@ def counting(tmp_path: Path) -> Iterator[type[Counting]]:
     """A registered dataset whose source is a file on this machine."""
     path = tmp_path / "source"
     path.write_bytes(b"123")
-    Counting.source = str(path)
+    Counting.sources = [ResourceDefinition("raw/x", str(path))]
     Counting.n_preparations = 0
     default_repository().register("counting", Counting)
     yield Counting
