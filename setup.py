@@ -30,6 +30,8 @@ EXTRAS = {
     "huggingface": ["datasets>=3.1"],
     "plots": ["matplotlib>=3.8"],
     "browse": ["starlette>=0.41", "uvicorn>=0.32"],
+    # mcp has the interface of version 2; starlette 0.41.0 imports python-multipart by its old name.
+    "mcp": ["mcp>=2.3", "starlette>=0.41.3"],
 }
 # s3fs 2025.3 creates a file only if it does not exist, which leases need.
 EXTRAS["s3"] = ["fsspec>=2025.3", "s3fs>=2025.3"]

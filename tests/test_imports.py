@@ -42,6 +42,7 @@ LAYERS = [
     "loading",
     "mnist",
     "browse",
+    "agents",
     "testing",
     "cli",
 ]
@@ -69,6 +70,7 @@ HEAVY = {
     "datasets": {"data_stack.exchange.tables.huggingface"},
     "fsspec": {"data_stack.io.storage_connectors.object_store"},
     "msgpack": {"data_stack.codecs.arrays", "data_stack.formats.records.sample_references"},
+    "mcp": {"data_stack.agents.server"},
     "mlcroissant": set[str](),
     "paramiko": {"data_stack.io.storage_connectors.object_store"},
     "gridfs": set[str](),

@@ -191,6 +191,8 @@ def assemble(folder: Path) -> None:
     for package in list_packages():
         (folder / "api" / f"{package}.rst").write_text(write_api_page(package), encoding="utf-8")
     _add_plots(folder / "benchmarks" / "README.md")
+    # Agents look for it at the top of a site; the pages link to it.
+    shutil.copy(ROOT / "llms.txt", folder)
     for copy in folder.rglob("*.md"):
         up = "../" * (len(copy.relative_to(folder).parts) - 1)
         copy.write_text(
@@ -315,6 +317,19 @@ def find_broken_links(folder: Path) -> Iterator[str]:
                 yield f"{page.relative_to(folder.resolve())}: {link}"
 
 
+def write_llms_txt(site: Path) -> None:
+    """Write ``llms.txt`` at the top of a site, with links to its pages."""
+
+    def link_page(link: re.Match[str]) -> str:
+        name = link[1].removesuffix(".md")
+        page = "index" if name == "README" else name
+        return f"]({page}.html)"
+
+    text = (ROOT / "llms.txt").read_text(encoding="utf-8")
+    text = re.sub(r"\]\(([\w/]+\.md)\)", link_page, text)
+    (site / "llms.txt").write_text(text, encoding="utf-8")
+
+
 def _mend(page: Path) -> None:
     """Give a page what Sphinx leaves out for screen readers: levels of the sidebar's headings, and
     lists that are lists.
@@ -347,6 +362,7 @@ def main(build: Path, version: str) -> int:
     )
     for page in (site / version).rglob("*.html"):
         _mend(page)
+    write_llms_txt(site / version)
     shutil.rmtree(site / "jupyter_execute", ignore_errors=True)  # of myst-nb
     list_versions(site)
     broken = [*find_broken_links(site / version)]

@@ -34,6 +34,9 @@ PROJECTS = {"data_stack": ROOT} | {
     if package.is_dir()
 }
 
+#: Files of each project that its packages need, as far as it has them.
+COPIED_FILES = ("pyproject.toml", "setup.py", "MANIFEST.in", "README.md", "llms.txt")
+
 #: Where the files of the project can be read, such as ``"https://…/blob/main"``; without it, links
 #: to them become text.
 FILES_URL = ""
@@ -55,15 +58,14 @@ def copy_projects(folder: Path) -> list[Path]:
         )
         for file in (
             ROOT / "LICENSE",
-            *(project / name for name in ("pyproject.toml", "setup.py", "README.md")),
+            *(project / name for name in COPIED_FILES),
         ):
             if file.exists():
                 shutil.copy(file, copy)
-        readme = copy / "README.md"
-        readme.write_text(
-            replace_links(readme.read_text(encoding="utf-8"), project.relative_to(ROOT)),
-            encoding="utf-8",
-        )
+        for page in (copy / "README.md", copy / "llms.txt"):
+            if page.exists():
+                text = page.read_text(encoding="utf-8")
+                page.write_text(replace_links(text, project.relative_to(ROOT)), encoding="utf-8")
         copies.append(copy)
     return copies
 
@@ -145,6 +147,9 @@ def find_faults(path: Path, version: str) -> Iterator[str]:
     for wanted in ("LICENSE", "py.typed"):
         if wanted not in {name.name for name in names}:
             yield f"it has no {wanted}"
+    is_our_sdist = path.name.startswith("lazy_data_stack-") and path.suffix == ".gz"
+    if is_our_sdist and "llms.txt" not in files:
+        yield "it has no llms.txt"
     metadata = next(
         text.decode() for name, text in files.items() if name.endswith(("METADATA", "PKG-INFO"))
     )

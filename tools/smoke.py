@@ -204,6 +204,13 @@ def check_browse() -> None:
     expect(server.__name__, "data_stack.browse.server")
 
 
+def check_mcp() -> None:
+    """The server, which answers nobody."""
+    from data_stack.agents import server
+
+    expect(server.__name__, "data_stack.agents.server")
+
+
 def check_s3() -> None:
     """The store is made, and nothing connected."""
     data_stack.storage_connector_from_url("s3://bucket/prefix")

@@ -16,6 +16,7 @@ import click
 
 # Each of these files adds its commands.
 from data_stack.cli import (  # noqa: F401
+    agents,
     checking,
     converting,
     doctor,

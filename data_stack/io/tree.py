@@ -87,7 +87,8 @@ def walk_folder(root: str, below: str = "", *, links: LinkRule | None = None) ->
         links: which links are followed; None for those that lead below ``root``.
 
     Returns:
-        Paths relative to ``root``; none if the folder does not exist.
+        Paths relative to ``root``; none if the folder does not exist, or lies elsewhere: ``below``
+        is absolute, or leads through a link that is not followed.
 
     Raises:
         OSError: a folder cannot be listed.
@@ -97,7 +98,13 @@ def walk_folder(root: str, below: str = "", *, links: LinkRule | None = None) ->
         links = LinkRule(root)
     tree = Tree()
     n_nested_links = 0
-    pending = [_Folder(below, os.path.join(root, below))]
+    start = os.path.join(root, below)
+    if os.path.isabs(below):
+        return tree
+    if below and links.leads_out(start):
+        tree.left_out.append(LeftOut(below, LEADS_OUT))
+        return tree
+    pending = [_Folder(below, start)]
     while pending:
         folder = pending.pop()
         prefix = ""

@@ -282,6 +282,22 @@ def test_versions_lie_side_by_side_and_a_broken_link_is_named(tmp_path: Path) ->
     ]
 
 
+def broken_links_of_llms_txt(folder: Path) -> list[str]:
+    """The links of ``llms.txt`` in a folder that lead to no file."""
+    links = re.findall(r"\]\(([^)\s]+)\)", (folder / "llms.txt").read_text(encoding="utf-8"))
+    assert len(links) > 20
+    return [link for link in links if not (folder / link).is_file()]
+
+
+def test_the_page_for_agents_links_to_pages(tmp_path: Path) -> None:
+    build_docs.write_llms_txt(tmp_path)
+    links = re.findall(r"\]\(([^)\s]+)\)", (tmp_path / "llms.txt").read_text(encoding="utf-8"))
+
+    assert broken_links_of_llms_txt(ROOT) == []
+    assert {"index.html", "docs/README.html", "docs/loader.html"} <= {*links}
+    assert all(link.endswith(".html") for link in links)
+
+
 @pytest.mark.full
 @pytest.mark.timeout(900)
 def test_the_site_is_built_without_a_warning_or_a_broken_link(tmp_path: Path) -> None:
@@ -292,6 +308,7 @@ def test_the_site_is_built_without_a_warning_or_a_broken_link(tmp_path: Path) ->
     html = (site / "api" / "data_stack.html").read_text(encoding="utf-8")
     assert [name for name in data_stack.__all__ if f"{name}<" not in html] == []
     assert list(site.glob("_images/table-*.svg"))
+    assert broken_links_of_llms_txt(site) == []
 
 
 @pytest.mark.parametrize(

@@ -345,3 +345,15 @@ def test_the_plugin_of_the_docs_is_one_once_it_is_installed(home: Path) -> None:
     said, _ = python("-m", "pytest", "-q", "-p", "no:cacheprovider", "test_my_wine.py")
 
     assert re.search(r"\d\d passed", said)
+
+
+def test_the_code_for_agents_runs_as_it_stands(home: Path) -> None:
+    (home / "wine.csv").write_text('id,name,price\n1,"Barolo, red",31.5\n2,,\n')
+    page = (ROOT / "llms.txt").read_text(encoding="utf-8")
+    (home / "llms.py").write_text("\n".join(blocks(page, "python")), encoding="utf-8")
+
+    said, _ = python("llms.py")
+
+    assert said.splitlines()[-1] == "False"
+    assert {"data_stack.lock", "wine_records", "wine_parquet", "sets", "backup"} <= {*listing(home)}
+    assert len(page) < 12_000

@@ -42,6 +42,14 @@ def test_a_missing_folder_has_no_files(tmp_path: Path) -> None:
     assert walk_folder(str(tmp_path / "nothing")).files == []
 
 
+def test_a_path_that_leads_out_has_no_files(place: Path) -> None:
+    (place / "linked").symlink_to(place.parent / "outside")
+
+    assert walk_folder(str(place), str(place.parent / "outside")).files == []
+    assert walk_folder(str(place), "linked").left_out == [LeftOut("linked", LEADS_OUT)]
+    assert walk_folder(str(place), "linked/deep").files == []
+
+
 def test_links_that_stay_below_the_place_are_followed(place: Path) -> None:
     (place / "tigers").symlink_to("cats")
     (place / "cats" / "again.png").symlink_to(place / "cats" / "1.png")

@@ -177,6 +177,21 @@ def test_links_that_stay_in_the_store_are_read(tmp_path: Path) -> None:
     assert connector.list_resources() == ["real/x"]
 
 
+def test_no_prefix_lists_what_lies_outside(tmp_path: Path) -> None:
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "secret").write_bytes(b"secret")
+    root = tmp_path / "store"
+    root.mkdir()
+    (root / "linked").symlink_to(outside)
+    connector = FileStorageConnector(root)
+
+    for prefix in (f"{outside}/", f"{outside}/s", "linked/", "linked/s"):
+        assert connector.list_keys(prefix) == []
+        assert connector.list_links(prefix) == []
+    assert connector.list_links("l") == ["linked"]
+
+
 def test_a_store_without_files_of_others_knows_identifiers() -> None:
     connector = InMemoryStorageConnector()
     connector.set_resource("a/b", b"x")

@@ -1,0 +1,1 @@
+"""Datasets for coding agents: the tools of ``data-stack mcp``."""

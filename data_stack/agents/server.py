@@ -1,0 +1,94 @@
+"""Serves the tools by the Model Context Protocol, on standard input and output."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+from importlib.metadata import version
+from typing import Any
+
+from data_stack.agents.background_calls import BackgroundCalls
+from data_stack.agents.descriptions import INSTRUCTIONS, TOOLS
+from data_stack.agents.limits import Limits
+from data_stack.agents.permissions import Permissions
+from data_stack.agents.tools import DatasetTools, ToolResult
+from data_stack.exception import MissingDependencyError
+
+try:
+    from mcp import types
+    from mcp.server import Server, ServerRequestContext
+    from mcp.server.stdio import stdio_server
+except ImportError as error:
+    package, _, _ = str(error.name).partition(".")
+    raise MissingDependencyError("data-stack mcp", package, "mcp") from error
+
+
+def serve(tools: DatasetTools, permissions: Permissions, limits: Limits) -> None:
+    """Answer the requests of one agent, until it closes standard input.
+
+    Args:
+        tools: the tools.
+        permissions: what the user allows, which the agent is told.
+        limits: of each call.
+    """
+    asyncio.run(_serve(make_server(tools, permissions, limits)))
+
+
+async def _serve(server: Server[Any]) -> None:
+    async with stdio_server() as (requests, answers):
+        await server.run(requests, answers, server.create_initialization_options())
+
+
+def make_server(tools: DatasetTools, permissions: Permissions, limits: Limits) -> Server[Any]:
+    """Return a server of the tools; arguments are those of :func:`serve`."""
+    calls = BackgroundCalls(tools, limits)
+    listed_tools = [_listed(tool.name, permissions) for tool in TOOLS]
+
+    async def list_tools(
+        context: ServerRequestContext[Any], parameters: types.PaginatedRequestParams | None
+    ) -> types.ListToolsResult:
+        return types.ListToolsResult(tools=listed_tools)
+
+    async def call_tool(
+        context: ServerRequestContext[Any], parameters: types.CallToolRequestParams
+    ) -> types.CallToolResult:
+        result = await calls.call(parameters.name, parameters.arguments or {})
+        return _as_mcp(result)
+
+    return Server(
+        "data-stack",
+        version=version("lazy-data-stack"),
+        title="Datasets of data_stack",
+        instructions=INSTRUCTIONS,
+        on_list_tools=list_tools,
+        on_call_tool=call_tool,
+    )
+
+
+def _listed(name: str, permissions: Permissions) -> types.Tool:
+    """Return a tool as the protocol lists it."""
+    (tool,) = (tool for tool in TOOLS if tool.name == name)
+    reads_samples = tool.name in ("sample", "statistics", "diff")
+    may_prepare = permissions.prepare and reads_samples
+    return types.Tool(
+        name=tool.name,
+        title=tool.title,
+        description=tool.description,
+        input_schema=tool.schema(),
+        annotations=types.ToolAnnotations(
+            title=tool.title,
+            read_only_hint=not may_prepare,
+            destructive_hint=False,
+            idempotent_hint=True,
+            open_world_hint=permissions.download,
+        ),
+    )
+
+
+def _as_mcp(result: ToolResult) -> types.CallToolResult:
+    """Return a result as the protocol has it: a text, then the pictures."""
+    content: list[types.ContentBlock] = [types.TextContent(type="text", text=result.text)]
+    for picture in result.pictures:
+        data = base64.b64encode(picture).decode("ascii")
+        content.append(types.ImageContent(type="image", data=data, mime_type="image/png"))
+    return types.CallToolResult(content=content, is_error=result.is_error)
