@@ -2,6 +2,7 @@ from data_stack.loader.collation import Collation as Collation
 from data_stack.loader.collation import Concatenated as Concatenated
 from data_stack.loader.collation import Padded as Padded
 from data_stack.loader.collation import Ragged as Ragged
+from data_stack.loader.conversion import Conversion as Conversion
 from data_stack.loader.loader import Loader as Loader
 from data_stack.loader.orders import BlockShuffled as BlockShuffled
 from data_stack.loader.orders import Bucketed as Bucketed
