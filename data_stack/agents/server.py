@@ -11,6 +11,7 @@ from data_stack.agents.background_calls import BackgroundCalls
 from data_stack.agents.descriptions import INSTRUCTIONS, TOOLS
 from data_stack.agents.limits import Limits
 from data_stack.agents.permissions import Permissions
+from data_stack.agents.standard_input import StandardInput
 from data_stack.agents.tools import DatasetTools, ToolResult
 from data_stack.exception import MissingDependencyError
 
@@ -35,8 +36,10 @@ def serve(tools: DatasetTools, permissions: Permissions, limits: Limits) -> None
 
 
 async def _serve(server: Server[Any]) -> None:
-    async with stdio_server() as (requests, answers):
-        await server.run(requests, answers, server.create_initialization_options())
+    with StandardInput.opened() as lines:
+        # The package reads nothing but the lines of its argument.
+        async with stdio_server(stdin=lines) as (requests, answers):  # type: ignore[arg-type]
+            await server.run(requests, answers, server.create_initialization_options())
 
 
 def make_server(tools: DatasetTools, permissions: Permissions, limits: Limits) -> Server[Any]:

@@ -14,10 +14,12 @@ import time
 from collections.abc import Awaitable, Callable
 from io import BytesIO
 from pathlib import Path
+from tempfile import TemporaryFile
 
 import pytest
 from distributions import write_distribution
 from mcp import Client, StdioServerParameters, types
+from mcp.client.stdio import stdio_client
 from PIL import Image
 
 from data_stack import FileStorageConnector
@@ -62,8 +64,11 @@ def talk(
     parameters = StdioServerParameters(command=sys.executable, args=words, env=environment)
 
     async def converse() -> None:
-        async with Client(parameters, mode=mode, read_timeout_seconds=60) as client:
-            await conversation(client)
+        # By default the server gets the sys.stderr of the import, which pytest has closed since.
+        with TemporaryFile("w") as errors:
+            transport = stdio_client(parameters, errlog=errors)
+            async with Client(transport, mode=mode, read_timeout_seconds=60) as client:
+                await conversation(client)
 
     asyncio.run(converse())
 
@@ -195,11 +200,17 @@ def test_lines_that_are_no_messages_do_not_end_it(folder: Path) -> None:
 def test_ctrl_c_ends_the_command(folder: Path) -> None:
     words = [sys.executable, "-m", "data_stack.cli", "mcp", "--store", str(folder)]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    with subprocess.Popen(words, stdin=subprocess.PIPE, env=environment) as process:
-        time.sleep(3)
-        process.send_signal(signal.SIGINT)
+    with subprocess.Popen(
+        words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
         try:
-            process.wait(timeout=20)
+            process.stdin.write(b'{"jsonrpc": "2.0", "id": 1, "method": "ping"}\n')
+            process.stdin.flush()
+            process.stdout.readline()  # it answers, so it has started
+            process.send_signal(signal.SIGINT)
+            process.wait(timeout=60)
         finally:
             process.kill()
 
