@@ -12,9 +12,11 @@ TORCH = torch==$$(sed -n 's/^torch==//p' constraints.txt)
 PIP := python -m pip install --quiet --disable-pip-version-check
 INSTALL := $(BIN)/$(PIP) $(addprefix -c ,$(CONSTRAINTS))
 
-# Each test file runs in one process, so that its tests share the servers they start (tests/support/forked_tests.py). With more
-# processes than cores, some wait while others compute.
-PYTEST = $(BIN)/python -m pytest -q --processes 4 $(PYTEST_OPTIONS)
+# Each process runs tests of neighbouring files, so that they share the servers they start; one that has done its own takes over
+# half of those that another has left. With more processes than cores, some wait while others compute.
+WORKERS ?= 4
+PARALLEL = --numprocesses $(WORKERS) --dist worksteal
+PYTEST = $(BIN)/python -m pytest -q $(PYTEST_OPTIONS)
 
 # The tests start hundreds of interpreters, which would compile the package each time.
 unexport PYTHONDONTWRITEBYTECODE
@@ -27,6 +29,7 @@ FRAMEWORK_TESTS := tests/loader/test_loader_tensorflow.py tests/loader/test_load
 	plugins/petastorm/tests/test_petastorm_tensorflow.py
 SPARK_FRAMEWORK_TESTS := plugins/spark/tests/test_spark_tensorflow.py
 
+# Each in one process: it starts a Java machine, or the daemons of a Ray.
 ENGINES := plugins/spark/tests plugins/ray/tests
 
 # TensorFlow without GPU kernels is half as large.
@@ -36,7 +39,7 @@ TENSORFLOW ?= tensorflow-cpu
 CHECK_PYTHON = $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10) and "data_stack needs Python 3.10 or newer: make PYTHON=python3.11")' && \
 	rm -rf datastack.egg-info plugins/*/datastack_*.egg-info
 
-.PHONY: help quickstart test test-full soak test-all test-lowest test-newest lint types unit engines bench dist dist-check version constraints docs notebooks api mutants clean
+.PHONY: help quickstart test test-full soak test-all test-lowest test-newest lint types unit engines $(ENGINES) bench dist dist-check version constraints docs notebooks api mutants clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -50,7 +53,7 @@ test:  ## ruff, mypy --strict and pytest, without Spark and Ray: in minutes, bef
 # A part that was green on the same commit is not run again, so that an interrupted run goes on; `make -k` goes on after a failure.
 # PART chooses the parts that begin so. A failure is repeated by SEED, which the run prints.
 # EXAMPLES is the number of examples of each differential test, for hours where wanted.
-PARTS := faults-preparation faults-servers faults-disks fuzz differential formats io loader petastorm rest
+PARTS := faults-preparation faults-servers faults-disks fuzz differential formats io loader petastorm engines rest
 part-faults-preparation := tests/faults/test_preparation_faults.py
 part-faults-servers := $(patsubst %,tests/faults/test_%.py,server_crashes network_faults secrets_stay_secret)
 part-faults-disks := $(filter-out $(part-faults-preparation) $(part-faults-servers),$(wildcard tests/faults/test_*.py))
@@ -59,7 +62,8 @@ part-differential := tests/differential
 part-formats := tests/formats tests/codecs
 part-io := tests/io tests/stores tests/stored tests/factories
 part-loader := tests/loader tests/processes tests/engines
-part-petastorm := plugins/petastorm/tests plugins/spark/tests
+part-petastorm := plugins/petastorm/tests
+part-engines := $(ENGINES)
 part-rest := $(filter-out tests/faults $(foreach part,$(PARTS),$(part-$(part))),$(patsubst %/,%,$(wildcard tests/*/)) \
 	$(wildcard tests/test_*.py plugins/*/tests))
 SEED := $(shell od -An -N3 -tu4 /dev/urandom | tr -d ' ')
@@ -71,8 +75,9 @@ endif
 test-full: lint types $(patsubst %,$(GREEN)/%,$(filter $(PART)%,$(PARTS)))  ## test with crashes, power cuts, full disks and many damaged files, in parts: PART=faults; AGAIN=1; SEED=7; EXAMPLES=100000
 	@test -n "$(filter $(PART)%,$(PARTS))" || { echo "no part begins with $(PART): $(PARTS)"; exit 2; }
 
+$(GREEN)/engines: PARALLEL :=
 $(GREEN)/%: $(VENV)/.installed
-	DATA_STACK_TESTS=full DATA_STACK_SEED=$(SEED) DATA_STACK_EXAMPLES=$(EXAMPLES) $(PYTEST) --hypothesis-seed=$(SEED) $(part-$*)
+	DATA_STACK_TESTS=full DATA_STACK_SEED=$(SEED) DATA_STACK_EXAMPLES=$(EXAMPLES) $(PYTEST) $(PARALLEL) --hypothesis-seed=$(SEED) $(part-$*)
 	@mkdir -p $(@D) && touch $@
 
 soak: $(VENV)/.installed  ## use stores from many processes under random kills and faults, for MINUTES=60; SEED=7
@@ -86,11 +91,14 @@ types: $(VENV)/.installed  ## mypy --strict on package, plugins, tests and tools
 	$(BIN)/mypy $(TYPED)
 	for file in $(PLUGIN_FIXTURES); do $(BIN)/mypy $$file || exit 1; done
 
-unit: $(VENV)/.installed  ## pytest only
-	$(PYTEST) $(ENGINES:%=--ignore=%)
+unit: $(VENV)/.installed  ## pytest only, in WORKERS=4 processes
+	$(PYTEST) $(PARALLEL) $(ENGINES:%=--ignore=%)
 
 engines: $(VENV)/.installed  ## pytest of Spark and Ray, whose Java machine and daemons take half a minute
-	$(PYTEST) $(ENGINES)
+	@$(MAKE) --no-print-directory --jobs 2 $(ENGINES)
+
+$(ENGINES):
+	$(PYTEST) $@
 
 test-all: test .venv-all/.installed  ## test, and the tests of TensorFlow and JAX in an environment of their own (2 GB)
 	.venv-all/bin/python -m pytest -q --noconftest $(FRAMEWORK_TESTS)
@@ -117,7 +125,7 @@ version:  ## write a version, V=0.3.0, into all packages
 	$(PYTHON) tools/package_version.py $(V)
 
 constraints: .venv-dist/.installed  ## write constraints-lowest.txt, after a change of lower bounds
-	.venv-dist/bin/python -W ignore tools/lowest_versions.py
+	.venv-dist/bin/python tools/lowest_versions.py
 
 docs: $(VENV)/.installed  ## build the site with pages, notebooks and API reference in docs/_build/html, beside those of other versions
 	$(BIN)/python tools/build_docs.py

@@ -1,11 +1,11 @@
-"""The fixtures and options of all tests: those of ``tests`` and those of ``plugins/*/tests``.
+"""The fixtures and settings of all tests: those of ``tests`` and those of ``plugins/*/tests``.
 
 This file stands at the root because pytest reads the ``conftest.py`` files between the root and a
-test, so that a plugin's tests have the same servers, and ``--processes``, also when they run alone.
-What the fixtures are made of lies in ``tests/support``, which ``pyproject.toml`` puts on the path
-of every test.
+test, so that a plugin's tests have the same servers, also when they run alone. What the fixtures
+are made of lies in ``tests/support``, which ``pyproject.toml`` puts on the path of every test.
 
 Each server is started when the first test of a process asks for it, and stops behind the last one.
+With ``pytest -n 4`` there are four processes, and each has servers of its own.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import secrets
 import signal
 import ssl
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from multiprocessing.pool import Pool
 from pathlib import Path
 from typing import Any
@@ -27,7 +27,6 @@ import mongodb_commands  # noqa: F401  # hears only clients that are made after 
 import pymongo
 import pytest
 import trustme
-from forked_tests import run_in_forks
 from mongodb_server import MongoDBServer, folder_in_memory
 from process_harness import Harness
 from pymongo.database import Database
@@ -60,7 +59,8 @@ def pytest_report_header() -> str | None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    # In memory, nobody waits for a disk at each fsync. In full, all is tried on a disk.
+    # In memory, nobody waits for a disk at each fsync. In full, all is tried on a disk. The
+    # processes of pytest-xdist inherit the variable.
     if (
         not FULL
         and not config.option.basetemp
@@ -71,18 +71,23 @@ def pytest_configure(config: pytest.Config) -> None:
     # A shell starts what runs in its background without Ctrl-C, which tests send to processes of
     # their own.
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    gc.disable()  # until all is imported and collected
 
 
-def pytest_collection_finish(session: pytest.Session) -> None:
-    """What has been imported and collected stays to the end: looking through it took each
-    ``gc.collect()`` half a second.
+@pytest.hookimpl(wrapper=True)
+def pytest_collection(session: pytest.Session) -> Generator[None, object, object]:
+    """Collect without the garbage collector, and leave to it only what the tests make.
+
+    What has been imported and collected stays to the end: looking through it took each
+    ``gc.collect()`` of a test half a second.
     """
-    gc.freeze()
-    gc.set_threshold(
-        20_000
-    )  # by default, looking for garbage takes 4 % of the processor time of the tests
-    gc.enable()
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        # With the default, looking for garbage takes 4 % of the processor time of the tests.
+        gc.set_threshold(20_000)
+        gc.enable()
 
 
 # ------------------------------------------------------ what `make test` leaves to `make test-full`
@@ -90,15 +95,12 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave out the tests that are marked ``full``, unless all are asked for."""
-    left_out = [] if FULL else [item for item in items if item.get_closest_marker("full")]
+    if FULL:
+        return
+    left_out = [item for item in items if item.get_closest_marker("full")]
     if left_out:
         config.hook.pytest_deselected(items=left_out)
         items[:] = [item for item in items if not item.get_closest_marker("full")]
-    items.sort(
-        key=lambda item: next(
-            (place for place, start in enumerate(LONGEST) if item.nodeid.startswith(start)), 99
-        )
-    )
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
@@ -113,73 +115,6 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
     if lines:
         terminalreporter.section("figures")
         terminalreporter.write("\n".join([*lines, ""]))
-
-
-# --------------------------------------------------------- which tests run in one process, and when
-
-#: What takes longest comes first, so that no process works at it when the others have done all.
-LONGEST = [
-    "plugins/spark/tests/",
-    "plugins/ray/tests/",
-    "tests/io/",
-    "tests/faults/",
-    "tests/engines/",
-    "tests/loader/",
-    "tests/getting_started/",
-    "tests/cli/",
-    "plugins/huggingface/tests/",
-    "tests/formats/",
-]
-
-
-#: Files whose tests run in one process, so that there is one Java machine, one Ray, one S3 server,
-#: one MongoDB with users and one Harness.
-TOGETHER: list[tuple[str, ...]] = [("plugins/spark/tests/",), ("plugins/ray/tests/",)]
-if not FULL:
-    _files = [
-        "io/storage_connectors/",
-        "io/test_integrity",
-        "cli/test_mongodb_stores",
-        "faults/test_secrets",
-        "repository/test_places",
-    ]
-    TOGETHER.append(
-        tuple(f"tests/{name}" for name in [*_files, "formats/parquet/test_parquet_writer_files"])
-    )
-    TOGETHER.append(("tests/faults/", "tests/fuzz/", "tests/formats/records/test_record_writer"))
-
-
-def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--processes", type=int, default=0, help="run the tests in so many processes")
-
-
-@pytest.hookimpl(tryfirst=True)
-def pytest_runtestloop(session: pytest.Session) -> bool | None:
-    """With --processes, replace pytest's own loop."""
-    if (
-        not session.config.option.processes
-        or session.testsfailed
-        or session.config.option.collectonly
-    ):
-        return None
-    groups: dict[str, list[int]] = {}
-    for number, item in enumerate(session.items):
-        groups.setdefault(_group(item.nodeid), []).append(number)
-    run_in_forks(session, list(groups.values()), session.config.option.processes)
-    return True
-
-
-def _group(nodeid: str) -> str:
-    """What runs in one process: the tests of a file, and those of files that share what takes long
-    to start.
-
-    In full, a test of ``tests/faults`` takes minutes, so each runs where there is room.
-    """
-    if FULL and nodeid.startswith(("tests/faults/", "tests/fuzz/", "tests/differential/")):
-        return nodeid
-    return next(
-        (starts[0] for starts in TOGETHER if nodeid.startswith(starts)), nodeid.partition("::")[0]
-    )
 
 
 # ------------------------------------------------------------------ another process

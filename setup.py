@@ -89,12 +89,14 @@ EXTRAS["test"] = [
     "duckdb>=1.2",
     "flask>=2.2",
     "flask-cors>=4.0",
+    "griffe>=1.15",  # reads the public names from the source
     "nbclient>=0.10",
     "nbformat>=5.9",
     "paramiko>=3.4",  # an SFTP server
     "playwright>=1.50",  # drives Debian's Chromium in `make test-full`
     "pytest>=8.0",
     "pytest-timeout>=2.3",
+    "pytest-xdist>=3.6",
     "trustme>=1.1",
 ]
 EXTRAS["docs"] = ["furo>=2024.8", "matplotlib>=3.8", "myst-nb>=1.3", "sphinx>=8.1"]

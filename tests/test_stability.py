@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import griffe
 import make_format_fixtures
 import public_api
 import pytest
@@ -37,6 +38,77 @@ def test_public_names_change_with_their_file() -> None:
         *(f"+ {line}" for line in sorted(now - before)),
     ]
     assert changes == [], "public names changed: say so in CHANGELOG.md, and run `make api`"
+
+
+PUBLIC_CODE = """
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import NamedTuple
+import pytest
+
+SECONDS = 30.0
+
+class Base:
+    def run(self, path, *, again: bool = False) -> int: ...
+    def _helper(self): ...
+
+class Job(Base):
+    kind = "job"
+    def __init__(self, name: str, seconds: float = SECONDS) -> None:
+        self.name = name
+        self._seconds = seconds
+    @property
+    def is_done(self) -> bool: ...
+    @classmethod
+    def parse(cls, text: str) -> "Job": ...
+    @pytest.fixture
+    def store(self): ...
+    def test_runs(self): ...
+
+@dataclass(frozen=True)
+class Point:
+    x: int
+    y: int = 0
+
+class Pair(NamedTuple):
+    first: str
+    second: int = 1
+    @property
+    def both(self) -> str: ...
+
+class Color(Enum):
+    RED = 1
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "lines"),
+    [
+        ("Base", ["Base", "Base.run(path, *, again: bool = False) -> int"]),
+        (
+            "Job",
+            [
+                "Job(name: str, seconds: float = 30.0) -> None",
+                "Job.is_done",
+                "Job.kind",
+                "Job.name",
+                "Job.parse(text: str) -> Job",
+                "Job.store",
+            ],
+        ),
+        ("Point", ["Point(x: int, y: int = 0) -> None", "Point.x", "Point.y"]),
+        (
+            "Pair",
+            ["Pair(first: str, second: int = 1)", "Pair.both", "Pair.first", "Pair.second"],
+        ),
+        ("Color", ["Color", "Color.RED"]),
+    ],
+)
+def test_a_name_is_described_with_what_callers_rely_on(name: str, lines: list[str]) -> None:
+    with griffe.temporary_visited_package("program", {"__init__.py": PUBLIC_CODE}) as program:
+        described = public_api.describe_name(name, program[name], {"program.Base"})
+
+        assert sorted(described) == lines
 
 
 def test_deprecated_names_are_gone_in_the_version_that_was_announced() -> None:

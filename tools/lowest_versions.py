@@ -1,8 +1,8 @@
-"""Writes constraints-lowest.txt: the lowest versions that setup.py and the plugins admit, with the
-current tools of the tests.
+"""Writes constraints-lowest.txt by uv: the lowest versions that setup.py and the plugins admit, with
+the current tools of the tests (`make constraints`).
 
-Needs uv and setuptools. torch is the one of constraints.txt: its earlier versions bring gigabytes
-of CUDA.
+uv knows one resolution for all requirements. So this program gives it the versions of the tools
+from constraints.txt, and leaves out what is not installed for the tests.
 """
 
 from __future__ import annotations
@@ -10,78 +10,76 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
-from distutils.core import run_setup
+import tempfile
 from pathlib import Path
-from typing import Any
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
 
 ROOT = Path(__file__).parent.parent
+TITLE = (
+    "# The environment of `make test-lowest`, by `make constraints`: "
+    "the lowest versions of what users install."
+)
 
-#: Its current version raises that of platformdirs.
-RAISES = {"pre-commit"}
+#: What uv finds lower bounds in, and what users install.
+PROJECTS = [ROOT / "setup.py", *sorted(ROOT.glob("plugins/*/pyproject.toml"))]
+EXTRAS_OF_USERS = ["--extra", "all", "--extra", "s3", "--extra", "testing"]
+
+#: Packages that uv leaves out.
+EXCLUDED = [
+    # The packages of this repository.
+    "lazy-data-stack",
+    *(f"lazy-data-stack-{project.parent.name}" for project in PROJECTS[1:]),
+    # Earlier versions bring gigabytes of CUDA; its version is that of constraints.txt.
+    "torch",
+    # No test has a server of theirs.
+    "adlfs",
+    "gcsfs",
+    # Its current version raises that of platformdirs.
+    "pre-commit",
+]
 
 
-def name_of(requirement: str) -> str:
-    """The name of a package, as indexes compare it."""
-    return re.split(r"[^\w.-]", requirement, maxsplit=1)[0].lower().replace("_", "-")
+def compile_requirements(*arguments: str | Path) -> list[str]:
+    """Return the lines ``name==version`` of ``uv pip compile``."""
+    options = ["--quiet", "--no-header", "--no-annotate", "--python-version", "3.11"]
+    with tempfile.NamedTemporaryFile("w", suffix=".txt") as excluded:
+        excluded.write("\n".join(EXCLUDED))
+        excluded.flush()
+        uv = Path(sys.executable).with_name("uv")
+        command = [uv, "pip", "compile", *options, "--excludes", excluded.name, *arguments]
+        done = subprocess.run(command, cwd=ROOT, text=True, capture_output=True, check=False)
+    if done.returncode:
+        sys.exit(done.stderr)
+    return done.stdout.splitlines()
 
 
-def requirements() -> list[str]:
-    """What data_stack and its plugins require, and what their tests require at the versions of
-    constraints.txt.
-    """
-    project: Any = run_setup(str(ROOT / "setup.py"), stop_after="init")
-    pinned = {
-        name_of(line): line.strip()
-        for line in (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
-    }
-    extras = project.extras_require
-    required = [*project.install_requires, *extras["s3"], *extras["testing"], *extras["all"]]
-    for plugin in ROOT.glob("plugins/*/pyproject.toml"):
-        required += tomllib.loads(plugin.read_text(encoding="utf-8"))["project"]["dependencies"]
-    untried = {name_of(each) for each in extras["cloud"]} - {
-        name_of(each) for each in extras["test"]
-    } | {"torch"}
-    found = {
-        each
-        for each in required
-        if name_of(each) not in untried and not each.startswith("lazy-data-stack")
-    }
-    tools = {each for each in set(extras["dev"]) - set(required) if name_of(each) not in RAISES}
-    return sorted(found) + sorted(
-        re.split("[<>=]", each)[0] + "==" + pinned[name_of(each)].partition("==")[2]
-        for each in tools
-    )
+def name_of(line: str) -> str:
+    """Return the name of a package, as uv writes it."""
+    return re.sub(r"[-_.]+", "-", line.partition("==")[0]).lower()
+
+
+def pin_tools(pinned: list[str]) -> list[str]:
+    """Return the lines of constraints.txt of what only the tests and their tools require."""
+    for_users = compile_requirements("--no-deps", *PROJECTS, *EXTRAS_OF_USERS)
+    for_tests = compile_requirements("--no-deps", PROJECTS[0], "--extra", "dev")
+    tools = {name_of(line) for line in for_tests} - {name_of(line) for line in for_users}
+    return [line for line in pinned if name_of(line) in tools]
 
 
 def main() -> None:
     """Write the file."""
-    options = (
-        "--quiet",
-        "--no-header",
-        "--no-annotate",
-        "--python-version",
-        "3.11",
-        "--resolution",
-        "lowest-direct",
-    )
-    command = [str(Path(sys.executable).with_name("uv")), "pip", "compile", *options, "-"]
-    done = subprocess.run(
-        command, input="\n".join(requirements()), text=True, capture_output=True, check=False
-    )
-    if done.returncode:
-        sys.exit(done.stderr)
-    title = "# The environment of `make test-lowest`, by `make constraints`: the lowest versions of what users install."
-    torch = re.findall(
-        "^torch==.*", (ROOT / "constraints.txt").read_text(encoding="utf-8"), re.MULTILINE
-    )
-    (ROOT / "constraints-lowest.txt").write_text(
-        "\n".join((title, *torch, done.stdout)), encoding="utf-8"
-    )
+    pinned = (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
+    with tempfile.NamedTemporaryFile("w", suffix=".txt") as tools:
+        tools.write("\n".join(pin_tools(pinned)))
+        tools.flush()
+        lowest = compile_requirements(
+            *("--resolution", "lowest-direct", "--constraint", tools.name),
+            *PROJECTS,
+            *EXTRAS_OF_USERS,
+            *("--extra", "dev"),
+        )
+    torch = [line for line in pinned if name_of(line) == "torch"]
+    text = "\n".join([TITLE, *torch, *lowest, ""])
+    (ROOT / "constraints-lowest.txt").write_text(text, encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -1,35 +1,34 @@
 """Writes ``tests/public_api.txt``: what users and plugins may rely on, one name a line, sorted.
 
-``make api`` runs this; a test compares the file with the code. ``docs/stability.md`` says what a
-change of a line means.
+``make api`` runs this, and says which changes break programs; a test compares the file with the
+code. ``docs/stability.md`` says what a change of a line means. griffe reads the Python names from
+the source, so that the packages which they need (TensorFlow, JAX, Spark) need not be installed.
 
 Public are
 
 - of Python: the names in ``__all__``, or in the stub, of each module of data_stack that has one,
-  and of each first-party plugin; the names that the table of ``docs/reference/plugins.md`` lists for authors
-  of plugins; the modules of the original DataStack (below),
-  with what they define; of a class its methods, properties and the parameters of its constructor.
+  and of each first-party plugin; the names that the table of ``docs/reference/plugins.md`` lists
+  for authors of plugins; the modules of the original DataStack (below), with what they define; of a
+  class its methods, attributes and the parameters of its constructor.
   Names and modules that begin with an underscore are not public;
 - each command of ``data-stack`` with its arguments and options;
 - the groups and names of entry points, the hooks of plugins, the extras, and the variables of the
-  environment.
+  environment. Of these, griffe knows nothing.
 """
 
 from __future__ import annotations
 
-import enum
 import importlib
 import importlib.metadata
-import inspect
 import re
 import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import click
+import griffe
 
 from data_stack.cli.group import cli
 
@@ -38,35 +37,31 @@ FILE = ROOT / "tests" / "public_api.txt"
 
 #: Modules of the original DataStack, whose paths stay.
 ORIGINAL = [
-    *(
-        "dataset.factory",
-        "dataset.iterator",
-        "dataset.meta",
-        "dataset.preprocesor",
-        "dataset.preprocessor",
-        "dataset.reporting",
-    ),
-    *(
-        "dataset.splitter",
-        "exception",
-        "io.resource_definition",
-        "io.resources",
-        "io.retriever",
-        "io.storage_connectors",
-    ),
-    *(
-        "mnist.factory",
-        "mnist.iterator",
-        "mnist.preprocessor",
-        "repository.repository",
-        "util.helper",
-        "util.logger",
-    ),
+    "dataset.factory",
+    "dataset.iterator",
+    "dataset.meta",
+    "dataset.preprocesor",
+    "dataset.preprocessor",
+    "dataset.reporting",
+    "dataset.splitter",
+    "exception",
+    "io.resource_definition",
+    "io.resources",
+    "io.retriever",
+    "io.storage_connectors",
+    "mnist.factory",
+    "mnist.iterator",
+    "mnist.preprocessor",
+    "repository.repository",
+    "util.helper",
+    "util.logger",
 ]
-#: Names that pages describe and no list has.
-DOCUMENTED: dict[str, set[str] | None] = {"data_stack.loader.torch": None}
-#: Deprecated names of modules, each with its new name: asking for one warns.
-DEPRECATED = {
+#: Modules whose names pages describe and no list has.
+DOCUMENTED = ["loader.torch", "loader.jax", "loader.tensorflow"]
+#: Names that griffe does not see, each with the one that means the same: those that a function
+#: ``__getattr__`` of a module makes (deprecated ones, which warn), one that a decorator sets, and
+#: one that a module has too.
+RUN_TIME_NAMES = {
     "data_stack.codecs.Column": "data_stack.codecs.ColumnType",
     "data_stack.dataset.encoders.Column": "data_stack.dataset.encoders.ColumnArray",
     "data_stack.dataset.iterator.Column": "data_stack.dataset.iterator.ColumnArray",
@@ -81,173 +76,240 @@ DEPRECATED = {
     "data_stack.io.storage_connectors.fsspec.FsspecStorageConnector": (
         "data_stack.FsspecStorageConnector"
     ),
-}
-#: TensorFlow and JAX are not in the environment of the tests.
-SKIPPED = {
-    "data_stack.loader.tensorflow",
-    "data_stack.loader.jax",
-    "data_stack_petastorm.tf_utils",
+    "data_stack.codecs.ZstdCodec.is_around": "data_stack.codecs.ZstdCodec.wraps_codec",
+    "data_stack.repository.default_storage": "data_stack.default_storage",
 }
 NOT_FOR_USERS = {"bench", "dev", "docs", "test"}
 
 
-def list_modules() -> dict[str, set[str] | None]:
-    """The public modules, each with the names that are public in it; None for all that it lists or
-    defines.
+# ------------------------------------------------------------------ Python
+
+
+def load_code() -> griffe.ModulesCollection:
+    """Read data_stack and the first-party plugins, without importing or installing them."""
+    plugins = sorted(ROOT.glob("plugins/*/data_stack_*"))
+    folders = [ROOT, *(plugin.parent for plugin in plugins)]
+    loader = griffe.GriffeLoader(search_paths=folders, allow_inspection=False)
+    for package in ["data_stack", *(plugin.name for plugin in plugins)]:
+        loader.load(package, try_relative_path=False)
+    loader.resolve_aliases(implicit=True, external=False)
+    return loader.modules_collection
+
+
+def iterate_modules(package: griffe.Module) -> Iterator[griffe.Module]:
+    """Iterate over a package and all modules in it."""
+    yield package
+    for module in package.modules.values():
+        if not module.is_alias:
+            yield from iterate_modules(module)
+
+
+def list_modules(code: griffe.ModulesCollection) -> dict[str, set[str] | None]:
+    """Return the public modules, each with the names that are public in it; None for all that it
+    lists or defines.
     """
-    modules = {**DOCUMENTED, **{f"data_stack.{name}": None for name in ORIGINAL}}
-    roots = [ROOT / "data_stack", *ROOT.glob("plugins/*/data_stack_*")]
-    for root in roots:
-        for path in sorted(root.rglob("*.py")):
-            parts = path.relative_to(root.parent).with_suffix("").parts
-            name = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
-            has_list = re.search(
-                r"^__all__\b|^__getattr__, .*__all__ = ",
-                path.read_text(encoding="utf-8"),
-                re.MULTILINE,
-            )
-            if (
-                (has_list or name == "data_stack")
-                and not re.search(r"\._|\btests\b|\bcli\b", name)
-                and name not in SKIPPED
-            ):
-                modules[name] = None
+    modules: dict[str, set[str] | None] = {}
+    for name in [*DOCUMENTED, *ORIGINAL]:
+        modules[f"data_stack.{name}"] = None
+    for package in code.members.values():
+        for module in iterate_modules(package):
+            has_list = module.exports is not None or _find_stub(module).exists()
+            if has_list and not re.search(r"\._|\btests\b|\bcli\b", module.path):
+                modules[module.path] = None
     page = (ROOT / "docs" / "reference" / "plugins.md").read_text(encoding="utf-8")
-    for module, names in re.findall(r"^\| `(data_stack[.\w]*)` \| ([^|]*) \|", page, re.MULTILINE):
-        listed = set(re.findall(r"`(\w+)`", names)) or None
-        modules[module] = None if listed is None or modules.get(module, listed) is None else listed
+    for module_name, cell in re.findall(r"^\| `(data_stack[.\w]*)` \| ([^|]*) \|", page, re.M):
+        names = set(re.findall(r"`(\w+)`", cell))
+        has_all = not names or modules.get(module_name, names) is None
+        modules[module_name] = None if has_all else names
     return modules
 
 
-def list_names(module: str, listed: set[str] | None) -> list[str]:
-    """The public names of a module; those that need an optional package are among them."""
-    found = importlib.import_module(module)
-    stub = Path(str(found.__file__)).with_suffix(".pyi")
-    names: set[str] = {*(listed if listed else getattr(found, "__all__", []))}
-    if stub.exists() and not listed:
-        names.update(re.findall(r" as (\w+),?$", stub.read_text(encoding="utf-8"), re.MULTILINE))
+def list_names(module: griffe.Module) -> list[str]:
+    """Return the names that a module lists, in ``__all__`` or its stub, or else defines."""
+    names = {str(name) for name in module.exports or ()}
+    if _find_stub(module).exists():
+        names.update(name for name, member in module.members.items() if not member.runtime)
     if not names:
-        names = {
-            name
-            for name, value in vars(found).items()
-            if getattr(value, "__module__", "") == module
-        }
-    return sorted(
-        name for name in names if name[0] != "_" and not inspect.ismodule(getattr(found, name))
-    )
+        for name, member in module.members.items():
+            if not member.is_alias and (member.is_function or member.is_class):
+                names.add(name)
+    public = []
+    for name in sorted(names):
+        is_module = isinstance(_resolve(module[name]), griffe.Module)
+        if not name.startswith("_") and not is_module:
+            public.append(name)
+    return public
 
 
-def find_homes() -> dict[str, tuple[Any, str]]:
-    """Each public name with what it names and the shortest of the names of that, which is where its
+def _find_stub(module: griffe.Module) -> Path:
+    return Path(str(module.filepath)).with_suffix(".pyi")
+
+
+def find_homes(code: griffe.ModulesCollection) -> dict[str, str]:
+    """Return each public name with the shortest public name of the same object, which is where its
     members are listed.
     """
-    names = {
-        f"{module}.{name}": getattr(importlib.import_module(module), name)
-        for module, listed in list_modules().items()
-        for name in list_names(module, listed)
-    }
-    homes: dict[int, str] = {}
+    names: dict[str, str] = {}
+    for module_name, listed in list_modules(code).items():
+        for name in sorted(listed or list_names(code[module_name])):
+            names[f"{module_name}.{name}"] = _find_path(code[f"{module_name}.{name}"])
+    homes: dict[str, str] = {}
     for name in sorted(names, key=lambda name: (name.count("."), name)):
-        homes.setdefault(id(names[name]), name)
-    return {
-        name: (value, homes[id(value)] if _is_code(value) else name)
-        for name, value in names.items()
-    }
+        homes.setdefault(names[name], name)
+    return {name: homes[path] for name, path in names.items()}
 
 
-def describe_name(name: str, value: Any, public: set[int]) -> Iterator[str]:
-    """The lines of a name: its signature, and those of its members if it is a class of ours.
+def describe_name(
+    name: str, value: griffe.Object | griffe.Alias, public: set[str]
+) -> Iterator[str]:
+    """Return the lines of a name: its signature, and those of its members if it is a class.
 
     Members that it has of a public base are listed there.
     """
-    if inspect.isclass(value) and _is_ours(value):
-        is_plain = issubclass(value, enum.Enum) or getattr(value, "_is_protocol", False)
-        has_constructor = any(_is_ours(_owner(value, method)) for method in ("__init__", "__new__"))
-        yield f"{name}{_signature(value) if has_constructor and not is_plain else ''}"
-        bases = [base for base in value.__mro__[1:] if id(base) in public]
-        for member in sorted(
-            {
-                member
-                for base in value.__mro__
-                if _is_ours(base)
-                for member in vars(base)
-                if member[0] != "_"
-            }
-        ):
-            found = inspect.getattr_static(value, member)
-            if any(
-                inspect.getattr_static(base, member, None) is found for base in bases
-            ) or member.startswith(("test_", "pytest_")):
-                continue
-            yield from _describe_member(f"{name}.{member}", found)
-    else:
-        yield f"{name}{_signature(value) if _is_code(value) else ''}"
+    yield format_signature(name, value)
+    target = _resolve(value)
+    if not isinstance(target, griffe.Class):
+        return
+    inherited: set[str] = set()
+    for base in target.mro():
+        if base.path in public:
+            inherited.update(_find_path(member) for member in base.all_members.values())
+    for member_name, member in target.all_members.items():
+        is_hidden = member_name.startswith(("_", "test_", "pytest_"))
+        if not is_hidden and _find_path(member) not in inherited:
+            yield format_signature(f"{name}.{member_name}", member)
 
 
-def _describe_member(name: str, member: Any) -> Iterator[str]:
-    function = getattr(member, "__func__", member)
-    is_fixture = hasattr(function, "_pytestfixturefunction")  # a function until pytest 8.4
-    yield f"{name}{_signature(function) if inspect.isfunction(function) and not is_fixture else ''}"
+def format_signature(name: str, value: griffe.Object | griffe.Alias) -> str:
+    """Return a name with the parameters of the function or constructor, and what it returns."""
+    target = _resolve(value)
+    if isinstance(target, griffe.Class):
+        return _format_class(name, target)
+    if isinstance(target, griffe.Function) and not _is_value(target):
+        return _format_call(name, target)
+    return name
 
 
-def _owner(value: type, member: str) -> type:
-    return next(base for base in value.__mro__ if member in vars(base))
+#: Bases of classes of which users make no objects.
+_NOT_CALLED = {"enum.Enum", "enum.IntEnum", "typing.Protocol"}
 
 
-def _is_code(value: Any) -> bool:
-    return (inspect.isclass(value) or inspect.isroutine(value)) and _is_ours(value)
+def _format_class(name: str, value: griffe.Class) -> str:
+    """Return the name of a class with the parameters of its constructor, if users call it."""
+    bases = set(_list_bases(value))
+    if "typing.NamedTuple" in bases:
+        fields = []
+        for field in value.attributes.values():
+            default = "" if field.value is None else f" = {field.value}"
+            if "property" not in field.labels:
+                fields.append(f"{field.name}: {field.annotation}{default}")
+        return f"{name}({', '.join(fields)})"
+    constructor = value.all_members.get("__init__")
+    target = None if constructor is None else _resolve(constructor)
+    if isinstance(target, griffe.Function) and not bases & _NOT_CALLED:
+        return _format_call(name, target)
+    return name
 
 
-def _is_ours(value: Any) -> bool:
-    return str(getattr(value, "__module__", "")).startswith("data_stack")
+def _list_bases(value: griffe.Class) -> Iterator[str]:
+    """Iterate over the paths of all bases, those of other libraries too."""
+    for ancestor in [value, *value.mro()]:
+        for base in ancestor.bases:
+            yield base if isinstance(base, str) else base.canonical_path
 
 
-def _signature(function: Any) -> str:
-    """Parameters and defaults; no annotations that are objects, whose text differs between versions
-    of Python.
-    """
+def _is_value(function: griffe.Function) -> bool:
+    """Return whether a decorator makes a value of a function: a fixture, an attribute."""
+    names = [decorator.callable_path for decorator in function.decorators]
+    return any(name.endswith(("fixture", ".Attribute")) for name in names)
+
+
+def _format_call(name: str, function: griffe.Function) -> str:
+    """Return the signature of a function, with the values of constants that are defaults."""
+    for parameter in function.parameters:
+        if isinstance(parameter.default, griffe.ExprName):
+            constant = _find_constant(function, parameter.default.canonical_path)
+            parameter.default = constant or parameter.default
+    return function.signature(name=name, return_type=True)
+
+
+def _find_constant(function: griffe.Function, path: str) -> str | griffe.Expr | None:
     try:
-        signature = inspect.signature(function)
-    except (TypeError, ValueError):
-        return "(…)"
-    parameters = []
-    for each in signature.parameters.values():
-        annotation = _Shown(each.annotation) if isinstance(each.annotation, str) else each.empty
-        default = (
-            each.default if each.default is each.empty or _is_plain(each.default) else _Shown("…")
-        )
-        parameters.append(each.replace(annotation=annotation, default=default))
-    returned = signature.return_annotation
-    text = signature.replace(parameters=parameters, return_annotation=signature.empty)
-    return f"{text} -> {returned}" if isinstance(returned, str) else str(text)
+        constant = function.modules_collection[path]
+    except KeyError:
+        return None  # of another library
+    target = _resolve(constant)
+    return target.value if isinstance(target, griffe.Attribute) else None
 
 
-def _is_plain(value: Any) -> bool:
-    if isinstance(value, tuple):
-        return all(map(_is_plain, value))
-    return type(value) in (int, float, str, bytes, bool, type(None))
+def _resolve(value: griffe.Object | griffe.Alias) -> griffe.Object | None:
+    """Return what a name means; None for that of another library, whose source is not read."""
+    if not isinstance(value, griffe.Alias):
+        return value
+    try:
+        return value.final_target
+    except griffe.AliasResolutionError:
+        return None
 
 
-class _Shown:
-    def __init__(self, text: str) -> None:
-        self.text = text
+def _find_path(value: griffe.Object | griffe.Alias) -> str:
+    """Return where an object is defined."""
+    target = _resolve(value)
+    if target is None and isinstance(value, griffe.Alias):
+        return value.target_path
+    return value.canonical_path
 
-    def __repr__(self) -> str:
-        return self.text
+
+def describe_python() -> Iterator[str]:
+    """Return the lines of all names of Python."""
+    code = load_code()
+    homes = find_homes(code)
+    public = {_find_path(code[name]) for name in homes}
+    for name, home in homes.items():
+        if name == home:
+            yield from describe_name(name, code[name], public)
+        else:
+            yield f"{name} is {home}"
+    for name, home in RUN_TIME_NAMES.items():
+        yield f"{name} is {home}"
+    for name, hook in code["data_stack.plugins.hookspecs"].functions.items():
+        if name.startswith("data_stack_"):
+            yield f"hook {hook.signature()}"
+
+
+def list_breakages() -> Iterator[str]:
+    """Return what would break programs that use data_stack as the last commit has it."""
+    before = griffe.load_git(
+        "data_stack",
+        repo=ROOT,
+        allow_inspection=False,
+        resolve_aliases=True,
+        resolve_implicit=True,
+        resolve_external=False,
+    )
+    code = load_code()
+    public = {_find_path(code[name]) for name in find_homes(code)}
+    for breakage in griffe.find_breaking_changes(before, code["data_stack"]):
+        path = breakage.obj.canonical_path
+        if path in public or path.rpartition(".")[0] in public:
+            change = breakage.explain(griffe.ExplanationStyle("markdown"))
+            yield f"{path}: {change.removeprefix('- ')}"
+
+
+# ------------------------------------------------------------------ all that is not Python
 
 
 def list_commands(command: click.Command, path: str) -> Iterator[str]:
-    """A command with its arguments, each of its options, and its commands."""
+    """Return the lines of a command: its arguments, each of its options, and its commands."""
     if isinstance(command, click.Group):
-        for name, each in command.commands.items():
-            yield from list_commands(each, f"{path} {name}")
+        for name, subcommand in command.commands.items():
+            yield from list_commands(subcommand, f"{path} {name}")
     else:
-        words = [
-            str(each.metavar or each.name).upper()
-            for each in command.params
-            if isinstance(each, click.Argument)
-        ]
-        yield " ".join([path, *words])
+        words = [path]
+        for parameter in command.params:
+            if isinstance(parameter, click.Argument):
+                words.append(str(parameter.metavar or parameter.name).upper())
+        yield " ".join(words)
     for option in command.params:
         if isinstance(option, click.Option):
             value = "" if option.is_flag else f" {option.metavar or '…'}"
@@ -255,7 +317,7 @@ def list_commands(command: click.Command, path: str) -> Iterator[str]:
 
 
 def list_metadata() -> Iterator[str]:
-    """Entry points, hooks, extras and variables of the environment."""
+    """Return the lines of entry points, extras and variables of the environment."""
     installed = importlib.metadata.packages_distributions()["data_stack"][0]
     for extra in importlib.metadata.metadata(installed).get_all("Provides-Extra") or ():
         if extra not in NOT_FOR_USERS:
@@ -263,36 +325,37 @@ def list_metadata() -> Iterator[str]:
     for point in importlib.metadata.distribution(installed).entry_points:
         yield f"entry point {point.group}: {point.name}"
     yield from ("entry points data_stack", "entry points data_stack.datasets")
-    for name, hook in vars(importlib.import_module("data_stack.plugins.hookspecs")).items():
-        if name.startswith("data_stack_"):
-            yield f"hook {name}{_signature(hook)}"
     for path in (ROOT / "data_stack").rglob("*.py"):
         for name in re.findall(r"\b(DATA_STACK_[A-Z_]+[A-Z])\b", path.read_text(encoding="utf-8")):
             yield f"environment {name}"
 
 
 def describe() -> str:
-    """All lines."""
+    """Return all lines."""
     importlib.import_module("data_stack.cli.main")  # puts all commands together
-    lines = {*list_metadata(), *list_commands(cli, "data-stack")}
-    lines.update(f"{old_name} is {name}" for old_name, name in DEPRECATED.items())
-    homes = find_homes()
-    public = {id(value) for value, _ in homes.values()}
-    for name, (value, home) in homes.items():
-        lines.update(describe_name(name, value, public) if name == home else [f"{name} is {home}"])
+    lines = {*describe_python(), *list_commands(cli, "data-stack"), *list_metadata()}
     return "\n".join([*sorted(" ".join(line.split()) for line in lines), ""])
 
 
 def main() -> int:
-    """Write the file; 1 if names changed and ``CHANGELOG.md`` has no change to commit with it."""
-    before, now = FILE.read_text(encoding="utf-8") if FILE.exists() else "", describe()
-    words = ["status", "--porcelain", "CHANGELOG.md"]
-    changed = subprocess.run(
-        [shutil.which("git") or "git", *words], cwd=ROOT, capture_output=True, text=True
-    )
-    if now != before and changed.returncode == 0 and not changed.stdout:
-        print("public names changed: say so in CHANGELOG.md first")
-        return 1
+    """Write the file, and print what breaks programs.
+
+    Returns 1 if names changed and ``CHANGELOG.md`` has no change to commit with it.
+    """
+    before = FILE.read_text(encoding="utf-8") if FILE.exists() else ""
+    now = describe()
+    if now == before:
+        return 0
+    git = shutil.which("git") or "git"
+    command = [git, "status", "--porcelain", "CHANGELOG.md"]
+    status = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    is_repository = status.returncode == 0
+    if is_repository:
+        for breakage in list_breakages():
+            print(f"breaks programs, so deprecate it first (docs/stability.md): {breakage}")
+        if not status.stdout:
+            print("public names changed: say so in CHANGELOG.md first")
+            return 1
     FILE.write_text(now, encoding="utf-8")
     return 0
 

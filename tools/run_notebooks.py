@@ -1,9 +1,10 @@
 """Run the notebooks of ``getting_started`` and keep their output in them: ``make notebooks``, or
 with names of notebooks.
 
-What differs from run to run is left out, so that a second run changes nothing: counts, names of
-temporary files, ports, and what is written to stderr. A cell with the tag ``varies`` keeps the
-output that it has; clear it to renew it. One with the tag ``network`` is left out.
+nbclient runs them, as it does in the tests. What differs from run to run is left out here, so that
+a second run changes nothing: counts, names of temporary files, ports, and what is written to
+stderr. (nbmake and nbconvert keep these.) A cell with the tag ``varies`` keeps the output that it
+has; clear it to renew it. One with the tag ``network`` is left out.
 """
 
 from __future__ import annotations
@@ -25,32 +26,38 @@ METADATA = {
 }
 
 
-def run(path: Path, folder: Path) -> Any:
-    """The notebook at ``path`` with the output of a run in ``folder``."""
-    kept = nbformat.read(path, as_version=4)  # type: ignore[no-untyped-call]  # nbformat has no annotations
-    before = {
+def execute(notebook: Any, folder: Path, *, skipped_tag: str = "") -> None:
+    """Run a notebook in a folder by nbclient, which writes the outputs into its cells.
+
+    Cells with ``skipped_tag`` are not run, and keep their outputs.
+    """
+    NotebookClient(
+        notebook,
+        timeout=600,
+        kernel_name="python3",
+        record_timing=False,
+        skip_cells_with_tag=skipped_tag,
+        resources={"metadata": {"path": str(folder)}},
+    ).execute()
+
+
+def renew(path: Path, folder: Path) -> Any:
+    """Return the notebook at ``path`` with the output of a run in ``folder``."""
+    notebook = nbformat.read(path, as_version=4)  # type: ignore[no-untyped-call]  # nbformat has no annotations
+    kept_outputs = {
         cell.id: cell.outputs
-        for cell in kept.cells
+        for cell in notebook.cells
         if "varies" in cell.metadata.get("tags", ()) and cell.outputs
     }
-    online = {
-        cell.id: cell.source for cell in kept.cells if "network" in cell.metadata.get("tags", ())
-    }
-    for cell in kept.cells:
-        cell.source = "" if cell.id in online else cell.source
-    NotebookClient(
-        kept, timeout=600, kernel_name="python3", resources={"metadata": {"path": str(folder)}}
-    ).execute()
-    for cell in kept.cells:
-        cell.metadata.pop("execution", None)
-        cell.source = online.get(cell.id, cell.source)
-        if cell.cell_type == "code":
-            cell.execution_count = None
-            cell.outputs = before.get(cell.id) or [
-                clean(output, folder) for output in cell.outputs if output.get("name") != "stderr"
-            ]
-    kept.metadata.update(METADATA)
-    return kept
+    execute(notebook, folder, skipped_tag="network")
+    for cell in notebook.cells:
+        if cell.cell_type != "code":
+            continue
+        cell.execution_count = None
+        shown = [output for output in cell.outputs if output.get("name") != "stderr"]
+        cell.outputs = kept_outputs.get(cell.id) or clean(shown, folder)
+    notebook.metadata.update(METADATA)
+    return notebook
 
 
 def clean(value: Any, folder: Path) -> Any:
@@ -91,7 +98,7 @@ def main(names: list[str]) -> None:
             (Path(folder) / "tests").symlink_to(
                 ROOT / "tests"
             )  # as in a clone, beside the notebooks
-            notebook = run(path, Path(folder) / "getting_started")
+            notebook = renew(path, Path(folder) / "getting_started")
         nbformat.write(notebook, path)  # type: ignore[no-untyped-call]
         print(f"{path.name}: {path.stat().st_size / 1000:.0f} kB")
 

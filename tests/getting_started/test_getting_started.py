@@ -15,10 +15,10 @@ import datasets
 import nbformat
 import numpy as np
 import pytest
+import run_notebooks
 from catalogue_servers import describe, feature, zenodo
 from distributions import write_distribution
 from hub_server import HubServer, Repo, parquet_of
-from nbclient import NotebookClient
 from PIL import Image
 from process_harness import run_python
 from s3_server import S3Server
@@ -62,9 +62,7 @@ def execute(name: str, folder: Path) -> list[Any]:
     notebook, before = nbformat.read(ROOT / "getting_started" / name, as_version=4), listing(folder)  # type: ignore[no-untyped-call]
     kept = {cell.id for cell in notebook.cells if cell.get("outputs")}
 
-    NotebookClient(
-        notebook, timeout=240, kernel_name="python3", resources={"metadata": {"path": str(folder)}}
-    ).execute()
+    run_notebooks.execute(notebook, folder)
 
     assert listing(folder) == before
     assert kept <= {cell.id for cell in notebook.cells if cell.get("outputs")}, "make notebooks"
