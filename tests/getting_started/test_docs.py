@@ -24,6 +24,7 @@ from process_harness import run_python
 import data_stack
 from data_stack import formats, loader, reproduce, show
 from data_stack.dataset import encoders
+from data_stack.dataset.iterator.fluent import FluentIterator
 from data_stack.formats import parquet, records
 
 ROOT = Path(__file__).parents[2]
@@ -202,6 +203,14 @@ def test_what_a_page_tells_to_write_instead_exists(page: str) -> None:
 
     assert len(codes) >= 10
     assert [name for code in codes for name in unknown_names(code)] == []
+
+
+def test_the_page_on_stacking_names_every_layer() -> None:
+    page = TEXTS[ROOT / "docs" / "stacking.md"]
+    methods = [name for name in vars(FluentIterator) if name[0] != "_"]
+
+    assert len(methods) > 25
+    assert [name for name in methods if f"{name}(" not in page] == []
 
 
 def identifiers(folder: Path) -> set[str]:

@@ -27,8 +27,9 @@ class DataLoader(ReaderLoader):
     * numbers: a tensor, without a copy. ``uint16`` becomes ``int32``, ``uint32`` becomes ``int64``,
       and ``bool`` becomes ``uint8``, as in Petastorm.
     * strings, bytes and Decimals: a list. With :func:`make_batch_reader`, iterating raises a
-      TypeError that names the field.
+      TypeError that names the field, with any ``collate_fn``.
     * values that are None, and arrays of text: a TypeError, with any ``collate_fn``.
+    * arrays of different shapes: a TypeError, unless a ``collate_fn`` accepts them.
     * floats without a value: NaN, with :func:`make_batch_reader` or ``nulls="nan"``. Without these
       they are None, and raise a TypeError.
 
