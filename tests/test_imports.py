@@ -244,6 +244,18 @@ def test_imports_point_downward() -> None:
     assert found == []
 
 
+def test_the_page_on_the_architecture_shows_the_layers_in_their_order() -> None:
+    page = (ROOT.parent / "docs" / "architecture.md").read_text(encoding="utf-8")
+    _, _, after_heading = page.partition("## The layers of the package\n")
+    diagram = after_heading.split("```")[1]
+    packages = {path.parent.name for path in ROOT.glob("*/__init__.py")}
+
+    shown = re.findall(r"^ +(\w+)", diagram, re.MULTILINE)
+
+    assert shown == LAYERS[::-1]
+    assert packages <= {*shown}
+
+
 def test_imports_form_no_circle() -> None:
     """Lazy ones, those for type checking and strings included, but not those upward that
     :data:`UPWARD` allows.

@@ -147,14 +147,3 @@ def test_every_table_to_which_contributors_add_a_line_is_there() -> None:
 
     assert len(tables) > 5
     assert missing == []
-
-
-def test_the_layout_names_every_package() -> None:
-    contributing = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
-    architecture = (ROOT / "docs/architecture.md").read_text(encoding="utf-8")
-    packages = sorted(path.parent.name for path in (ROOT / "data_stack").glob("*/__init__.py"))
-
-    assert [name for name in packages if f"data_stack/{name}/" not in contributing] == []
-    assert [
-        name for name in packages if not re.search(rf"^ +.*\b{name}  ", architecture, re.M)
-    ] == []

@@ -12,7 +12,12 @@ import numpy as np
 import pytest
 
 import data_stack
-from data_stack import InMemoryStorageConnector, Loader, SequenceDatasetIterator
+from data_stack import (
+    FileStorageConnector,
+    InMemoryStorageConnector,
+    Loader,
+    SequenceDatasetIterator,
+)
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "data_stack"
@@ -31,7 +36,7 @@ def load_a_dataset() -> None:
     data_stack.load("digits", split="train", storage=InMemoryStorageConnector())
 
 
-def calls_of(walk: Callable[[], None]) -> set[tuple[str, str]]:
+def calls_of(walk: Callable[[], object]) -> set[tuple[str, str]]:
     """The functions of ours that a walk calls when all is imported, with their files."""
     walk()
     called = set[tuple[str, str]]()
@@ -71,3 +76,26 @@ def test_a_walk_goes_as_the_page_says(walk: Callable[[], None], start: str, end:
     for stop, file in stops:
         name = stop.rpartition(".")[2]
         assert ("__init__" if name[0].isupper() else name, file) in called, (stop, file)
+
+
+#: How far a figure of the page may be from the one that is counted: it says "about".
+TOLERANCE = 0.15
+
+
+def _is_about(figure: str, counted: int) -> bool:
+    return abs(int(figure) - counted) <= TOLERANCE * counted
+
+
+def test_the_page_says_how_many_files_and_functions_a_walk_calls(
+    prepared: FileStorageConnector,
+) -> None:
+    figures = re.findall(r"about (\d+) files and (\d+) functions", PAGE)
+    loaded = calls_of(lambda: data_stack.load("digits", split="train", storage=prepared))
+    stacked = calls_of(load_a_shuffled_batch)
+
+    (files_loaded, functions_loaded), (files_stacked, functions_stacked) = figures
+
+    assert _is_about(files_loaded, len({file for _, file in loaded}))
+    assert _is_about(functions_loaded, len(loaded))
+    assert _is_about(files_stacked, len({file for _, file in stacked}))
+    assert _is_about(functions_stacked, len(stacked))
