@@ -215,7 +215,7 @@ def _run_pip(folder: Path, *arguments: str) -> None:
 def _pip(
     folder: Path, *arguments: str, stderr: int | None = None
 ) -> subprocess.CompletedProcess[bytes]:
-    pip = [folder / "bin" / "python", "-m", "pip", "--quiet", "--disable-pip-version-check"]
+    pip = [str(folder / "bin" / "python"), "-m", "pip", "--quiet", "--disable-pip-version-check"]
     return subprocess.run([*pip, *arguments], check=False, stderr=stderr)
 
 
@@ -231,7 +231,8 @@ def run_tests(interpreter: Interpreter, pytest_arguments: Sequence[str]) -> Resu
         return result
     result.left_out = prepare_environment(interpreter)
     modules = [MODULE_NAMES.get(name, name.replace("-", "_")) for name in result.left_out]
-    command = [ENVIRONMENTS / interpreter.version / "bin" / "python", *pytest_arguments]
+    program = ENVIRONMENTS / interpreter.version / "bin" / "python"
+    command = [str(program), *pytest_arguments]
     environment = {**os.environ, "DATA_STACK_LEFT_OUT": ",".join(modules)}
     if interpreter.version.endswith("t"):
         # Otherwise Python enables the GIL again for a package that does not say that it needs none.
