@@ -106,8 +106,8 @@ test-newest:  ## pytest with the newest versions that there are
 
 # The quick suite is that of `make unit`. Each Python gets the newest versions that have wheels for it, and no torch, whose wheels
 # bring gigabytes of CUDA; what was left out, and how many tests were skipped for it, is printed at the end.
-test-pythons:  ## pytest on each Python that is found, 3.10 to 3.14 and free-threaded: PYTHONS="python3.12 /opt/python3.13t/bin/python3"
-	$(PYTHON) tools/test_pythons.py --pythons "$(PYTHONS)" -- $(patsubst $(BIN)/python,,$(PYTEST)) $(ENGINES:%=--ignore=%)
+test-pythons: .venv-dist/.installed  ## pytest on each Python that is found, 3.10 to 3.14 and free-threaded: PYTHONS="python3.12 /opt/python3.13t/bin/python3"
+	.venv-dist/bin/python tools/test_pythons.py --pythons "$(PYTHONS)" -- $(patsubst $(BIN)/python,,$(PYTEST)) $(ENGINES:%=--ignore=%)
 
 bench: $(VENV)/.installed  ## run all benchmarks; benchmarks/README.md has figures and commands
 	@for script in $(filter-out benchmarks/harness.py,$(wildcard benchmarks/*.py)); do echo "== $$script"; $(BIN)/python $$script || exit 1; done

@@ -38,7 +38,10 @@ NEVER_INSTALLED = {
 }
 
 #: Pure Python without a wheel: these are built from their sources.
-BUILT_FROM_SOURCE = ["liac-arff"]
+BUILT_FROM_SOURCE = ["jsonpath-rw", "liac-arff"]
+
+#: What uv may install.
+FROM_WHEELS = ["--only-binary", ":all:", *(f"--no-binary={name}" for name in BUILT_FROM_SOURCE)]
 
 #: The modules of packages that are called otherwise, for the messages of tests that need them.
 MODULE_NAMES = {
@@ -152,25 +155,24 @@ def prepare_environment(interpreter: Interpreter) -> dict[str, str]:
 
     subprocess.run([interpreter.path, "-m", "venv", "--clear", folder], check=True)
     packages = [argument for path in [ROOT, *PLUGINS] for argument in ("-e", str(path))]
-    _run_pip(folder, "install", "--no-deps", *packages)
-    requirements = _list_requirements(folder)
-    left_out = {}
+    _run_uv(folder, "pip", "install", "--no-deps", *packages)
     chosen = []
-    for requirement in requirements:
+    left_out = {}
+    for requirement in _list_requirements(folder):
         reason = NEVER_INSTALLED.get(_name_of(requirement))
         if reason is None:
             chosen.append(requirement)
         else:
             left_out[_name_of(requirement)] = reason
-    if not _can_install(folder, chosen):
+    if not _have_wheels(folder, chosen):
         for requirement in list(chosen):
-            if not _can_install(folder, [requirement]):
+            if not _have_wheels(folder, [requirement]):
                 chosen.remove(requirement)
                 left_out[_name_of(requirement)] = "no wheel"
-    _run_pip(folder, "install", *_from_wheels(), *chosen)
+    _run_uv(folder, "pip", "install", *FROM_WHEELS, *chosen)
     # The tests compare this version with the current one, as the Makefile says.
     other_granular = ["--target", str(folder / "granular-0.21"), "granular==0.21.2"]
-    _run_pip(folder, "install", "--no-deps", "--upgrade", *other_granular)
+    _run_uv(folder, "pip", "install", "--no-deps", *other_granular)
     stamp.write_text(json.dumps({key: left_out}))
     return left_out
 
@@ -198,25 +200,32 @@ def _name_of(requirement: str) -> str:
     return re.split(r"[^A-Za-z0-9._-]", requirement, maxsplit=1)[0]
 
 
-def _from_wheels() -> list[str]:
-    return ["--only-binary", ":all:", "--no-binary", ",".join(BUILT_FROM_SOURCE)]
-
-
-def _can_install(folder: Path, requirements: Sequence[str]) -> bool:
+def _have_wheels(folder: Path, requirements: Sequence[str]) -> bool:
     """Return whether all requirements, with what they need, have wheels for this Python."""
-    arguments = ["install", "--dry-run", *_from_wheels(), *requirements]
-    return _pip(folder, *arguments, stderr=subprocess.DEVNULL).returncode == 0
+    resolution = _uv(
+        folder, "pip", "compile", "-", *FROM_WHEELS, stdin="\n".join(requirements), is_quiet=True
+    )
+    return resolution.returncode == 0
 
 
-def _run_pip(folder: Path, *arguments: str) -> None:
-    _pip(folder, *arguments).check_returncode()
+def _run_uv(folder: Path, *arguments: str) -> None:
+    _uv(folder, *arguments).check_returncode()
 
 
-def _pip(
-    folder: Path, *arguments: str, stderr: int | None = None
-) -> subprocess.CompletedProcess[bytes]:
-    pip = [str(folder / "bin" / "python"), "-m", "pip", "--quiet", "--disable-pip-version-check"]
-    return subprocess.run([*pip, *arguments], check=False, stderr=stderr)
+def _uv(
+    folder: Path, *arguments: str, stdin: str = "", is_quiet: bool = False
+) -> subprocess.CompletedProcess[str]:
+    """Run uv for the environment in a folder; it resolves in a second what takes pip minutes."""
+    program = folder / "bin" / "python"
+    output = subprocess.DEVNULL if is_quiet else None
+    return subprocess.run(
+        [sys.executable, "-m", "uv", *arguments, "--quiet", "--python", str(program)],
+        check=False,
+        input=stdin,
+        text=True,
+        stdout=output,
+        stderr=output,
+    )
 
 
 # ---------------------------------------------------------------------- tests

@@ -6,7 +6,7 @@ whole file when it is imported.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from left_out import LEFT_OUT
 
@@ -18,7 +18,7 @@ class _StandIn:
         raise ModuleNotFoundError(f"torch.{name} is used, but torch was left out", name="torch")
 
 
-if "torch" in LEFT_OUT:
-    torch: Any = _StandIn()
-else:
+if TYPE_CHECKING or "torch" not in LEFT_OUT:
     import torch as torch
+else:
+    torch = _StandIn()
