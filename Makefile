@@ -39,7 +39,7 @@ TENSORFLOW ?= tensorflow-cpu
 CHECK_PYTHON = $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10) and "data_stack needs Python 3.10 or newer: make PYTHON=python3.11")' && \
 	rm -rf datastack.egg-info plugins/*/datastack_*.egg-info
 
-.PHONY: help quickstart test test-full soak test-all test-lowest test-newest lint types unit engines $(ENGINES) bench dist dist-check version constraints docs notebooks api mutants clean
+.PHONY: help quickstart test test-full soak test-all test-lowest test-newest test-pythons lint types unit engines $(ENGINES) bench dist dist-check version constraints docs notebooks api mutants clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -112,6 +112,11 @@ test-newest:  ## pytest with the newest versions that there are
 	rm -rf .venv-newest
 	$(MAKE) unit engines VENV=.venv-newest CONSTRAINTS=
 
+# The quick suite is that of `make unit`. Each Python gets the newest versions that have wheels for it, and no torch, whose wheels
+# bring gigabytes of CUDA; what was left out, and how many tests were skipped for it, is printed at the end.
+test-pythons: .venv-dist/.installed  ## pytest on each Python that is found, 3.10 to 3.14 and free-threaded: PYTHONS="python3.12 /opt/python3.13t/bin/python3"
+	.venv-dist/bin/python tools/test_pythons.py --pythons "$(PYTHONS)" -- $(patsubst $(BIN)/python,,$(PYTEST)) $(PARALLEL) $(ENGINES:%=--ignore=%)
+
 bench: $(VENV)/.installed  ## run all benchmarks; benchmarks/README.md has figures and commands
 	@for script in $(filter-out benchmarks/harness.py,$(wildcard benchmarks/*.py)); do echo "== $$script"; $(BIN)/python $$script || exit 1; done
 
@@ -142,7 +147,7 @@ mutants: $(VENV)/.installed  ## change the code that protects data in small ways
 	$(BIN)/python tools/mutants.py --minutes $(MINUTES) --sample $(SAMPLE) --only "$(ONLY)"
 
 clean:  ## remove the environments and all generated files
-	rm -rf $(VENV) .venv-all .venv-dist .venv-lowest .venv-newest .venv-quickstart .quickstart quickstart.png docs/_build build dist *.egg-info plugins/*/*.egg-info plugins/*/build \
+	rm -rf $(VENV) .venv-all .venv-dist .venv-lowest .venv-newest .venv-pythons .venv-quickstart .quickstart quickstart.png docs/_build build dist *.egg-info plugins/*/*.egg-info plugins/*/build \
 		.pytest_cache .test-full .mypy_cache .ruff_cache .hypothesis .mutants.*
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 

@@ -27,6 +27,7 @@ import mongodb_commands  # noqa: F401  # hears only clients that are made after 
 import pymongo
 import pytest
 import trustme
+from left_out import LEFT_OUT, missing_module, skip_report
 from mongodb_server import MongoDBServer, folder_in_memory
 from process_harness import Harness
 from pymongo.database import Database
@@ -101,6 +102,32 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if left_out:
         config.hook.pytest_deselected(items=left_out)
         items[:] = [item for item in items if not item.get_closest_marker("full")]
+
+
+# ------------------------------------------------------ what `make test-pythons` leaves out
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_make_collect_report(collector: pytest.Collector) -> Iterator[None]:
+    """Skip a file of tests that imports a package that was left out."""
+    outcome: Any = yield
+    report: pytest.CollectReport = outcome.get_result()
+    call = getattr(report, "call", None)
+    if LEFT_OUT and report.failed and call is not None and call.excinfo is not None:
+        module = missing_module(call.excinfo.value)
+        if module is not None:
+            skip_report(report, collector.path, module)
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[None]:
+    """Skip a test that needs a package that was left out."""
+    outcome: Any = yield
+    report: pytest.TestReport = outcome.get_result()
+    if LEFT_OUT and report.failed and call.excinfo is not None:
+        module = missing_module(call.excinfo.value)
+        if module is not None:
+            skip_report(report, item.path, module)
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:

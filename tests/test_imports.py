@@ -7,6 +7,7 @@ import functools
 import importlib
 import json
 import re
+import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -420,3 +421,50 @@ def test_importing_data_stack_imports_nothing_else() -> None:
     )
 
     assert modules == ["data_stack"]
+
+
+IMPORT_WITH_WARNINGS = """
+import importlib, json, os, sys, warnings
+
+left_out = {}
+with warnings.catch_warnings(record=True) as caught:
+    warnings.simplefilter("always")
+    for name in MODULES:
+        try:
+            importlib.import_module(name)
+        except ImportError as error:
+            left_out[name] = getattr(error, "package", None) or error.name or str(error)
+ours = [f"{each.filename}:{each.lineno}: {each.message}" for each in caught
+        if os.path.realpath(each.filename).startswith(tuple(ROOTS))]
+print(json.dumps([left_out, ours]))
+"""
+
+#: Packages of which only some environments have all: `make test-pythons` says what it left out.
+IN_SOME_ENVIRONMENTS = {*OPTIONAL, "pyspark", "ray", "tensorflow", "torch", "jax"}
+
+
+def list_packages() -> list[Path]:
+    """The folders of data_stack and of its plugins."""
+    return [ROOT, *sorted((ROOT.parent / "plugins").glob("*/data_stack_*"))]
+
+
+def test_importing_any_module_warns_of_nothing() -> None:
+    roots = list_packages()
+    modules = [name for root in roots for name in modules_of(root) if not name.endswith("__main__")]
+    constants = f"MODULES = {modules!r}\nROOTS = {[str(root) for root in roots]!r}\n"
+
+    output, _ = run_python("-c", constants + IMPORT_WITH_WARNINGS)
+    left_out, warned = json.loads(output)
+
+    assert warned == []
+    assert set(left_out.values()) <= IN_SOME_ENVIRONMENTS
+    assert len(left_out) < len(modules) / 10
+
+
+def test_compiling_any_module_warns_of_nothing() -> None:
+    # Python keeps what it has compiled, and warns only when it compiles anew.
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for root in list_packages():
+            for path in root.rglob("*.py"):
+                compile(path.read_bytes(), path, "exec")

@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 
 from data_stack.codecs.codec import MEDIA_KINDS, Codec, Codecs, FunctionCodec, media_kind
 from data_stack.exception import ConfigError
+from data_stack.util.forks import fork_lock
 from data_stack.util.providers import import_providers
 from data_stack.util.suggestions import did_you_mean
 
@@ -25,8 +26,12 @@ _CodecClass = TypeVar("_CodecClass", bound=type[Codec])
 #: The maximum number of codecs around each other: ``zstd(zstd(json))`` has two.
 _MAX_NESTING = 8
 
-#: The registered classes by name.
-_classes: dict[str, type[Codec]] = {}
+#: The registered classes by name. A registration replaces the dict, so that another thread may loop
+#: over the former one meanwhile.
+_classes: Mapping[str, type[Codec]] = {}
+
+#: Held while a class is registered.
+_registering = fork_lock()
 
 #: Functions that return the codecs of plugins, by type.
 _providers: list[Callable[[], Mapping[str, Codec]]] = []
@@ -46,10 +51,14 @@ def register_codec(codec_class: _CodecClass) -> _CodecClass:
         raise ConfigError(
             f"{codec_class.__qualname__}.name must be a name such as 'dicom', got {name!r:.60}"
         )
-    known_class = _classes.get(name)
-    if known_class is not None and _full_name(known_class) != _full_name(codec_class):
-        raise ConfigError(f"the name {name!r} is already registered for {_full_name(known_class)}")
-    _classes[name] = codec_class
+    global _classes
+    with _registering:
+        known_class = _classes.get(name)
+        if known_class is not None and _full_name(known_class) != _full_name(codec_class):
+            raise ConfigError(
+                f"the name {name!r} is already registered for {_full_name(known_class)}"
+            )
+        _classes = {**_classes, name: codec_class}
     return codec_class
 
 

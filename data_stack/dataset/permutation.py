@@ -295,6 +295,7 @@ class FeistelNetwork:
 
     def permute(self, places: Uint64Array) -> None:
         """Replace many places by where they go."""
+        # Threads need no lock: a lost addition only delays the tables, and all make the same ones.
         self._n_permuted += len(places)
         if self._tables is None and self._is_worth_tabulating():
             self._tables = self._tabulate()

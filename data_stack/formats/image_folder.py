@@ -10,6 +10,7 @@ the images in order by its column ``file_name``, with further columns (Hugging F
 from __future__ import annotations
 
 import functools
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
@@ -47,6 +48,7 @@ from data_stack.io.progress import with_bar
 from data_stack.io.resources import StreamedResource
 from data_stack.io.versions import version_of
 from data_stack.util.executor import computing
+from data_stack.util.forks import fork_lock
 from data_stack.util.logger import logger
 from data_stack.util.request_limit import current_request, decoding_for
 
@@ -140,6 +142,8 @@ class ImageFolderIterator(AccessedDatasetIterator):
     _index: ImageIndex | None
     #: Which files of the folder are left out; None before the first access.
     _account: PlaceAccount | None
+    #: Held by the thread that lists the folder.
+    _lock: threading.Lock
 
     def __init__(
         self,
@@ -162,12 +166,24 @@ class ImageFolderIterator(AccessedDatasetIterator):
         self._skips_broken = on_error == "skip"
         self._broken = None
         self._agreement = SplitAgreement()
-        self._index = None
         self._account = None
+        self._start_afresh()
+
+    def _start_afresh(self) -> None:
+        """Forget the index, in a new iterator or another process."""
+        self._index = None
+        self._lock = fork_lock()
 
     def __getstate__(self) -> dict[str, Any]:
         # Another process lists the folder itself: the index of a million images would be large.
-        return {**self.__dict__, "_index": None}
+        state = dict(self.__dict__)
+        del state["_index"]
+        del state["_lock"]
+        return state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._start_afresh()
 
     # ------------------------------------------------------------------ what there is
 
@@ -258,7 +274,10 @@ class ImageFolderIterator(AccessedDatasetIterator):
     def _get_index(self) -> ImageIndex:
         """Return the images of the folder, which is listed at the first call."""
         if self._index is None:
-            self._index = self._without_broken(self._find_images())
+            with self._lock:
+                # Another thread may have listed it while this one waited.
+                if self._index is None:
+                    self._index = self._without_broken(self._find_images())
         return self._index
 
     def _find_images(self) -> ImageIndex:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from data_stack.exception import ConfigError
@@ -24,16 +23,17 @@ class ImageIndex:
         paths: the paths of the images relative to the folder, in the order of the samples.
         columns: the values of each field, except the images.
         class_names: the classes by label; empty with metadata.
+        seen: the versions of the images as they were first read.
     """
 
     paths: list[str]
     columns: Mapping[str, list[Any]]
     class_names: tuple[str, ...]
+    seen: SeenVersions = field(init=False)
 
-    @functools.cached_property
-    def seen(self) -> SeenVersions:
-        """The versions of the images as they were first read."""
-        return SeenVersions(len(self.paths))
+    def __post_init__(self) -> None:
+        # the way of a frozen dataclass to set its attributes
+        object.__setattr__(self, "seen", SeenVersions(len(self.paths)))
 
     def select(self, numbers: Sequence[int]) -> ImageIndex:
         """Return the index of some of the images, by their numbers."""

@@ -23,13 +23,18 @@ from data_stack.formats.format import Format, WritableFormat
 from data_stack.formats.managed_tables import refuse_managed_table
 from data_stack.io.folder import Folder
 from data_stack.io.location import Location
+from data_stack.util.forks import fork_lock
 from data_stack.util.suggestions import did_you_mean
 
 _FormatClass = TypeVar("_FormatClass", bound="type[Format]")
 _AnyFormat = TypeVar("_AnyFormat", bound=Format)
 
-#: The registered formats by name. Use :func:`known_formats`, which registers ours first.
-_formats: Final[dict[str, Format]] = {}
+#: The registered formats by name. Use :func:`known_formats`, which registers ours first. A
+#: registration replaces the dict, so that another thread may loop over the former one meanwhile.
+_formats: Mapping[str, Format] = {}
+
+#: Held while a format is registered or removed.
+_registering: Final = fork_lock()
 
 #: The suffixes of a compressed file, in small or capital letters.
 _COMPRESSED: Final = re.compile(r"(\.(gz|bz2|xz|zst))+$", re.IGNORECASE)
@@ -59,13 +64,20 @@ NEVER_SAMPLES: Final = frozenset(_CODE + _TEXTS + _SETTINGS + _LEFTOVERS + _CHEC
 
 def register_format(format_class: _FormatClass) -> _FormatClass:
     """Register a format by its name, in place of one with the same name; a class decorator."""
-    _formats[format_class.name] = format_class()
+    global _formats
+    new_format = format_class()
+    with _registering:
+        _formats = {**_formats, format_class.name: new_format}
     return format_class
 
 
 def unregister_format(name: str) -> None:
     """Remove a format that a program registered."""
-    del _formats[name]
+    global _formats
+    with _registering:
+        remaining_formats = dict(_formats)
+        del remaining_formats[name]
+        _formats = remaining_formats
 
 
 @functools.cache

@@ -31,7 +31,7 @@ _executor = Executor("data_stack-ahead", lambda: _N_THREADS, grace_seconds=0.5)
 
 @dataclass(slots=True)
 class _PrefetchedBlocks:
-    """The last blocks that an access has prefetched.
+    """The last blocks that an access has prefetched. Threads may share them.
 
     Attributes:
         process: the process whose threads fetch the blocks.
@@ -40,6 +40,20 @@ class _PrefetchedBlocks:
 
     process: int
     futures: dict[int, list[Future[object]]] = field(default_factory=dict)
+
+    def is_being_fetched(self, block: int) -> bool:
+        """Return whether threads are fetching a block."""
+        futures = self.futures.get(block, [])
+        return any(not future.done() for future in futures)
+
+    def remember(self, block: int, futures: list[Future[object]]) -> None:
+        """Remember what fetches a block, and forget the oldest blocks above the limit."""
+        self.futures[block] = futures
+        n_too_many = len(self.futures) - _MAX_PREFETCHED
+        if n_too_many > 0:
+            # A list is made at once: another thread may change the dict during a loop over it.
+            for oldest_block in list(self.futures)[:n_too_many]:
+                self.futures.pop(oldest_block, None)
 
 
 #: The blocks that each access has prefetched. An access has no attribute for them, as it is
@@ -96,17 +110,12 @@ class RemoteAccess(SourceAccess):
             prefetched = _PrefetchedBlocks(os.getpid())
             _prefetched[self] = prefetched
         for block, block_positions in self._blocks_of(positions):
-            futures = prefetched.futures.get(block, [])
-            is_being_fetched = any(not future.done() for future in futures)
-            if is_being_fetched:
+            # Two threads may both fetch a block; the cache of the store then fetches it once.
+            if prefetched.is_being_fetched(block):
                 continue
             # Errors are raised when the samples are read.
-            prefetched.futures[block] = [
-                _executor.submit(fetch) for fetch in self.fetches(block_positions, keys)
-            ]
-            while len(prefetched.futures) > _MAX_PREFETCHED:
-                oldest_block = next(iter(prefetched.futures))
-                prefetched.futures.pop(oldest_block, None)
+            fetches = self.fetches(block_positions, keys)
+            prefetched.remember(block, [_executor.submit(fetch) for fetch in fetches])
 
     def await_prefetched(self, positions: IndexArrayOfInts) -> bool:
         """Wait for the blocks of samples that are being prefetched.

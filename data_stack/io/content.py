@@ -98,8 +98,10 @@ class FileDigests:
         state = _state_of(resource)
         if state is None:
             return _hash(resource)
-        if state in self._digests:
-            return self._digests[state]
+        # One look-up: another thread may clear the digests at any time.
+        known_digest = self._digests.get(state)
+        if known_digest is not None:
+            return known_digest
 
         started_ns = time.time_ns()
         digest = _hash(resource)

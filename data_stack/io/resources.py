@@ -13,6 +13,7 @@ from typing import IO, TYPE_CHECKING, Any, Final, Protocol, TypeAlias, Union
 from data_stack.exception import ResourceChangedError, UnpicklableResourceError
 from data_stack.io.byte_source import ByteSource as ByteSource
 from data_stack.io.positional_stream import SourceStream
+from data_stack.util.forks import fork_lock
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -26,6 +27,8 @@ _MAX_BYTES: Final = 1 << 62
 _PIECE_BYTES: Final = 1 << 20
 #: Bytes per chunk when a resource is iterated over.
 _DEFAULT_CHUNK_BYTES: Final = 1 << 20
+#: Held in a forked child while a resource gets a buffer of its own.
+_RENEWING: Final = fork_lock()
 
 
 class GivesResources(Protocol):
@@ -432,7 +435,10 @@ class StreamedResource(io.BufferedIOBase):
     def _open_sealed(self) -> None:
         """Prepare a sealed resource for reading, in the process that reads."""
         if self._pid != os.getpid():
-            self._renew_buffer()
+            with _RENEWING:
+                # Another thread of the fork may have renewed it while this one waited.
+                if self._pid != os.getpid():
+                    self._renew_buffer()
         if self._pinned_sha256 is not None or self._buffer.closed:
             self._check_open()
 
@@ -461,6 +467,7 @@ class StreamedResource(io.BufferedIOBase):
         self._buffer.detach().is_owner = False
         self._buffer = io.BufferedReader(SourceStream(self._source, position))
         self._lock = threading.Lock()
+        # Last, because it tells other threads that all is done.
         self._pid = os.getpid()
 
     def _reopen_in_fork(self) -> None:
@@ -474,10 +481,19 @@ class StreamedResource(io.BufferedIOBase):
         if not is_in_fork or self.closed:
             return
         position = self._buffer.tell()
-        self._buffer = self._connector.get_resource(self.identifier)
-        self._buffer.seek(position)
-        self._lock = threading.Lock()
-        self._pid = os.getpid()
+        # Not under the lock: the connector may read other resources.
+        reopened = self._connector.get_resource(self.identifier)
+        reopened.seek(position)
+        with _RENEWING:
+            is_needed = self._pid != os.getpid()
+            if is_needed:
+                self._buffer = reopened
+                self._lock = threading.Lock()
+                # Last, because it tells other threads that all is done.
+                self._pid = os.getpid()
+        if not is_needed:
+            # Another thread of the fork was faster.
+            reopened.close()
 
     def _content_sha256(self) -> str | None:
         """Return the recorded digest, or that of a buffer in memory; None if unknown."""

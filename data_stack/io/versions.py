@@ -13,8 +13,12 @@ from data_stack.exception import ResourceChangedError
 from data_stack.io.local_status import SETTLING_NS, local_status_of
 from data_stack.io.resources import StreamedResource
 from data_stack.io.storage_connectors.owners import this_machine
+from data_stack.util.forks import fork_lock
 
 _NS_PER_SECOND: Final = 10**9
+
+#: Held for the moment in which the version of a file is noted.
+_NOTING: Final = fork_lock()
 
 
 class LocalVersion(NamedTuple):
@@ -165,11 +169,12 @@ class SeenVersions:
         facts = version.file if isinstance(version, LocalVersion) else version
         # A digest of 0, which would mean "not seen", becomes 1.
         digest = np.uint64(xxh3_64_intdigest(repr(facts).encode()) or 1)
-        first_digest = self._digests[number]
-        if first_digest == 0:
-            self._digests[number] = digest
-            return True
-        return bool(first_digest == digest)
+        if self._digests[number] == 0:
+            # Of two threads that see two versions of one file, the second one must notice that.
+            with _NOTING:
+                if self._digests[number] == 0:
+                    self._digests[number] = digest
+        return bool(self._digests[number] == digest)
 
     def check_opened(self, number: int, name: str, resource: StreamedResource) -> StreamedResource:
         """Return a file that was opened just now, if it has the version that was seen first.

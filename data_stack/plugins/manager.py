@@ -27,6 +27,7 @@ from data_stack.plugins.hook_kinds import BUILT_IN_RETRIEVER_SCHEMES
 from data_stack.plugins.installed import InstalledPluginsReader
 from data_stack.plugins.record import PluginRecord
 from data_stack.util.logger import logger
+from data_stack.util.made_once import made_once
 
 _Value = TypeVar("_Value")
 
@@ -283,7 +284,7 @@ def _import_plugin(record: PluginRecord) -> Any:
     return entry_point.load()
 
 
-@functools.cache
+@made_once
 def default_manager() -> PluginManager:
     """Return the manager that ``data_stack.load`` and the command line use."""
     return PluginManager()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-import functools
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
@@ -35,6 +34,7 @@ from data_stack.repository.named_dataset import FactoryOrClass, NamedDataset
 from data_stack.repository.places import Place, find_in_store
 from data_stack.repository.published import Publication, PublishedDataset, open_folder, open_web
 from data_stack.util.distributions import distribution_of
+from data_stack.util.made_once import made_once
 from data_stack.util.versions import version_key
 
 Resolved: TypeAlias = NamedDataset | PublishedDataset | Place
@@ -459,7 +459,7 @@ def _is_same_definition(present: object, new: object) -> bool:
     return present.__module__ == new.__module__ and present.__qualname__ == new.__qualname__
 
 
-@functools.cache
+@made_once
 def default_repository() -> DatasetRepository:
     """Return the repository of ``data_stack.load``.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import contextvars
 import os
 import sys
 import threading
@@ -168,7 +169,13 @@ class Executor:
         """Start a thread for a queued task; if that fails, the task is not queued any more."""
         self._n_started += 1
         name = f"{self._name}-{self._n_started}"
-        thread = threading.Thread(target=self._serve, name=name, daemon=True)
+        # In an empty context: a thread serves many callers. Where Python lets threads inherit the
+        # context of the one that starts them (3.14 without the GIL), a thread would keep what the
+        # first caller had set, such as the limit of its request.
+        run_in_empty_context = contextvars.Context().run
+        thread = threading.Thread(
+            target=run_in_empty_context, args=(self._serve,), name=name, daemon=True
+        )
         self._threads.add(thread)
         try:
             thread.start()

@@ -15,10 +15,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from torch.utils.data import Subset, TensorDataset
+from torch_or_stand_in import torch
 
 import data_stack
 from data_stack.exception import (
@@ -109,13 +108,17 @@ class _Pets(torch.utils.data.Dataset[Any]):
 def test_tensors_are_not_copied_other_datasets_are_read_by_index() -> None:
     tensors = torch.arange(6).reshape(3, 2)
 
-    of_tensors = data_stack.from_torch(TensorDataset(tensors, torch.arange(3)), target=1)
+    of_tensors = data_stack.from_torch(
+        torch.utils.data.TensorDataset(tensors, torch.arange(3)), target=1
+    )
     pets = data_stack.from_torch(_Pets())
 
     assert of_tensors[1][0].data_ptr() == tensors[1].data_ptr()
     assert pets.dataset_meta.class_names == ("cat", "dog")  # type: ignore[attr-defined]
     assert pets.read_column(1).tolist() == [0, 1, 0, 1]
-    assert data_stack.from_torch(Subset(_Pets(), [3])).to_pandas()["column_1"].tolist() == [1]
+    assert data_stack.from_torch(torch.utils.data.Subset(_Pets(), [3])).to_pandas()[
+        "column_1"
+    ].tolist() == [1]
     assert data_stack.from_torch([{"x": 1, "y": 2}], target="y").dataset_meta.sample_pos == "x"  # type: ignore[attr-defined]
 
 

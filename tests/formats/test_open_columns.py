@@ -11,7 +11,7 @@ from typing import Any
 import h5py
 import numpy as np
 import pytest
-import torch
+from torch_or_stand_in import torch
 
 import data_stack
 from data_stack.exception import ConfigError, DatasetFileCorruptError, LeftOutWarning

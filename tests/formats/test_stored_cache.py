@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from far_store import FarStorageConnector
 from hypothesis import given
 from hypothesis import strategies as st
@@ -21,6 +20,7 @@ from kept_samples import STRUCTURES, VALUES, Point, check_equal_to_list
 from layer_laws import Samples
 from process_harness import flipped
 from sizes import sized
+from torch_or_stand_in import torch
 
 from data_stack.dataset.iterator.access import own_access
 from data_stack.exception import ConfigError, DatasetFileCorruptError

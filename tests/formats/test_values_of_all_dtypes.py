@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from exact_values import EXAMPLES, meaning
+from torch_or_stand_in import torch
 
 from data_stack.dataset.iterator import SequenceDatasetIterator
 from data_stack.exception import ConfigError

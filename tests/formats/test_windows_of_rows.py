@@ -13,8 +13,8 @@ import h5py
 import numpy as np
 import numpy.typing as npt
 import pytest
-import torch
 from far_store import FarStorageConnector
+from torch_or_stand_in import torch
 
 import data_stack
 from data_stack.dataset.iterator import (

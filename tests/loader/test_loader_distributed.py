@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
+from torch_or_stand_in import torch
 
 from data_stack.dataset.iterator import DatasetIteratorView, SequenceDatasetIterator
 from data_stack.exception import ConfigError

@@ -13,8 +13,8 @@ from typing import Any
 import h5py
 import numpy as np
 import pytest
-import torch
 from layer_laws import Samples, object_column
+from torch_or_stand_in import torch
 from writing import resource_of
 
 from data_stack.dataset.iterator import (

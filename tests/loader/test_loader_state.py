@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from loader_batches import numbers_given, numbers_to
+from torch_or_stand_in import torch
 
 from data_stack.exception import LoaderStateError
 from data_stack.loader import BlockShuffled, Lanes, Loader, LoaderState

@@ -11,8 +11,8 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 import pytest
-import torch
 from idx_files import write_idx
+from torch_or_stand_in import torch
 from writing import bytes_of
 
 from data_stack.dataset.meta import IteratorMeta

@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from layer_laws import Samples
+from torch_or_stand_in import torch
 from written_dataset import Written
 
 from data_stack import DatasetCard, Resources

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from PIL import Image
+from torch_or_stand_in import torch
 
 from data_stack.codecs.pillow_images import JpgCodec
 from data_stack.codecs.sound import WavCodec

@@ -18,11 +18,11 @@ import hypothesis.extra.numpy as hnp
 import numpy as np
 import pandas as pd
 import pytest
-import torch
 import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 from layer_laws import object_column
+from torch_or_stand_in import torch
 
 from data_stack.dataset.iterator import (
     CombinedDatasetIterator,

@@ -9,9 +9,9 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
-import torch
 from layer_laws import Samples
 from layer_laws import exact as exact
+from torch_or_stand_in import torch
 
 from data_stack.dataset.iterator import DatasetIterator
 from data_stack.exception import ConfigError

@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from layer_laws import object_column
+from torch_or_stand_in import torch
 
 from data_stack.exception import ConfigError
 from data_stack.values.digests import DIGEST_BYTES, row_digests, sample_digest

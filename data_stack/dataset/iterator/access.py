@@ -549,14 +549,18 @@ def access_to(iterator: Any, called: str = "") -> SampleAccess:
 def own_access(iterator: Any) -> SampleAccess:
     """Return the access from ``make_access``, also where a subclass redefines public methods.
 
-    The access is made on first use.
+    The access is made on first use. Threads that come first may make one each; then all use the
+    one that was kept first, so that there is one cache of samples.
     """
-    access: SampleAccess | None = iterator._sample_access
-    if access is None:
-        access = iterator.make_access()
-        if iterator._keeps_access:
-            iterator._sample_access = access
-    return access
+    kept_access: SampleAccess | None = iterator._sample_access
+    if kept_access is not None:
+        return kept_access
+    new_access: SampleAccess = iterator.make_access()
+    if not iterator._keeps_access:
+        return new_access
+    # setdefault() decides between threads.
+    first_access: SampleAccess = iterator.__dict__.setdefault("_sample_access", new_access)
+    return first_access
 
 
 def stack_columns(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import contextlib
 import os
+import threading
 import weakref
 from collections.abc import Iterator
 from typing import Any
@@ -68,10 +69,15 @@ class HDF5File:
             with reading(self.name, "HDF5 file", self._bytes):
                 yield
         finally:
-            failure = self._bytes.failure
-            self._bytes.failure = None
+            failure = self._bytes.take_failure()
             if failure is not None:
                 raise failure
+
+
+class _ThreadFailure(threading.local):
+    """The first error of a thread since it was last raised by :meth:`HDF5File.reading`."""
+
+    error: Exception | None = None
 
 
 class _ErrorKeepingFile(PositionalFile):
@@ -79,10 +85,23 @@ class _ErrorKeepingFile(PositionalFile):
 
     After an exception in a callback, HDF5 keeps a half-open file and closes it on exit by calls
     into Python, which is finalized by then: a segmentation fault (seen with h5py 3.16, HDF5 2.0).
+
+    Each thread has its own error: HDF5 calls back in the thread that reads. If threads shared it,
+    one of them could take the error of another one, which would then return the zeros as samples.
     """
 
-    #: The first error since it was last raised by :meth:`HDF5File.reading`.
-    failure: Exception | None = None
+    #: The error of each thread.
+    _failure: _ThreadFailure
+
+    def __init__(self, resource: Any) -> None:
+        super().__init__(resource)
+        self._failure = _ThreadFailure()
+
+    def take_failure(self) -> Exception | None:
+        """Return the error of this thread, and forget it; None if nothing failed."""
+        error = self._failure.error
+        self._failure.error = None
+        return error
 
     def readinto(self, buffer: Any, /) -> int:
         try:
@@ -101,5 +120,5 @@ class _ErrorKeepingFile(PositionalFile):
             return 0
 
     def _keep(self, error: Exception) -> None:
-        if self.failure is None:
-            self.failure = error
+        if self._failure.error is None:
+            self._failure.error = error

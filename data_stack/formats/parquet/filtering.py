@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import threading
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -24,6 +25,7 @@ from data_stack.formats.parquet.schema import Schema
 from data_stack.formats.parquet.selection import Selection
 from data_stack.io.job_threads import JobThreads
 from data_stack.util.executor import n_threads
+from data_stack.util.forks import fork_lock
 
 #: Numbers of row groups, or of rows.
 _Integers = npt.NDArray[np.int64]
@@ -160,26 +162,43 @@ class RowSelector:
     predicate: Predicate | None
 
     _groups: RowGroups
+    #: The selected rows; None before they are first asked for.
+    _selection: Selection | None
+    #: Held by the thread that selects the rows.
+    _selecting: threading.Lock
 
     def __init__(self, groups: RowGroups, chosen: _Integers, predicate: Predicate | None) -> None:
         self._groups = groups
         self.chosen = chosen
         self.predicate = predicate
+        self._selection = None
+        self._selecting = fork_lock()
 
+    # A cached property, because it is asked for each sample.
     @functools.cached_property
     def selection(self) -> Selection:
         """The selected rows.
 
         The first access finds them. It raises what :func:`select_rows` raises.
         """
-        return select_rows(self._groups, self.chosen, self.predicate)
+        # One thread reads the columns of the predicate, while the others wait.
+        with self._selecting:
+            if self._selection is None:
+                self._selection = select_rows(self._groups, self.chosen, self.predicate)
+            return self._selection
 
     def __getstate__(self) -> dict[str, Any]:
         state = dict(self.__dict__)
+        state.pop("selection", None)
+        del state["_selecting"]
         if self.predicate is None:
             # All rows are quickly found again, and the numbers of the row groups may be many.
-            state.pop("selection", None)
+            state["_selection"] = None
         return state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._selecting = fork_lock()
 
 
 def select_rows(groups: RowGroups, chosen: _Integers, predicate: Predicate | None) -> Selection:

@@ -28,6 +28,7 @@ from data_stack.io.job_threads import JobThreads
 from data_stack.io.resources import StreamedResource
 from data_stack.io.versions import LocalVersion, is_same_version, local_version_of, version_of
 from data_stack.util.executor import n_threads
+from data_stack.util.forks import fork_lock
 
 #: Threads that fetch footers from a remote store.
 _MAX_THREADS: Final = 16
@@ -40,6 +41,8 @@ LATER_COLUMN: Final = "a column that the first file, or the stored schema, lacks
 #: longer interval would be cheaper, but for longer after a file was replaced, its rows in memory
 #: would be returned.
 _CHECK_INTERVAL_NS: Final = 10_000
+#: Held for the moment in which the version of a file is noted.
+_NOTING_VERSION: Final = fork_lock()
 
 
 @dataclasses.dataclass(slots=True)
@@ -539,9 +542,11 @@ class Footers:
             ResourceChangedError: it is another file.
         """
         state = self._states[file]
-        if state.version is None:
-            state.version = version
-            return False
+        # Of two threads that see two versions of one file, the second one must notice that.
+        with _NOTING_VERSION:
+            if state.version is None:
+                state.version = version
+                return False
         is_same = is_same_version(state.version, version)  # None: uncertain
         if is_same is False:
             raise ResourceChangedError(self.files.name(file), str(state.version), str(version))

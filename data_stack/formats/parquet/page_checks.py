@@ -25,7 +25,8 @@ class PageChecks:
     """Compares the sizes in page headers with those in the footer.
 
     pyarrow allocates the size that a page header claims, whatever the footer states. Each column
-    chunk is checked once. Threads may share the checks.
+    chunk is checked once, or by each of several threads that come first. Threads may share the
+    checks.
 
     Args:
         footers: the footers of all files of the dataset.

@@ -15,6 +15,41 @@ from data_stack.io.local_files import most_open_files
 from data_stack.util.forks import fork_lock
 
 
+class OpenFilesLimit:
+    """One limit of open files for several datasets, such as the shards of a reader.
+
+    Threads may share it. Threads that open datasets at the same moment may exceed the limit by
+    their number; the limit is far below that of the system.
+    """
+
+    #: The columns of the datasets that have open files, by their ids.
+    _open: weakref.WeakValueDictionary[int, OpenColumns]
+
+    def __init__(self) -> None:
+        self._open = weakref.WeakValueDictionary()
+
+    def make_room_for(self, columns: OpenColumns, max_datasets: int) -> None:
+        """Close the files of all datasets before those of one more would exceed the limit.
+
+        Args:
+            columns: the columns of a dataset, which is going to open files.
+            max_datasets: the limit.
+        """
+        if id(columns) in self._open:
+            return
+        if len(self._open) >= max_datasets:
+            # A list of references: a loop over the values would fail if another thread added one.
+            for reference in self._open.valuerefs():
+                open_columns = reference()
+                if open_columns is not None:
+                    open_columns.release()
+        self._open[id(columns)] = columns
+
+    def leave(self, columns: OpenColumns) -> None:
+        """Note that a dataset has closed its files."""
+        self._open.pop(id(columns), None)
+
+
 class OpenColumns:
     """The columns whose files are open. Threads may share them.
 
@@ -29,8 +64,8 @@ class OpenColumns:
             thread that reads keeps the columns that it has.
     """
 
-    #: The open columns of all datasets that share one limit, such as the shards of a reader.
-    _sharers: weakref.WeakSet[OpenColumns]
+    #: The limit of open files, which other datasets may share.
+    _limit: OpenFilesLimit
 
     #: A lock for each column: of two threads that need it, one fetches the index.
     _locks: dict[str, Lock]
@@ -46,14 +81,14 @@ class OpenColumns:
         self._codecs = codecs
         self._references = references
         self._n_records = n_records
-        self._sharers = weakref.WeakSet()
+        self._limit = OpenFilesLimit()
         self._locks = {}
         self._is_closed = False
         self.by_name: dict[str, ValueColumn] = {}
 
-    def share_limit(self, sharers: weakref.WeakSet[OpenColumns]) -> None:
-        """Share one limit of open files with the columns that join the same ``sharers``."""
-        self._sharers = sharers
+    def share_limit(self, limit: OpenFilesLimit) -> None:
+        """Share one limit of open files with the columns of other datasets."""
+        self._limit = limit
 
     def get(self, name: str) -> ValueColumn:
         """Return a column, opening it if it is not open.
@@ -69,7 +104,9 @@ class OpenColumns:
             raise StorageError(
                 f"the reader of {self._files.folder.name!r} is closed; open the dataset again"
             )
-        self._make_room()
+        # Two files for each column, and one for the references.
+        max_datasets = most_open_files() // (2 * len(self._codecs) + 1)
+        self._limit.make_room_for(self, max_datasets)
         lock = self._locks.setdefault(name, fork_lock())
         with lock:
             by_name = self.by_name
@@ -79,21 +116,10 @@ class OpenColumns:
                 by_name[name] = column
         return column
 
-    def _make_room(self) -> None:
-        """Close the files of all sharers before those of one more would exceed the limit."""
-        if self in self._sharers:
-            return
-        # Two files for each column, and one for the references.
-        max_sharers = most_open_files() // (2 * len(self._codecs) + 1)
-        if len(self._sharers) >= max_sharers:
-            for sharer in list(self._sharers):
-                sharer.release()
-        self._sharers.add(self)
-
     def release(self) -> None:
         """Close all files until they are needed again; reads of other threads finish first."""
         self.by_name = {}
-        self._sharers.discard(self)
+        self._limit.leave(self)
         if self._references is not None:
             self._references.release()
 

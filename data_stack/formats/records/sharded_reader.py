@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import bisect
 import itertools
-import weakref
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
@@ -13,7 +12,7 @@ from data_stack.dataset.iterator import Sample, SampleAccess
 from data_stack.dataset.positions import check_index, check_integer
 from data_stack.exception import ConfigError, DatasetFileCorruptError, ResourceNotFoundError
 from data_stack.formats.records.layout import SPEC, list_column_names, shard_name, shard_names
-from data_stack.formats.records.open_columns import OpenColumns
+from data_stack.formats.records.open_columns import OpenFilesLimit
 from data_stack.formats.records.reader import RecordReader
 from data_stack.formats.records.records_iterator import Mask, RecordsIterator
 from data_stack.formats.records.sharded_access import ShardedAccess
@@ -88,9 +87,9 @@ class ShardedRecordReader(RecordsIterator):
     def _use(self, readers: list[RecordReader]) -> None:
         """Read from these shards."""
         self._readers = readers
-        sharers = weakref.WeakSet[OpenColumns]()
+        limit = OpenFilesLimit()
         for reader in readers:
-            reader._columns.open_columns.share_limit(sharers)
+            reader._columns.open_columns.share_limit(limit)
         for reader in readers[1:]:
             reader._files.first = readers[0]._files
         self._starts = list(itertools.accumulate(map(len, readers), initial=0))

@@ -24,7 +24,7 @@ class _Listing:
         self._names = None
 
     def names(self) -> dict[str, None]:
-        """Return the names as the keys of a dict."""
+        """Return the names as the keys of a dict; threads that come first may list them each."""
         if self._names is None:
             self._names = dict.fromkeys(self._list_names())
         return self._names

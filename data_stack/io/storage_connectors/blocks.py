@@ -262,7 +262,11 @@ class BlockedSource(ByteSource):
         self._blocks.close()
 
     def _note_read(self, offset: int, end: int) -> int:
-        """Note that a range of bytes is read; return how many blocks to read ahead of it."""
+        """Note that a range of bytes is read; return how many blocks to read ahead of it.
+
+        Threads that read one source at once disturb each other's notes: then too little or too much
+        is read ahead, which does no harm.
+        """
         if offset == self._last_end:
             self._n_sequential_bytes += end - offset
         else:

@@ -284,12 +284,15 @@ class DatasetReader(Closing):
 
     def _select(self, keys: tuple[str, ...]) -> Any:
         """Return the records of some columns, which are opened once."""
-        if keys not in self._records_by_keys:
-            if set(keys) == self.spec.keys():
-                self._records_by_keys[keys] = self._records
-            else:
-                self._records_by_keys[keys] = self._open_records(columns=list(keys))
-        return self._records_by_keys[keys]
+        records = self._records_by_keys.get(keys)
+        if records is not None:
+            return records
+        if set(keys) == self.spec.keys():
+            records = self._records
+        else:
+            records = self._open_records(columns=list(keys))
+        # Threads that come first may open them twice; setdefault() decides which ones are kept.
+        return self._records_by_keys.setdefault(keys, records)
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
         # Without it, a loop would take an IndexError of a decoder for the end of the datapoints.

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from layer_laws import object_column
+from torch_or_stand_in import torch
 
 from data_stack.dataset.encoders import (
     CategoricalEncoder,

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from torch_or_stand_in import torch
 
 from data_stack.dataset.encoders import ClassMapping, EncodingError
 from data_stack.exception import ConfigError

@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, StandardScaler
+from torch_or_stand_in import torch
 
 from data_stack.dataset.encoders import ContinuousEncoder, EncodingError
 from data_stack.exception import ConfigError

@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from exact_values import EXAMPLES, meaning
 from hypothesis import given
 from hypothesis import strategies as st
 from layer_laws import Samples
+from torch_or_stand_in import torch
 
 from data_stack.dataset.iterator import (
     DatasetIteratorIF,

@@ -7,9 +7,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from layer_laws import ClientWrapper
-from torch.utils.data import DataLoader
+from torch_or_stand_in import torch
 
 from data_stack.dataset.iterator import (
     CombinedDatasetIterator,
@@ -113,12 +112,12 @@ class TestStacks(DatasetIteratorContract):
                 iterator[outside]
 
     def test_a_data_loader_of_torch_reads_it(self, iterator: DatasetIteratorIF) -> None:
-        loader: DataLoader[Any] = DataLoader(iterator, batch_size=4)  # type: ignore[arg-type]  # a map-style dataset by protocol
+        loader: Any = torch.utils.data.DataLoader(iterator, batch_size=4)  # type: ignore[arg-type]  # a map-style dataset by protocol
         assert torch.cat([samples for samples, _, _ in loader]).tolist() == [
             i * 10 for i in range(N)
         ]
 
-        wandering: DataLoader[Any] = DataLoader(iterator, sampler=[0, 1, 99, 2])  # type: ignore[arg-type]  # as above
+        wandering: Any = torch.utils.data.DataLoader(iterator, sampler=[0, 1, 99, 2])  # type: ignore[arg-type]  # as above
         with pytest.raises(IndexError):
             list(wandering)
 

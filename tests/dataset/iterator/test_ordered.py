@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from layer_laws import object_column
+from torch_or_stand_in import torch
 
 from data_stack.dataset.iterator import SequenceDatasetIterator
 from data_stack.dataset.iterator.layers.ordered import SortedDatasetIterator

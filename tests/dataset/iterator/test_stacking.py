@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
+from torch_or_stand_in import torch
 
 from data_stack.exception import ConfigError
 from data_stack.values.stacked_values import stack_values

@@ -23,8 +23,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 import pytest
-import torch
 from PIL import Image
+from torch_or_stand_in import torch
 
 import data_stack
 from data_stack import InMemoryDatasetIterator, SequenceDatasetIterator

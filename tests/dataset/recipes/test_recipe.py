@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from layer_laws import ClientWrapper, Samples
+from torch_or_stand_in import torch
 
 import data_stack
 from data_stack import HigherOrderDatasetFactory, InformedDatasetFactory

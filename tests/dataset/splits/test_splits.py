@@ -17,10 +17,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from layer_laws import Columns
+from torch_or_stand_in import torch
 
 import data_stack
 from data_stack.dataset.iterator import (

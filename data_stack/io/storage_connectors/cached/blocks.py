@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final, TypeAlias
 
@@ -20,6 +21,7 @@ from data_stack.io.storage_connectors.cached.folder import (
 )
 from data_stack.io.storage_connectors.cached.remote import Remote
 from data_stack.io.storage_connectors.cached.room import DISK_PAGE_BYTES
+from data_stack.util.forks import fork_lock
 
 #: Opens the resource of the remote, and returns it with its content now.
 OpenRemote: TypeAlias = "Callable[[], tuple[StreamedResource, Content]]"
@@ -60,6 +62,8 @@ class CachedBlocks(Blocks):
     _is_completed: bool
     #: The completed file, verified; None before it is opened.
     _completed_file: ByteSource | None
+    #: Held while this file or the resource of the remote is opened.
+    _opening: threading.Lock
 
     def __init__(
         self,
@@ -79,6 +83,7 @@ class CachedBlocks(Blocks):
         self._files = None
         self._is_completed = False
         self._completed_file = None
+        self._opening = fork_lock()
         self.size = content.size
         self.sha256 = content.sha256
         self.block_bytes = BLOCK_BYTES
@@ -181,12 +186,14 @@ class CachedBlocks(Blocks):
         Raises:
             OSError: the file is damaged.
         """
-        if self._completed_file is None:
-            self._completed_file = self._folder.open_whole(self._content, refuse_damaged)
-        if self._completed_file is None:
+        with self._opening:
+            if self._completed_file is None:
+                self._completed_file = self._folder.open_whole(self._content, refuse_damaged)
+            completed_file = self._completed_file
+        if completed_file is None:
             return {}
         ranges = [(number * self.block_bytes, self.block_bytes) for number in numbers]
-        return dict(zip(numbers, self._completed_file.read_ranges(ranges), strict=True))
+        return dict(zip(numbers, completed_file.read_ranges(ranges), strict=True))
 
     def _has_verified_time(self, files: BlockFiles) -> bool:
         """Return whether the file of the bytes has the time of a verified whole file."""
@@ -315,18 +322,21 @@ class CachedBlocks(Blocks):
     def _open_resource(self) -> StreamedResource:
         """Return the resource of the remote. It is opened now if that has not happened yet.
 
+        Of several threads, one opens it, and the others wait.
+
         Raises:
             ResourceChangedError: the remote has other bytes now.
         """
-        if self._resource is None:
-            resource, content = self._open_remote()
-            if content != self._content:
-                resource.close()
-                raise ResourceChangedError(
-                    self._identifier, f"sha256 {self.sha256}", f"sha256 {content.sha256}"
-                )
-            self._resource = resource
-        return self._resource
+        with self._opening:
+            if self._resource is None:
+                resource, content = self._open_remote()
+                if content != self._content:
+                    resource.close()
+                    raise ResourceChangedError(
+                        self._identifier, f"sha256 {self.sha256}", f"sha256 {content.sha256}"
+                    )
+                self._resource = resource
+            return self._resource
 
 
 def _read_ranges(resource: StreamedResource, ranges: Sequence[tuple[int, int]]) -> list[bytes]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 import time
 from collections.abc import Callable
 from functools import partial
@@ -11,6 +12,7 @@ from typing import Final, TypeVar
 from data_stack.exception import ResourceNotFoundError, StorageUnavailableError
 from data_stack.io.resources import StreamedResource
 from data_stack.io.storage_connectors.connector import ResourceInfo, StorageConnector
+from data_stack.util.forks import fork_lock
 
 _Result = TypeVar("_Result")
 
@@ -41,12 +43,15 @@ class Remote:
     _silent_until: float
     #: Resources that were opened to describe them, for the next reader of each.
     _opened: dict[str, StreamedResource]
+    #: Held while one of these resources is replaced.
+    _lock: threading.Lock
 
     def __init__(self, connector: StorageConnector) -> None:
         self.connector = connector
         self.is_quick = False
         self._silent_until = 0.0
         self._opened = {}
+        self._lock = fork_lock()
 
     def describe(self, identifier: str, *, to_open: bool) -> ResourceInfo:
         """Ask for the ``stat`` of a resource.
@@ -123,9 +128,10 @@ class Remote:
 
     def _open_and_describe(self, identifier: str) -> ResourceInfo:
         resource = self.connector.get_resource(identifier)
+        with self._lock:
+            unused = self._opened.pop(identifier, None)
+            self._opened[identifier] = resource
         # Nobody has taken the resource that was opened before.
-        unused = self._opened.pop(identifier, None)
         if unused is not None:
             unused.close()
-        self._opened[identifier] = resource
         return ResourceInfo(identifier, resource.size, resource.sha256)

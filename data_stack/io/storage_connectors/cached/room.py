@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import threading
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ from data_stack.io.storage_connectors.cached.checked_file import PAGE_BYTES
 from data_stack.io.storage_connectors.cached.health import FolderHealth
 from data_stack.io.storage_connectors.cached.shared_work import CLAIMS_FILE
 from data_stack.io.storage_connectors.connector import Garbage
+from data_stack.util.forks import fork_lock
 
 #: The folders of the files of a content, see :mod:`.folder`.
 CONTENT_FOLDERS: Final = ("bytes", "blocks", "pages")
@@ -71,12 +73,15 @@ class CacheRoom:
     _health: FolderHealth
     #: How many bytes may be written before the folder is scanned again.
     _n_left: int
+    #: Held while room is made and taken.
+    _lock: threading.Lock
 
     def __init__(self, path: str, max_bytes: int | None, health: FolderHealth) -> None:
         self._path = path
         self._max_bytes = max_bytes
         self._health = health
         self._n_left = 0
+        self._lock = fork_lock()
 
     def admits(self, size: int) -> bool:
         """Return whether a resource of this size fits below the limit."""
@@ -95,13 +100,16 @@ class CacheRoom:
         if self._max_bytes is None:
             return True
         size = -(-size // DISK_PAGE_BYTES) * DISK_PAGE_BYTES
-        if size > self._n_left:
-            self._n_left = self._make_room(size, self._max_bytes)
-        if size > self._n_left:
+        # One thread scans the folder and evicts, while the others wait for the room.
+        with self._lock:
+            if size > self._n_left:
+                self._n_left = self._make_room(size, self._max_bytes)
+            has_room = size <= self._n_left
+            if has_room:
+                self._n_left -= size
+        if not has_room:
             self._health.pause()
-            return False
-        self._n_left -= size
-        return True
+        return has_room
 
     def drop(self, key: str) -> None:
         """Remove the files of a content. Open readers keep theirs."""

@@ -18,7 +18,7 @@ from data_stack.exception import ConfigError, DataStackError, MissingDependencyE
 from data_stack.io.storage_connectors.object_store.errors import explain, is_unreachable, reason_of
 from data_stack.io.storage_connectors.object_store.s3 import WrongAnswerError
 from data_stack.io.url import StorageURL
-from data_stack.util.forks import call_in_forks
+from data_stack.util.forks import call_in_forks, fork_lock
 from data_stack.util.polling import jittered
 
 try:
@@ -92,6 +92,8 @@ class RemoteFileSystem:
     _key: tuple[Any, str]
     #: The connection of this process; None before it is used.
     _connection: _Connection | None
+    #: Held by the thread that connects.
+    _connecting: threading.Lock
 
     def __init__(self, url: str, timeout_seconds: float, options: Mapping[str, Any]) -> None:
         parts = StorageURL.parse(url)
@@ -117,6 +119,7 @@ class RemoteFileSystem:
         self.place = f"{self.protocol}://{parts.host}{parts.path.rstrip('/')}"
         self._key = (self._class, fsspec.utils.tokenize(self._options, timeout_seconds))
         self._connection = None
+        self._connecting = fork_lock()
         call_in_forks(self._leave_inherited_connection)
 
     # ------------------------------------------------------------------ names
@@ -275,12 +278,30 @@ class RemoteFileSystem:
     def _connect_once(self) -> _Connection:
         """Return the connection of this process, which is made by the first call."""
         connection = self._connection
-        if connection is None:
-            # Connectors with the same options share one: creating an S3 client takes 0.2 s.
-            connection = _SHARED.get(self._key)
+        if connection is not None:
+            return connection
+        with self._connecting:
+            # Another thread may have connected while this one waited.
+            connection = self._connection
             if connection is None:
-                connection = _SHARED.setdefault(self._key, self._connect())
-            self._connection = connection
+                connection = self._find_shared_connection() or self._share_new_connection()
+                self._connection = connection
+        return connection
+
+    def _find_shared_connection(self) -> _Connection | None:
+        """Return the connection of another connector with the same options, if there is one."""
+        with _SHARING:
+            return _SHARED.get(self._key)
+
+    def _share_new_connection(self) -> _Connection:
+        """Connect, for all connectors with the same options: an S3 client takes 0.2 s.
+
+        Two connectors may connect at the same moment. Each then keeps its connection, and further
+        connectors take the later one.
+        """
+        connection = self._connect()
+        with _SHARING:
+            _SHARED[self._key] = connection
         return connection
 
     def _connect(self) -> _Connection:
@@ -323,7 +344,10 @@ class RemoteFileSystem:
         connection = self._connection
         self._connection = None
         if connection is not None:
-            _SHARED.pop(self._key, None)
+            with _SHARING:
+                # Another connector may have made a new one meanwhile.
+                if _SHARED.get(self._key) is connection:
+                    del _SHARED[self._key]
             connection.close()
 
     def _leave_inherited_connection(self) -> None:
@@ -364,6 +388,8 @@ class _Connection:
 
 #: The connections of this process.
 _SHARED: weakref.WeakValueDictionary[tuple[Any, str], _Connection] = weakref.WeakValueDictionary()
+#: Held while a connection is looked up or noted there.
+_SHARING: Final = fork_lock()
 #: Those of its parents, which are kept: closing one would touch shared sockets and the event loop.
 _INHERITED: list[_Connection | None] = []
 
