@@ -426,7 +426,9 @@ _SCALARS = [
 ]
 
 
-@pytest.mark.parametrize("wrap", [lambda value: value, lambda value: {"a": [value]}], ids=str)
+@pytest.mark.parametrize(
+    "wrap", [lambda value: value, lambda value: {"a": [value]}], ids=["bare", "nested"]
+)
 def test_samples_of_numpy_scalars_keep_their_types(wrap: Any) -> None:
     for scalar in _SCALARS:
         samples = SequenceDatasetIterator([[wrap(scalar), wrap(scalar)]])
