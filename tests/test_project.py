@@ -147,3 +147,10 @@ def test_every_table_to_which_contributors_add_a_line_is_there() -> None:
 
     assert len(tables) > 5
     assert missing == []
+
+
+def test_each_tool_says_why_it_is_ours() -> None:
+    page = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    tools = re.findall(r"^\| `tools/(\w+\.py)` \|", page, re.MULTILINE)
+
+    assert sorted(tools) == sorted(path.name for path in (ROOT / "tools").glob("*.py"))
