@@ -271,6 +271,11 @@ FIGURES: list[tuple[str, str, Callable[[], object]]] = [
     ("docs/stability.md", r"`(data_stack parquet \d+)`", lambda: parquet_manifest._FORMAT),
     ("docs/stability.md", r"`(data_stack resource \d+)`", lambda: FORMAT.decode().strip()),
     ("docs/stability.md", r"`format: (\d+)`", lambda: resource_version._FORMAT),
+    (
+        "getting_started/07_any_dataset.ipynb",
+        r"has (\d+) that everybody uses",
+        lambda: _count_classics(),
+    ),
     ("tests/README.md", r"tries (\d+) examples of each of", lambda: _n_examples(full=False)),
     ("tests/README.md", r"of each of (\d+) tests", lambda: _count_differential_tests()),
     ("tests/README.md", r"tries (\d+) others", lambda: _n_examples(full=True)),
@@ -335,7 +340,9 @@ def _as_text(figure: object) -> str:
 def test_a_figure_of_a_page_is_computed(
     page: str, pattern: str, compute: Callable[[], object]
 ) -> None:
-    figures = re.findall(pattern, TEXTS[page], re.MULTILINE)
+    text = (ROOT / page).read_text(encoding="utf-8")
+
+    figures = re.findall(pattern, text, re.MULTILINE)
 
     assert figures == [_as_text(compute())]
 
