@@ -1,4 +1,5 @@
-"""Writes a page for each kind of value that notebooks show, for the pictures of docs/display.md.
+"""Writes a page for each kind of value that notebooks show: the pictures of
+docs/reference/shown_values.md.
 
     python tools/display_examples.py FOLDER
 

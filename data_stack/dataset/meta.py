@@ -91,7 +91,7 @@ class DatasetMetaIF(IdentifiyingInfoIF):
     ``"mask"`` and ``"boxes"`` (x and y of two corners) or ``"boxes xywh"`` are drawn over the
     picture of the sample, in its pixels; ``"audio 16000"`` is sound of that many samples a second;
     ``"image"``, ``"series"``, ``"array"`` and ``"text"`` decide where several would be possible.
-    See ``docs/display.md``.
+    See ``docs/reference/shown_values.md``.
     """
 
     provenance: tuple[str, ...] = ()

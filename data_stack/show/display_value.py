@@ -29,7 +29,7 @@ Kind = Literal[
     "missing",
     "other",
 ]
-"""How a value is shown; see ``docs/display.md``."""
+"""How a value is shown; see ``docs/reference/shown_values.md``."""
 
 _Array = npt.NDArray[Any]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import inspect
 import os
 import re
 import runpy
@@ -14,10 +15,38 @@ from types import MappingProxyType
 from typing import Any
 from unittest import mock
 
+import compare_speed
 import pytest
 
-from data_stack.io.storage_connectors import FileStorageConnector
+import data_stack
+from data_stack.browse import browser, table
+from data_stack.browse.server import connection
+from data_stack.browse.server.server import Server
+from data_stack.dataset.encoders import stored_encoder
+from data_stack.dataset.recipes.recipe import RECIPE_VERSION
+from data_stack.dataset.splits import saved_splits
+from data_stack.factories import journal, manifest
+from data_stack.formats.hdf5 import apart
+from data_stack.formats.hdf5.datasets import MAX_CHUNK_BYTES
+from data_stack.formats.parquet import manifest as parquet_manifest
+from data_stack.formats.parquet import schema
+from data_stack.formats.records import manifest as records_manifest
+from data_stack.io import parsing
+from data_stack.io.archives import ArchiveLimits
+from data_stack.io.storage_connectors import FileStorageConnector, heartbeat
+from data_stack.io.storage_connectors.cached.checked_file import PAGE_BYTES
+from data_stack.io.storage_connectors.mongodb import resource_version
+from data_stack.io.storage_connectors.mongodb.connection import BRIEF_SECONDS
+from data_stack.io.storage_connectors.object_store.pointer import FORMAT
+from data_stack.io.web import json_api, limits, sessions
+from data_stack.io.web.limits import Limits
+from data_stack.loader import state
+from data_stack.repository import published_description
+from data_stack.reproduce import lock_file
+from data_stack.show import display_value, shown_samples
+from data_stack.show.page import IteratorPage
 from data_stack.testing import engine
+from data_stack.util import executor, request_limit, untrusted_text
 
 ROOT = Path(__file__).parents[2]
 FOLDERS = (".", "docs", "docs/how_to", "docs/reference", "benchmarks", "plugins/*", "tests")
@@ -161,11 +190,95 @@ def test_every_environment_variable_of_a_page_is_read() -> None:
     assert [(page, name) for page, name in named if name not in known] == []
 
 
+#: Figures as words.
+WORDS = MappingProxyType({1: "one", 5: "five", 8: "eight"})
+
 #: Figures of pages, and how each is computed.
-FIGURES: list[tuple[str, str, Callable[[], int]]] = [
-    ("docs/plugins.md", r"returns ([\d,]+) results", lambda: engine._N_RESULTS),
-    ("docs/install.md", r"\[(\d+) classic ones\]", lambda: _count_classics()),
+FIGURES: list[tuple[str, str, Callable[[], object]]] = [
+    ("README.md", r"\[classics\]\S* has (\d+)", lambda: _count_classics()),
+    ("README.md", r"small records (\d+ to \d+) × as fast", lambda: _ratios_of_small_records()),
+    ("README.md", r"windows of tokens (\d+) ×", lambda: round(_ratio_of_tokens())),
+    ("README.md", r"JPEGs ([\d.]+) ×", lambda: _ratio_of_images()[:3]),
+    ("CONTRIBUTING.md", r"its lowest version, ([\d.]+),", lambda: _lowest_version("torch")),
     ("CHANGELOG.md", r"Packages bring (\d+) classic datasets", lambda: _count_classics()),
+    ("benchmarks/README.md", r"commit: (\d+) cases", lambda: len(compare_speed.CASES)),
+    ("docs/browse.md", r"a split of up to ([\d,]+) samples", lambda: table._MAX_SAMPLED_ROWS),
+    ("docs/browse.md", r"At most (\d+) connections", lambda: connection.MAX_CONNECTIONS),
+    ("docs/browse.md", r"of up to ([\d,]+) samples, when", lambda: browser._MAX_COMPARED_SAMPLES),
+    (
+        "docs/browse.md",
+        r"closed after (\w+) seconds",
+        lambda: WORDS[_default(Server, "idle_seconds")],
+    ),
+    ("docs/display.md", r"reads \*\*(\w+) samples", lambda: WORDS[IteratorPage.n_samples]),
+    ("docs/display.md", r"stops after (\w+) second", lambda: WORDS[shown_samples._MAX_SECONDS]),
+    ("docs/install.md", r"\[(\d+) classic ones\]", lambda: _count_classics()),
+    ("docs/plugins.md", r"returns ([\d,]+) results", lambda: engine._N_RESULTS),
+    ("docs/reliability.md", r"that of each page of (\d+) KiB", lambda: PAGE_BYTES >> 10),
+    ("docs/reliability.md", r"up to (\d+) connections", lambda: sessions._MAX_KEPT_CONNECTIONS),
+    ("docs/reliability.md", r"threads of a pool end after (\d+) s", lambda: executor._IDLE_SECONDS),
+    ("docs/reliability.md", r"timeout plus (\d+) s", lambda: BRIEF_SECONDS),
+    ("docs/reliability.md", r"the timeout, (\d+) s", lambda: limits._DEFAULT_TIMEOUT_SECONDS),
+    ("docs/reliability.md", r"after (\d+) retries without", lambda: Limits().n_retries),
+    ("docs/reliability.md", r"after (\d+) retries, and", lambda: json_api._LIMITS.n_retries),
+    (
+        "docs/reliability.md",
+        r"slower than (\d+) KiB/s",
+        lambda: Limits().min_bytes_per_second / 1024,
+    ),
+    ("docs/reliability.md", r"at least (\d+) GiB", lambda: request_limit._MIN_DEFAULT_BYTES >> 30),
+    ("docs/reliability.md", r"are parsed \| (\d+) MiB", lambda: untrusted_text.MAX_BYTES >> 20),
+    ("docs/reliability.md", r"of JSON \| (\d+) levels", lambda: untrusted_text.MAX_JSON_DEPTH),
+    ("docs/reliability.md", r"included \| (\d+) levels", lambda: untrusted_text.MAX_TOML_DEPTH),
+    ("docs/reliability.md", r"chunk of HDF5 \| (\d+) GiB", lambda: MAX_CHUNK_BYTES >> 30),
+    ("docs/reliability.md", r"than (\d+) MiB \| 200", lambda: parsing._HARMLESS_BYTES >> 20),
+    ("docs/reliability.md", r"\| (\d+) times \(`max_exp", lambda: parsing.MAX_EXPANSION),
+    ("docs/reliability.md", r"\| (\d+) TiB, ", lambda: ArchiveLimits().max_bytes >> 40),
+    ("docs/reliability.md", r"TiB, ([\d,]+) members", lambda: ArchiveLimits().max_members),
+    ("docs/reliability.md", r"and (\d+) times their size", lambda: ArchiveLimits().max_ratio),
+    ("docs/reliability.md", r"(\d+) s of processor time", lambda: apart._MIN_SECONDS),
+    ("docs/reliability.md", r"for each (\d+) MiB", lambda: apart._MIN_BYTES_PER_SECOND >> 20),
+    ("docs/reliability.md", r"dataset above (\d+) MiB", lambda: apart._MAX_BYTES_AT_ONCE >> 20),
+    ("docs/reliability.md", r"it reads (\d+) rows", lambda: apart._N_ROWS_SAMPLED),
+    ("docs/reliability.md", r"lasts another (\d+) s", lambda: heartbeat.LIFE_SECONDS),
+    (
+        "docs/reference/shown_values.md",
+        r"more than (\d+) numbers",
+        lambda: display_value._MAX_PRINTED_NUMBERS,
+    ),
+    (
+        "docs/reference/shown_values.md",
+        r"Up to (\d+) numbers",
+        lambda: display_value._MAX_PRINTED_NUMBERS,
+    ),
+    ("docs/reference/shown_values.md", r"up to (\d+) lines", lambda: display_value._MAX_LINES),
+    (
+        "docs/reference/shown_values.md",
+        r"up to (\d+) characters",
+        lambda: shown_samples._MAX_CELL_CHARACTERS,
+    ),
+    ("docs/reference/shown_values.md", r"up to (\d+) columns", lambda: shown_samples._MAX_COLUMNS),
+    ("docs/stability.md", r"^\| manifest of a prep.*?\| `(\d+)` ", lambda: manifest._FORMAT),
+    ("docs/stability.md", r"^\| journal.*?\| `(\d+)` ", lambda: journal._FORMAT),
+    ("docs/stability.md", r"^\| published.*?\| `(\d+)` ", lambda: published_description.FORMAT),
+    ("docs/stability.md", r"^\| lock file.*?\| `(\d+)` ", lambda: lock_file._FORMAT),
+    ("docs/stability.md", r"`data_stack_recipe: (\d+)`", lambda: RECIPE_VERSION),
+    ("docs/stability.md", r"^\| saved splits.*?\| `(\d+)` ", lambda: saved_splits._FORMAT),
+    ("docs/stability.md", r"`(data_stack.encoders \d+)`", lambda: stored_encoder._FORMAT),
+    ("docs/stability.md", r"`data_stack_loader: (\d+)`", lambda: state._VERSION),
+    ("docs/stability.md", r"`(data_stack records \d+)`", lambda: records_manifest._FORMAT),
+    ("docs/stability.md", r"^\| schema of P.*?`version: (\d+)`", lambda: schema._VERSION),
+    ("docs/stability.md", r"`(data_stack parquet \d+)`", lambda: parquet_manifest._FORMAT),
+    ("docs/stability.md", r"`(data_stack resource \d+)`", lambda: FORMAT.decode().strip()),
+    ("docs/stability.md", r"`format: (\d+)`", lambda: resource_version._FORMAT),
+    (
+        "getting_started/07_any_dataset.ipynb",
+        r"has (\d+) that everybody uses",
+        lambda: _count_classics(),
+    ),
+    ("tests/README.md", r"tries (\d+) examples of each of", lambda: _n_examples(full=False)),
+    ("tests/README.md", r"of each of (\d+) tests", lambda: _count_differential_tests()),
+    ("tests/README.md", r"tries (\d+) others", lambda: _n_examples(full=True)),
 ]
 
 
@@ -175,13 +288,78 @@ def _count_classics() -> int:
     return len(re.findall(r"^[\w-]+ = ", names.partition("\n[")[0], re.MULTILINE))
 
 
+def _lowest_version(package: str) -> str:
+    (requirement,) = _setup_arguments()["extras_require"][package]
+    return str(requirement.partition(">=")[2])
+
+
+def _default(function: Callable[..., object], parameter: str) -> Any:
+    return inspect.signature(function).parameters[parameter].default
+
+
+def _find_in_benchmarks(pattern: str) -> str:
+    (figure,) = re.findall(pattern, TEXTS["benchmarks/README.md"], re.MULTILINE)
+    return str(figure)
+
+
+def _ratios_of_small_records() -> str:
+    slower = _find_in_benchmarks(r"^\| W4 .*?; (\d+) × peer")
+    faster = _find_in_benchmarks(r"^\| W1 .*?; (\d+) × peer")
+    return f"{slower} to {faster}"
+
+
+def _ratio_of_tokens() -> float:
+    ours = _find_in_benchmarks(r"^\| tokens: windows of a `.npy` \| (\d+) k/s")
+    peer = _find_in_benchmarks(r"^\| tokens: windows.*torch without workers (\d+) k/s")
+    return int(ours) / int(peer)
+
+
+def _ratio_of_images() -> str:
+    return _find_in_benchmarks(r"^\| images: records, threads .*?\| ([\d.]+) × peer")
+
+
+def _count_differential_tests() -> int:
+    files = (ROOT / "tests" / "differential").glob("test_*.py")
+    return sum(len(re.findall("^@compared", file.read_text(), re.MULTILINE)) for file in files)
+
+
+def _n_examples(*, full: bool) -> int:
+    code = (ROOT / "tests" / "support" / "table_strategies.py").read_text(encoding="utf-8")
+    (few, many) = re.findall(r"or sized\((\d+), (\d+)\)", code)[0]
+    return int(many if full else few)
+
+
+def _as_text(figure: object) -> str:
+    """Return a figure as the pages write it."""
+    if isinstance(figure, float) and figure.is_integer():
+        figure = int(figure)
+    return f"{figure:,}" if isinstance(figure, int) else str(figure)
+
+
 @pytest.mark.parametrize(("page", "pattern", "compute"), FIGURES)
 def test_a_figure_of_a_page_is_computed(
-    page: str, pattern: str, compute: Callable[[], int]
+    page: str, pattern: str, compute: Callable[[], object]
 ) -> None:
-    figures = re.findall(pattern, TEXTS[page])
+    text = (ROOT / page).read_text(encoding="utf-8")
 
-    assert figures == [f"{compute():,}"]
+    figures = re.findall(pattern, text, re.MULTILINE)
+
+    assert figures == [_as_text(compute())]
+
+
+def test_pages_say_how_many_samples_digits_and_iris_have(prepared: FileStorageConnector) -> None:
+    digits = {
+        split: f"{len(samples):,}"
+        for split, samples in data_stack.load("digits", storage=prepared).items()
+    }
+    n_flowers = len(data_stack.load("iris", split="all", storage=prepared))
+    page = TEXTS["plugins/digits/README.md"]
+
+    assert re.findall(r"first ([\d,]+) rows", page) == [digits["train"]]
+    assert re.findall(r"last ([\d,]+) rows", page) == [digits["test"]]
+    total = f"{sum(int(count.replace(',', '')) for count in digits.values()):,}"
+    assert re.findall(r"([\d,]+) handwritten digits", page + TEXTS["README.md"]) == [total] * 2
+    assert re.findall(r"(\d+) iris flowers", TEXTS["plugins/iris/README.md"]) == [str(n_flowers)]
 
 
 #: What the command `data-stack` runs.
