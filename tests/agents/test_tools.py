@@ -20,9 +20,11 @@ from PIL import Image
 
 import data_stack
 from data_stack import (
+    BaseDatasetFactory,
     DatasetCard,
     DatasetFactory,
     FileStorageConnector,
+    IteratorMeta,
     ResourceDefinition,
     SequenceDatasetIterator,
 )
@@ -499,6 +501,36 @@ def test_describing_and_planning_never_prepare(
 
     assert counting.n_preparations == 0
     assert os.listdir(tmp_path / "new") == []
+
+
+class Original(BaseDatasetFactory):
+    """A factory as the original DataStack had them, which does all in one method."""
+
+    n_calls: ClassVar[int] = 0
+
+    def get_dataset_iterator(self, config: Any = None) -> Any:
+        Original.n_calls += 1
+        return SequenceDatasetIterator([[1, 2], [0, 1]]), IteratorMeta(0, 1, 1)
+
+
+def test_a_factory_of_the_original_needs_permission(folder: Path, make_call: MakeCall) -> None:
+    default_repository().register("original", Original)
+    try:
+        described = answer_of(make_call(folder)("describe", dataset="original"))
+        planned = answer_of(make_call(folder)("plan", dataset="original"))
+        refused = make_call(folder)("sample", dataset="original")
+        n_calls = Original.n_calls
+        allowed = make_call(folder, permissions=Permissions(prepare=True))
+        sampled = answer_of(allowed("sample", dataset="original"))
+    finally:
+        default_repository().remove("original")
+
+    assert described["is_prepared"] is False
+    assert "steps are not known" in planned["steps"][0]
+    assert refused.is_error
+    assert "may download and write at each use" in refused.text
+    assert n_calls == 0
+    assert sampled["n_samples"] == 2
 
 
 def test_a_damaged_dataset_is_an_error_and_stays(folder: Path, make_call: MakeCall) -> None:
