@@ -328,6 +328,14 @@ def write_llms_txt(site: Path) -> None:
     text = (ROOT / "llms.txt").read_text(encoding="utf-8")
     text = re.sub(r"\]\(([\w/]+\.md)\)", link_page, text)
     (site / "llms.txt").write_text(text, encoding="utf-8")
+    for page in site.rglob("*.html"):
+        # Sphinx makes a copy of what a page links to, where the links of llms.txt lead nowhere.
+        html = page.read_text(encoding="utf-8")
+        if "/llms.txt" in html:
+            html = re.sub(r"_downloads/[0-9a-f]+/llms\.txt", "llms.txt", html)
+            page.write_text(html, encoding="utf-8")
+    for copy in site.glob("_downloads/*/llms.txt"):
+        shutil.rmtree(copy.parent)
 
 
 def _mend(page: Path) -> None:

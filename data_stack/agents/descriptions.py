@@ -205,7 +205,8 @@ TOOLS: Final = (
         "List datasets",
         "List the datasets of installed packages, and the folders and files of the stores of this "
         "server. 'dataset' of each entry is the name that the other tools take. 'prepared_in' "
-        "says in which stores an installed dataset is ready to be read.",
+        "says in which stores an installed dataset is ready to be read; in another store than the "
+        "first, it is named 'STORE:NAME'.",
         {
             "store": Argument("text", "Only what lies in this store."),
             "text": Argument("text", "Only names that contain this text, in any case."),
@@ -256,9 +257,15 @@ TOOLS: Final = (
         "statistics",
         "Compute statistics",
         "Read a split and compute, for each column, the number of missing and of distinct values, "
-        "minimum, maximum, mean and standard deviation; and count the classes. Of a very long "
-        "split, samples spread over it are read; the answer says how many.",
-        {"dataset": _DATASET, "split": _SPLIT, "columns": _COLUMNS},
+        "minimum, maximum, mean and standard deviation; and count how often each value of one "
+        "column occurs. Of a very long split, samples spread over it are read; the answer says how "
+        "many.",
+        {
+            "dataset": _DATASET,
+            "split": _SPLIT,
+            "columns": _COLUMNS,
+            "count": Argument("column", "The column to count the values of. Default: the target."),
+        },
     ),
     Tool(
         "diff",

@@ -31,8 +31,23 @@ def serve(tools: DatasetTools, permissions: Permissions, limits: Limits) -> None
         tools: the tools.
         permissions: what the user allows, which the agent is told.
         limits: of each call.
+
+    Raises:
+        BrokenPipeError: the agent reads no answers any more.
     """
-    asyncio.run(_serve(make_server(tools, permissions, limits)))
+    try:
+        asyncio.run(_serve(make_server(tools, permissions, limits)))
+    except Exception as error:  # noqa: BLE001  # of tasks: a group, raised again below
+        raise _first_of_group(error) from None
+
+
+def _first_of_group(error: Exception) -> Exception:
+    """Return the first error in the groups of errors that tasks raise."""
+    errors = getattr(error, "exceptions", ())
+    while errors:
+        error = errors[0]
+        errors = getattr(error, "exceptions", ())
+    return error
 
 
 async def _serve(server: Server[Any]) -> None:

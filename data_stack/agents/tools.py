@@ -198,7 +198,7 @@ class DatasetTools:
                 else:
                     rows_of_unprepared_datasets.append(row)
         for name, inventory in inventories.items():
-            rows += self._rows_of_store(name, inventory)
+            rows += self._rows_of_store(name, inventory, shows_installed=store is not None)
         rows += rows_of_unprepared_datasets
         folded_text = text.casefold()
         rows = [row for row in rows if folded_text in row["dataset"].casefold()]
@@ -239,20 +239,25 @@ class DatasetTools:
             rows.append(row)
         return rows
 
-    def _rows_of_store(self, store_name: str, inventory: Inventory) -> list[dict[str, Any]]:
-        """Return an entry for each folder and file of a store that is no installed dataset."""
+    def _rows_of_store(
+        self, store_name: str, inventory: Inventory, *, shows_installed: bool
+    ) -> list[dict[str, Any]]:
+        """Return an entry for each prepared dataset, folder and file of a store.
+
+        Args:
+            store_name: the name of the store.
+            inventory: of the store.
+            shows_installed: whether datasets of installed packages are among them.
+        """
         installed_names = set(self._finder.installed_names())
-        rows = []
+        rows: list[dict[str, Any]] = []
         for name, versions in inventory.prepared_versions.items():
+            kind = "prepared dataset, whose package is not installed"
             if name in installed_names:
-                continue
-            rows.append(
-                {
-                    "dataset": f"{store_name}:{name}",
-                    "kind": "prepared dataset, whose package is not installed",
-                    "versions": versions,
-                }
-            )
+                if not shows_installed:
+                    continue
+                kind = "prepared dataset"
+            rows.append({"dataset": f"{store_name}:{name}", "kind": kind, "versions": versions})
         names_of_files: dict[str, str] = {}
         has_files_at_top = False
         for key in [*inventory.loose, *inventory.others]:
@@ -453,8 +458,9 @@ class DatasetTools:
         dataset: str,
         split: str | None = None,
         columns: Sequence[int | str] | None = None,
+        count: int | str | None = None,
     ) -> Answer:
-        """Compute statistics of the columns of a split."""
+        """Compute statistics of the columns of a split, and count the values of one."""
         found = self._finder.find(dataset)
         split_name, samples = found.load_one(split, deadline)
         n_all = len(samples)
@@ -474,10 +480,10 @@ class DatasetTools:
             facts["which_samples"] = "spread evenly over the split"
             spread = np.linspace(0, n_all - 1, n_read).round().astype(np.int64)
             samples = samples[spread]
+        facts["counts"] = _count_values(samples, count)
         if columns is not None:
             samples = samples.select(*columns)
         reports = with_statistics(samples, _find_columns(samples))
-        facts["classes"] = _count_classes(samples)
         facts["n_columns"] = len(reports)
         shown = []
         for report in reports:
@@ -638,27 +644,46 @@ def _facts_of_column(column: ColumnReport) -> dict[str, Any]:
     return facts
 
 
-def _count_classes(samples: DatasetIteratorIF) -> Any:
-    """Return the number of samples of each class; None if the samples have no classes."""
+def _count_values(samples: DatasetIteratorIF, column: int | str | None) -> Any:
+    """Return the number of samples of each value of a column.
+
+    Args:
+        samples: at least one.
+        column: its name or number; None for the target.
+
+    Returns:
+        None if no column is named, and the samples declare no target or one of large arrays.
+
+    Raises:
+        ConfigError: there is no such column, or its values are large arrays.
+    """
     meta: Any = getattr(samples, "dataset_meta", None)
-    if meta is None:
-        return None
     first_sample = samples[0]
-    _, target_key = default_keys(meta, first_sample)
-    target = part_of(first_sample, target_key)
-    if target_key is None or target is None or n_values_of(target) > MAX_VALUES_OF_A_TARGET:
-        return None
-    try:
-        column = column_key(samples, target_key)
-        counts = target_distribution(samples.read_column(column))
-    except ConfigError:
-        return None
+    target_key = None
+    if meta is not None:
+        _, target_key = default_keys(meta, first_sample)
+    if column is None:
+        if target_key is None or part_of(first_sample, target_key) is None:
+            return None
+        key = target_key
+    else:
+        key = column_key(samples, column)
+
+    value = part_of(first_sample, key)
+    if n_values_of(value) > MAX_VALUES_OF_A_TARGET:
+        if column is None:
+            return None
+        raise ConfigError(
+            f"the values of column {column!r:.80} are arrays of {n_values_of(value):,} values, "
+            f"which are not counted"
+        )
     rows = []
-    for value, count in counts.items():
-        row: dict[str, Any] = {"class": value, "n_samples": count}
-        name = class_name(value, meta.class_names, getattr(meta, "target_kind", None))
-        if name is not None:
-            row["name"] = name
+    for counted_value, n_samples in target_distribution(samples.read_column(key)).items():
+        row: dict[str, Any] = {"value": counted_value, "n_samples": n_samples}
+        if key == target_key:
+            name = class_name(counted_value, meta.class_names, getattr(meta, "target_kind", None))
+            if name is not None:
+                row["name"] = name
         rows.append(row)
     return rows
 

@@ -217,6 +217,31 @@ def test_ctrl_c_ends_the_command(folder: Path) -> None:
     assert process.returncode == 130
 
 
+def test_an_agent_that_vanishes_ends_the_command(folder: Path) -> None:
+    words = [sys.executable, "-m", "data_stack.cli", "mcp", "--store", str(folder)]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    with subprocess.Popen(
+        words,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=environment,
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.close()
+        process.stdin.write(b'{"jsonrpc": "2.0", "id": 1, "method": "ping"}\n')
+        process.stdin.flush()
+        try:
+            process.wait(timeout=60)
+        finally:
+            process.kill()
+        said = process.stderr.read()
+
+    assert (process.returncode, said) == (1, b"")
+
+
 def test_the_configuration_of_the_page_starts_the_command() -> None:
     from data_stack.cli.agents import mcp
 

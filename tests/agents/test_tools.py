@@ -20,9 +20,11 @@ from PIL import Image
 
 import data_stack
 from data_stack import (
+    BaseDatasetFactory,
     DatasetCard,
     DatasetFactory,
     FileStorageConnector,
+    IteratorMeta,
     ResourceDefinition,
     SequenceDatasetIterator,
 )
@@ -60,6 +62,15 @@ def test_pages_list_each_dataset_once(call: Call) -> None:
 
     assert len(listed) == len(set(listed)) == answer["n_datasets"]
     assert {"digits", "iris", "mnist", "default:pets"} <= set(listed)
+
+
+def test_a_store_lists_its_datasets_by_its_name(call: Call) -> None:
+    answer = answer_of(call("list_datasets", store="default", limit=1))
+
+    assert answer["n_datasets"] == 4
+    assert answer["datasets"] == [
+        {"dataset": "default:digits", "kind": "prepared dataset", "versions": ["1.0.0"]}
+    ]
 
 
 def test_a_text_chooses_names(call: Call) -> None:
@@ -215,8 +226,30 @@ def test_statistics_agree_with_numpy(call: Call, folder: Path) -> None:
     assert (image["min"], image["max"], image["n_numbers"]) == (0, 16, images.size)
     assert image["mean"] == pytest.approx(images.mean())
     assert image["std"] == pytest.approx(images.std())
-    assert answer["classes"][0] == {"class": 0, "n_samples": 143}
+    assert answer["counts"][0] == {"value": 0, "n_samples": 143}
     assert answer["n_samples_read"] == 1437
+
+
+def test_values_of_a_column_are_counted(call: Call) -> None:
+    answer = answer_of(call("statistics", dataset="default:pets", columns=["id"], count="kind"))
+    unknown = call("statistics", dataset="default:pets", count="knid")
+
+    assert answer["counts"] == [
+        {"value": "cat", "n_samples": 2},
+        {"value": "dog", "n_samples": 1},
+    ]
+    assert [column["column"] for column in answer["columns"]] == ["id"]
+    assert unknown.is_error
+    assert "knid" in unknown.text
+
+
+def test_large_arrays_are_not_counted(folder: Path, make_call: MakeCall) -> None:
+    np.savez(folder / "arrays.npz", x=np.zeros((3, 100)), y=np.zeros(3))
+
+    result = make_call(folder)("statistics", dataset="default:arrays.npz", count="x")
+
+    assert result.is_error
+    assert "arrays of 100 values, which are not counted" in result.text
 
 
 def test_statistics_of_a_long_split_read_a_part(folder: Path, make_call: MakeCall) -> None:
@@ -470,6 +503,36 @@ def test_describing_and_planning_never_prepare(
     assert os.listdir(tmp_path / "new") == []
 
 
+class Original(BaseDatasetFactory):
+    """A factory as the original DataStack had them, which does all in one method."""
+
+    n_calls: ClassVar[int] = 0
+
+    def get_dataset_iterator(self, config: Any = None) -> Any:
+        Original.n_calls += 1
+        return SequenceDatasetIterator([[1, 2], [0, 1]]), IteratorMeta(0, 1, 1)
+
+
+def test_a_factory_of_the_original_needs_permission(folder: Path, make_call: MakeCall) -> None:
+    default_repository().register("original", Original)
+    try:
+        described = answer_of(make_call(folder)("describe", dataset="original"))
+        planned = answer_of(make_call(folder)("plan", dataset="original"))
+        refused = make_call(folder)("sample", dataset="original")
+        n_calls = Original.n_calls
+        allowed = make_call(folder, permissions=Permissions(prepare=True))
+        sampled = answer_of(allowed("sample", dataset="original"))
+    finally:
+        default_repository().remove("original")
+
+    assert described["is_prepared"] is False
+    assert "steps are not known" in planned["steps"][0]
+    assert refused.is_error
+    assert "may download and write at each use" in refused.text
+    assert n_calls == 0
+    assert sampled["n_samples"] == 2
+
+
 def test_a_damaged_dataset_is_an_error_and_stays(folder: Path, make_call: MakeCall) -> None:
     damaged = folder / "digits" / "1.0.0" / "preprocessed" / "test" / "targets.npy"
     damaged.write_bytes(damaged.read_bytes()[:-1])
@@ -639,7 +702,7 @@ def test_a_mongodb_store_is_read_and_stays(
     refused = call("sample", dataset="lab:iris")
     files = answer_of(call("list_store", prefix="digits/"))
 
-    assert listed["n_datasets"] == 0
+    assert [row["dataset"] for row in listed["datasets"]] == ["lab:digits"]
     assert [sample["values"]["label"] for sample in sampled["samples"]] == [0, 1, 2]
     assert "is not prepared" in refused.text
     assert files["n_files"] == 6

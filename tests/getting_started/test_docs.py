@@ -299,10 +299,12 @@ def broken_links_of_llms_txt(folder: Path) -> list[str]:
 
 
 def test_the_page_for_agents_links_to_pages(tmp_path: Path) -> None:
+    (tmp_path / "page.html").write_text('<a href="../_downloads/0a1b/llms.txt">')
     build_docs.write_llms_txt(tmp_path)
     links = re.findall(r"\]\(([^)\s]+)\)", (tmp_path / "llms.txt").read_text(encoding="utf-8"))
 
     assert broken_links_of_llms_txt(ROOT) == []
+    assert (tmp_path / "page.html").read_text() == '<a href="../llms.txt">'
     assert {"index.html", "docs/README.html", "docs/loader.html"} <= {*links}
     assert all(link.endswith(".html") for link in links)
 
