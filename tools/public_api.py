@@ -129,6 +129,9 @@ def list_names(module: griffe.Module) -> list[str]:
     names = {str(name) for name in module.exports or ()}
     if _find_stub(module).exists():
         names.update(name for name, member in module.members.items() if not member.runtime)
+    if not names and "__all__" in module.members:
+        # griffe does not compute a list.
+        names.update(importlib.import_module(module.path).__all__)
     if not names:
         for name, member in module.members.items():
             if not member.is_alias and (member.is_function or member.is_class):
