@@ -17,7 +17,8 @@ import pymongo
 import pytest
 from fault_dataset import opened
 from faulty_tcp_proxy import FaultyTCPProxy
-from mongodb_server import MongoDBServer, free_port
+from free_ports import free_port
+from mongodb_server import MongoDBServer
 from sizes import sized
 
 SECRET = "cAnArY/9:s3cr@t"

@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from free_ports import free_port
 from loader_batches import beginning_at, rows_and_numbers
-from mongodb_server import free_port
 
 jax = pytest.importorskip("jax", reason="jax is not installed: `make test-all` brings it")
 

@@ -20,6 +20,7 @@ from urllib.parse import quote, urlencode
 
 import pymongo
 import trustme
+from free_ports import free_port
 from pymongo.errors import OperationFailure, PyMongoError
 
 #: A test that waits longer than this for mongod has found a mongod that does not come.
@@ -64,13 +65,6 @@ def folder_in_memory() -> str | None:
         space.f_bavail * space.f_frsize >= _ROOM_IN_MEMORY_BYTES and not space.f_flag & os.ST_NOEXEC
     )
     return folder if has_room else None
-
-
-def free_port() -> int:
-    """A TCP port of the loopback that nobody uses at the moment."""
-    with socket.socket() as listening:
-        listening.bind(("127.0.0.1", 0))
-        return int(listening.getsockname()[1])
 
 
 class MongoDBServer:
