@@ -18,6 +18,9 @@ from data_stack.exception import MissingDependencyError
 #: The modules of the packages that were left out.
 LEFT_OUT = frozenset(os.environ.get("DATA_STACK_LEFT_OUT", "").split(",")) - {""}
 
+#: Skips a test that runs a program with torch, whose error is only text.
+needs_torch = pytest.mark.skipif("torch" in LEFT_OUT, reason="needs torch, which was left out")
+
 _CORE = Path(__file__).parents[2] / "data_stack"
 
 
