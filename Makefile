@@ -112,8 +112,8 @@ test-newest:  ## pytest with the newest versions that there are
 	rm -rf .venv-newest
 	$(MAKE) unit engines VENV=.venv-newest CONSTRAINTS=
 
-# The quick suite is that of `make unit`. Each Python gets the newest versions that have wheels for it, and no torch, whose wheels
-# bring gigabytes of CUDA; what was left out, and how many tests were skipped for it, is printed at the end.
+# The quick suite is that of `make unit`. Each Python gets the versions of constraints.txt, or others where it has no wheels of
+# those, and no torch, whose wheels bring gigabytes of CUDA; what was left out, and how many tests were skipped for it, is printed at the end.
 test-pythons: .venv-dist/.installed  ## pytest on each Python that is found, 3.10 to 3.14 and free-threaded: PYTHONS="python3.12 /opt/python3.13t/bin/python3"
 	.venv-dist/bin/python tools/test_pythons.py --pythons "$(PYTHONS)" -- $(patsubst $(BIN)/python,,$(PYTEST)) $(PARALLEL) $(ENGINES:%=--ignore=%)
 

@@ -20,24 +20,25 @@ import tempfile
 from collections.abc import Generator, Iterator
 from multiprocessing.pool import Pool
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import hypothesis
 import mongodb_commands  # noqa: F401  # hears only clients that are made after it
 import pymongo
 import pytest
-import trustme
 from left_out import LEFT_OUT, missing_module, skip_report
 from mongodb_server import MongoDBServer, folder_in_memory
 from process_harness import Harness
 from pymongo.database import Database
 from s3_server import LOGIN, S3Server
-from sftp_server import SFTPServer
 from sizes import FULL, SEED
 from web_server import ScriptedServer
 
 import data_stack
 from data_stack.io.storage_connectors import FileStorageConnector
+
+if TYPE_CHECKING:
+    from sftp_server import SFTPServer
 
 # A deadline for each example would measure the neighbours of this machine.
 _sizes: dict[str, Any] = {"max_examples": 100 if FULL else 10, "print_blob": FULL}
@@ -206,6 +207,8 @@ def server() -> Iterator[ScriptedServer]:
 @pytest.fixture
 def tls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ssl.SSLContext:
     """A context with a certificate for localhost, which this process trusts."""
+    import trustme  # not at the top: it has no wheel for some Pythons
+
     authority, context = trustme.CA(), ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     authority.issue_cert("localhost").configure_cert(context)
     authority.cert_pem.write_to_path(tmp_path / "ca.pem")
@@ -257,6 +260,8 @@ def s3_server() -> Iterator[S3Server]:
 @pytest.fixture(scope="session")
 def sftp_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SFTPServer]:
     """An SFTP server of an empty folder (paramiko's). Not to be stopped."""
+    from sftp_server import SFTPServer  # not at the top: paramiko has no wheel for some Pythons
+
     with SFTPServer(tmp_path_factory.mktemp("sftp")) as server:
         yield server
 

@@ -97,6 +97,7 @@ EXTRAS["test"] = [
     "pytest>=8.0",
     "pytest-timeout>=2.3",
     "pytest-xdist>=3.6",
+    "setuptools>=77",  # tests build wheels
     "trustme>=1.1",
 ]
 EXTRAS["docs"] = ["furo>=2024.8", "matplotlib>=3.8", "myst-nb>=1.3", "sphinx>=8.1"]

@@ -164,12 +164,13 @@ def prepare_environment(interpreter: Interpreter) -> dict[str, str]:
             chosen.append(requirement)
         else:
             left_out[_name_of(requirement)] = reason
-    if not _have_wheels(folder, chosen):
+    if not _resolve(folder, chosen):
         for requirement in list(chosen):
-            if not _have_wheels(folder, [requirement]):
+            if not _resolve(folder, [requirement]):
                 chosen.remove(requirement)
                 left_out[_name_of(requirement)] = "no wheel"
-    _run_uv(folder, "pip", "install", *FROM_WHEELS, *chosen)
+        _resolve(folder, chosen)
+    _run_uv(folder, "pip", "install", *FROM_WHEELS, "-r", str(_lock_of(folder)))
     # The tests compare this version with the current one, as the Makefile says.
     other_granular = ["--target", str(folder / "granular-0.21"), "granular==0.21.2"]
     _run_uv(folder, "pip", "install", "--no-deps", *other_granular)
@@ -180,7 +181,7 @@ def prepare_environment(interpreter: Interpreter) -> dict[str, str]:
 def _digest_of_requirements(interpreter: Interpreter) -> str:
     """Return a digest of all that decides what is installed."""
     digest = hashlib.sha256(interpreter.full_version.encode())
-    for path in [Path(__file__), ROOT / "setup.py", *PLUGINS]:
+    for path in [Path(__file__), ROOT / "setup.py", ROOT / "constraints.txt", *PLUGINS]:
         file = path / "pyproject.toml" if path.is_dir() else path
         digest.update(file.read_bytes())
     return digest.hexdigest()
@@ -200,10 +201,26 @@ def _name_of(requirement: str) -> str:
     return re.split(r"[^A-Za-z0-9._-]", requirement, maxsplit=1)[0]
 
 
-def _have_wheels(folder: Path, requirements: Sequence[str]) -> bool:
-    """Return whether all requirements, with what they need, have wheels for this Python."""
+def _lock_of(folder: Path) -> Path:
+    return folder / "requirements.txt"
+
+
+def _resolve(folder: Path, requirements: Sequence[str]) -> bool:
+    """Choose versions of requirements, and of what they need, that have wheels for this Python.
+
+    uv prefers the versions that are in its output file already: those of ``make test``, where this
+    Python has them.
+
+    Returns:
+        Whether there are such versions.
+    """
+    lock = _lock_of(folder)
+    shutil.copyfile(ROOT / "constraints.txt", lock)
     resolution = _uv(
-        folder, "pip", "compile", "-", *FROM_WHEELS, stdin="\n".join(requirements), is_quiet=True
+        folder,
+        *("pip", "compile", "-", "--output-file", str(lock), *FROM_WHEELS),
+        stdin="\n".join(requirements),
+        is_quiet=True,
     )
     return resolution.returncode == 0
 

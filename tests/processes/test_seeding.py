@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from left_out import needs_torch
 from process_harness import in_fork, run_python
 
 from data_stack.engines import ProcessEngine
@@ -40,6 +41,7 @@ def test_equal_entropy_and_facts_give_equal_numbers() -> None:
     assert len({value for row in numbers for value in row}) == 9
 
 
+@needs_torch
 def test_generators_that_are_imported_later_are_seeded() -> None:
     program = """
 import importlib.util
@@ -96,6 +98,7 @@ def say_what_it_draws(descriptor: int) -> None:
     os.write(descriptor, json.dumps(drawn()).encode())
 
 
+@needs_torch
 def test_all_processes_draw_other_numbers() -> None:
     hold(["numpy.random", "torch"])
     numbers = []
@@ -114,6 +117,7 @@ def draw_task(number: int) -> list[float]:
     return drawn()
 
 
+@needs_torch
 def test_tasks_of_the_engine_draw_other_numbers() -> None:
     tasks = {str(number): number for number in range(4)}
 
@@ -159,6 +163,7 @@ print([finder for finder in sys.meta_path if "data_stack" in type(finder).__modu
 """
 
 
+@needs_torch
 def test_torchs_settings_and_seed_wait_for_its_import() -> None:
     output, errors = run_python("-W", "ignore", "-c", SCRIPT)
 

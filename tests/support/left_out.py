@@ -18,19 +18,23 @@ from data_stack.exception import MissingDependencyError
 #: The modules of the packages that were left out.
 LEFT_OUT = frozenset(os.environ.get("DATA_STACK_LEFT_OUT", "").split(",")) - {""}
 
-_ROOT = Path(__file__).parents[2]
+#: Skips a test that runs a program with torch, whose error is only text.
+needs_torch = pytest.mark.skipif("torch" in LEFT_OUT, reason="needs torch, which was left out")
+
+_CORE = Path(__file__).parents[2] / "data_stack"
 
 
 def missing_module(error: BaseException | None) -> str | None:
     """Return the module of a left-out package for whose lack a test failed; None if it did not.
 
-    A test may import the package itself, or ask data_stack for what needs it. It is a failure if
-    data_stack imports the package by itself, and does not say who needs it.
+    A test may import the package itself, or ask data_stack for what needs it, or use a plugin that
+    cannot do without it. It is a failure if data_stack imports the package by itself, and does not
+    say who needs it.
     """
     while error is not None:
         if isinstance(error, MissingDependencyError) and error.package in LEFT_OUT:
             return error.package
-        if isinstance(error, ModuleNotFoundError) and not _is_imported_by_us(error.__traceback__):
+        if isinstance(error, ModuleNotFoundError) and not _is_imported_by_core(error.__traceback__):
             module = str(error.name).partition(".")[0]
             if module in LEFT_OUT:
                 return module
@@ -38,17 +42,14 @@ def missing_module(error: BaseException | None) -> str | None:
     return None
 
 
-def _is_imported_by_us(trace: TracebackType | None) -> bool:
-    """Return whether the import that failed stands in data_stack or in a plugin, not in a test."""
+def _is_imported_by_core(trace: TracebackType | None) -> bool:
+    """Return whether the import that failed stands in data_stack, not in a test or a plugin."""
     files = [
         Path(frame.filename)
         for frame in traceback.extract_tb(trace)
         if not frame.filename.startswith("<frozen importlib")
     ]
-    if not files or not files[-1].is_relative_to(_ROOT):
-        return False
-    parts = files[-1].relative_to(_ROOT).parts
-    return parts[0] in ("data_stack", "plugins") and "tests" not in parts
+    return bool(files) and files[-1].is_relative_to(_CORE)
 
 
 def skip_report(report: pytest.TestReport | pytest.CollectReport, path: Path, module: str) -> None:

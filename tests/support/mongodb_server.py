@@ -19,7 +19,6 @@ from typing import Any
 from urllib.parse import quote, urlencode
 
 import pymongo
-import trustme
 from free_ports import free_port
 from pymongo.errors import OperationFailure, PyMongoError
 
@@ -262,6 +261,8 @@ class MongoDBServer:
             self._watchdog.stdin.flush()
 
     def _make_certificates(self) -> None:
+        import trustme  # not at the top: it has no wheel for some Pythons
+
         authority = trustme.CA()
         certificate = authority.issue_cert("127.0.0.1")
         certificate.private_key_and_cert_chain_pem.write_to_path(f"{self._folder}/server.pem")

@@ -227,7 +227,7 @@ def test_values_of_known_kinds_need_no_version(number: int) -> None:
 def test_fingerprints_of_values_are_those_of_another_process() -> None:
     program = (
         "import sys\n"
-        f"sys.path[:0] = [{str(Path(__file__).parent)!r}]\n"
+        f"sys.path[:0] = {[str(Path(__file__).parent), *sys.path]!r}\n"
         "from test_identity import MAKERS, as_sample\n"
         "print(*[as_sample(make()).fingerprint() for make in MAKERS])"
     )
