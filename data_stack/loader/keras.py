@@ -46,9 +46,7 @@ class _KerasEpoch:
         n_batches: the number of its batches.
         n_taken: the number of batches that Keras has taken.
         place: where the loader is behind them.
-        was_counted: whether Keras has asked for the number of batches since it took the last one.
-        has_ended: whether Keras has ended it.
-        was_looked_at: whether Keras has taken its only batch for the shapes.
+        was_trained: whether a backup has seen its end.
     """
 
     batches: Iterator[Any]
@@ -56,9 +54,7 @@ class _KerasEpoch:
     n_batches: int
     n_taken: int
     place: tuple[int, int, int]
-    was_counted: bool = False
-    has_ended: bool = False
-    was_looked_at: bool = False
+    was_trained: bool = False
 
     @property
     def is_complete(self) -> bool:
@@ -79,7 +75,8 @@ class KerasBatches(keras.utils.PyDataset):  # type: ignore[misc]  # keras has no
 
     Keras takes a first batch to find its shapes, and begins the epoch again. An epoch that was
     interrupted also begins again, unless the loader was moved by ``set_epoch`` or
-    ``load_state_dict``.
+    ``load_state_dict``. Of an epoch of one batch, the first look counts as an epoch, unless a
+    :class:`LoaderBackup` takes part.
 
     Args:
         loader: a loader with a length. Its batches are tuples (inputs,), (inputs, targets) or
@@ -116,10 +113,8 @@ class KerasBatches(keras.utils.PyDataset):  # type: ignore[misc]  # keras has no
     def __len__(self) -> int:
         """Return the number of batches of the epoch; fewer after a state inside of an epoch."""
         epoch = self._epoch
-        if epoch is not None:
-            epoch.was_counted = True
-            if not epoch.is_complete and not self._was_moved(epoch):
-                return epoch.n_batches
+        if epoch is not None and self._begins_again(epoch):
+            return epoch.n_batches
         n_batches = self.loader.n_batches_left
         if n_batches == 0:
             raise ConfigError(
@@ -149,33 +144,30 @@ class KerasBatches(keras.utils.PyDataset):  # type: ignore[misc]  # keras has no
             _check_form(batch)
         epoch.n_taken += 1
         epoch.place = self.loader.tell()
-        epoch.was_counted = False
         if self.states is not None:
             self.states[epoch.n_taken] = self.loader.state_dict()
         if epoch.is_complete:
             next(epoch.batches, None)  # ends the iteration, and its workers
         return batch
 
-    def on_epoch_end(self) -> None:
-        """Note whether Keras ends an epoch, or has only looked at its only batch.
+    def end_epoch(self) -> None:
+        """Note that Keras has trained with all batches that it has taken."""
+        if self._epoch is not None:
+            self._epoch.was_trained = True
 
-        Keras also calls this before it begins an epoch again, but then it has asked for the number
-        of batches before.
-        """
-        epoch = self._epoch
-        if epoch is None or epoch.has_ended or not epoch.is_complete:
-            return
-        if epoch.was_counted and epoch.n_batches == 1:
-            epoch.was_looked_at = True
-        else:
-            epoch.has_ended = True
+    def _begins_again(self, epoch: _KerasEpoch) -> bool:
+        """Return whether Keras begins the last epoch again, rather than the next one."""
+        if self._was_moved(epoch):
+            return False
+        if not epoch.is_complete:
+            return True
+        # Nothing but the backup tells a look at the only batch from a training with it.
+        return epoch.n_batches == 1 and self.states is not None and not epoch.was_trained
 
     def _begin_epoch(self) -> _KerasEpoch:
         last = self._epoch
-        if last is not None:
-            begins_again = not last.is_complete or last.was_looked_at
-            if begins_again and not self._was_moved(last):
-                self.loader.seek(*last.start)
+        if last is not None and self._begins_again(last):
+            self.loader.seek(*last.start)
         if self.states is not None:
             self.states.clear()
         start = self.loader.tell()
@@ -394,6 +386,7 @@ class LoaderBackup(keras.callbacks.Callback):  # type: ignore[misc]  # keras has
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
         """Save a backup, unless the epoch was interrupted."""
         if self._n_trained == self.params["steps"]:
+            self._batches.end_epoch()
             self._save(epoch + 1, self._batches.loader.state_dict())
 
     # ------------------------------------------------------------------ files
