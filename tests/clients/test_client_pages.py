@@ -54,18 +54,20 @@ class Client:
     def run(self, folder: Path, *, world: int = 1, step_of_death: int = 0) -> tuple[int, str]:
         """Run the program in a folder; the exit code, and what was written."""
         page = (ROOT / "docs" / "how_to" / f"{self.page}.md").read_text(encoding="utf-8")
-        (program,) = re.findall(r"^```python\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+        program, *_ = re.findall(r"^```python\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
         folder.mkdir(exist_ok=True)
         (folder / "train.py").write_text(program, encoding="utf-8")
         launcher = []
         if world > 1:
             launcher = ["-m", "torch.distributed.run", f"--nproc-per-node={world}"]
         command = [sys.executable, *launcher, str(OBSERVER), "train.py", "ledger"]
+        variables = dict(os.environ)
+        variables.pop("KERAS_BACKEND", None)
         ended = subprocess.run(
             [*command, str(step_of_death)],
             cwd=folder,
             env={
-                **os.environ,
+                **variables,
                 "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]),
                 "DATA_STACK_HOME": str(folder.parent / "store"),
                 "OMP_NUM_THREADS": "1",

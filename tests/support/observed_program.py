@@ -2,9 +2,9 @@
 
 Run: python observed_program.py PROGRAM LEDGER STEP_OF_DEATH
 
-Each rank appends a line of JSON to LEDGER-RANK after each step: the digests of the images, and the
-sum of the weights after the step. Rank 0 or 1, the last of both that there is, kills itself before
-it notes the step of death; 0 for none.
+It observes Keras where KERAS_BACKEND is set, and torch otherwise. Each rank appends a line of JSON to LEDGER-RANK after each step: the digests of the images, and the
+sum of the weights after the step. Rank 1, or the only rank, kills itself before it notes the step
+of death; 0 for none.
 """
 
 from __future__ import annotations
