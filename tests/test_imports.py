@@ -110,6 +110,7 @@ HEAVY = {
     "tensorflow": {"data_stack.loader.tensorflow"},
     "torch": {
         "data_stack.formats.torch_tensors",
+        "data_stack.loader.keras",
         "data_stack.loader.torch",
         "data_stack.processes.pickling",
         "data_stack.mnist.iterator",
