@@ -171,13 +171,16 @@ class KerasBatches(keras.utils.PyDataset):  # type: ignore[misc]  # keras has no
         if self.states is not None:
             self.states.clear()
         start = self.loader.tell()
-        return _KerasEpoch(
-            batches=iter(self.loader),
-            start=start,
-            n_batches=self.loader.n_batches_left,
-            n_taken=0,
-            place=start,
-        )
+        batches = iter(self.loader)
+        n_batches = self.loader.n_batches_left
+        _, position, _ = start
+        if position == 0 and n_batches != len(self.loader):
+            raise ConfigError(
+                f"this epoch has {n_batches} batches, but Keras counts {len(self.loader)} in each: "
+                "put layers that select other samples in each epoch, such as filter(…), below the "
+                "random ones, or pass redraw=False to the loader"
+            )
+        return _KerasEpoch(batches, start, n_batches, n_taken=0, place=start)
 
     def _was_moved(self, epoch: _KerasEpoch) -> bool:
         """Return whether the loader has left the place that an epoch has brought it to."""

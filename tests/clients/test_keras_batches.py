@@ -123,7 +123,7 @@ def test_a_loader_inside_an_epoch_continues_there() -> None:
 
 
 def test_an_interrupted_epoch_begins_again() -> None:
-    class Stop(keras.callbacks.Callback):  # type: ignore[misc]  # keras has no types
+    class Stop(keras.callbacks.Callback):  # type: ignore[misc, name-defined]  # no types
         def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
             self.model.stop_training = batch == 2
 
@@ -146,6 +146,17 @@ def test_an_endless_or_empty_loader_is_refused() -> None:
         KerasBatches(loader_of(epochs=None))
     with pytest.raises(ConfigError, match="has no batches: it needs more samples"):
         len(KerasBatches(loader_of(n_samples=3, drop_last=True)))
+
+
+def test_epochs_of_other_lengths_are_refused() -> None:
+    samples = SequenceDatasetIterator([np.arange(40), np.arange(40)])
+    drawn = samples.shuffle(seed=3).take(20).filter(lambda sample: sample[0] < 20)
+    batches = KerasBatches(Loader(drawn, 1, worker_kind="inline"))
+
+    with pytest.raises(ConfigError, match=r"this epoch has \d+ batches, but Keras counts"):
+        for _ in range(5):
+            for step in range(len(batches)):
+                batches[step]
 
 
 @pytest.mark.parametrize(
@@ -180,7 +191,7 @@ def test_dicts_are_inputs_and_floats_are_weights() -> None:
 # ---------------------------------------------------------------------- backups
 
 
-class Interrupt(keras.callbacks.Callback):  # type: ignore[misc]  # keras has no types
+class Interrupt(keras.callbacks.Callback):  # type: ignore[misc, name-defined]  # no types
     def __init__(self, n_steps: int) -> None:
         super().__init__()
         self._n_steps = n_steps

@@ -114,7 +114,7 @@ def run_by_lightning(folder: Path, world: int, step_of_death: int) -> None:
 
 def run_by_accelerate(folder: Path, step_of_death: int) -> None:
     """Register the loader for accelerate's checkpoints."""
-    from accelerate import Accelerator  # type: ignore[import-untyped]  # it has no types
+    from accelerate import Accelerator
 
     accelerator = Accelerator(cpu=True)
     batches = loader()
