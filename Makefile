@@ -32,6 +32,10 @@ SPARK_FRAMEWORK_TESTS := plugins/spark/tests/test_spark_tensorflow.py
 # Each in one process: it starts a Java machine, or the daemons of a Ray.
 ENGINES := plugins/spark/tests plugins/ray/tests
 
+# Programs that train with the loader, which only the environment of `make clients` can run.
+CLIENTS := jax==0.10.2 keras==3.15.1 transformers==5.24.0
+CLIENT_TESTS := tests/clients tests/loader/test_loader_trainers.py tests/loader/test_loader_accelerate.py
+
 # TensorFlow without GPU kernels is half as large.
 TENSORFLOW ?= tensorflow-cpu
 
@@ -39,7 +43,7 @@ TENSORFLOW ?= tensorflow-cpu
 CHECK_PYTHON = $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10) and "data_stack needs Python 3.10 or newer: make PYTHON=python3.11")' && \
 	rm -rf datastack.egg-info plugins/*/datastack_*.egg-info
 
-.PHONY: help quickstart test test-full soak test-all test-lowest test-newest test-pythons lint types unit engines $(ENGINES) bench dist dist-check version constraints docs notebooks api mutants clean
+.PHONY: help quickstart test test-full soak test-all clients test-lowest test-newest test-pythons lint types unit engines $(ENGINES) bench dist dist-check version constraints docs notebooks api mutants clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -100,9 +104,13 @@ engines: $(VENV)/.installed  ## pytest of Spark and Ray, whose Java machine and 
 $(ENGINES):
 	$(PYTEST) $@
 
-test-all: test .venv-all/.installed  ## test, and the tests of TensorFlow and JAX in an environment of their own (2 GB)
+test-all: test clients .venv-all/.installed  ## test, clients, and the tests of TensorFlow and JAX in an environment of their own (2 GB)
 	.venv-all/bin/python -m pytest -q --noconftest $(FRAMEWORK_TESTS)
 	.venv-all/bin/python -m pytest -q --confcutdir=plugins/spark/tests $(SPARK_FRAMEWORK_TESTS)
+
+clients: .venv-clients/.installed  ## pytest of Lightning, accelerate, the Trainer of Hugging Face, Keras and torchrun, in an environment of its own (2 GB)
+	KERAS_BACKEND=jax .venv-clients/bin/python -m pytest -q --noconftest $(CLIENT_TESTS)
+	KERAS_BACKEND=torch .venv-clients/bin/python -m pytest -q --noconftest tests/clients/test_keras_batches.py
 
 # Old packages warn that others are newer.
 test-lowest:  ## pytest with the lowest versions that the packages admit; needs Python 3.11
@@ -147,7 +155,7 @@ mutants: $(VENV)/.installed  ## change the code that protects data in small ways
 	$(BIN)/python tools/mutants.py --minutes $(MINUTES) --sample $(SAMPLE) --only "$(ONLY)"
 
 clean:  ## remove the environments and all generated files
-	rm -rf $(VENV) .venv-all .venv-dist .venv-lowest .venv-newest .venv-pythons .venv-quickstart .quickstart quickstart.png docs/_build build dist *.egg-info plugins/*/*.egg-info plugins/*/build \
+	rm -rf $(VENV) .venv-all .venv-clients .venv-dist .venv-lowest .venv-newest .venv-pythons .venv-quickstart .quickstart quickstart.png docs/_build build dist *.egg-info plugins/*/*.egg-info plugins/*/build \
 		.pytest_cache .test-full .mypy_cache .ruff_cache .hypothesis .mutants.*
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
@@ -178,4 +186,13 @@ $(VENV)/.installed: Makefile $(CONSTRAINTS) setup.py pyproject.toml $(wildcard p
 	$(PYTHON) -m venv --clear .venv-all
 	.venv-all/bin/$(PIP) -e '.[images,jax,parquet]' -e plugins/petastorm -e plugins/spark \
 		$(TENSORFLOW) 'pytest>=8.0' 'pytest-timeout>=2.3'
+	touch $@
+
+# Of torch, the CPU build where one is found, as in the environment of the tests.
+.venv-clients/.installed: Makefile $(CONSTRAINTS) setup.py pyproject.toml plugins/digits/pyproject.toml
+	@$(CHECK_PYTHON)
+	$(PYTHON) -m venv --clear .venv-clients
+	.venv-clients/bin/$(PIP) $(addprefix -c ,$(CONSTRAINTS)) $(TORCH)
+	.venv-clients/bin/$(PIP) $(addprefix -c ,$(CONSTRAINTS)) -e '.[accelerate,jax,keras,lightning]' \
+		-e 'plugins/digits[sklearn]' $(CLIENTS) 'pytest>=8.0' 'pytest-timeout>=2.3'
 	touch $@

@@ -72,6 +72,10 @@ EXTRAS["all"] = sorted(
 )
 EXTRAS["tensorflow"] = ["tensorflow>=2.16"]
 EXTRAS["jax"] = ["jax>=0.4.36"]
+# The clients of the loader; `make clients` tests them.
+EXTRAS["accelerate"] = ["accelerate>=1.2", "torch>=2.5"]
+EXTRAS["keras"] = ["keras>=3.8"]
+EXTRAS["lightning"] = ["lightning>=2.5", "torch>=2.5"]
 # What tests of plugins, and `data-stack check`, need.
 EXTRAS["testing"] = ["pytest>=8.0"]
 EXTRAS["test"] = [

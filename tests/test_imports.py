@@ -64,6 +64,7 @@ UPWARD = {
 #: Heavy packages, and the modules, or packages of ours, that exist for them (or call for them
 #: inside of a function).
 HEAVY = {
+    "accelerate": {"data_stack.loader.accelerate"},
     "av": {"data_stack.codecs.videos"},
     "bson": {"data_stack.io.storage_connectors.mongodb"},
     "cloudpickle": {"data_stack.processes.pickling"},
@@ -77,6 +78,8 @@ HEAVY = {
     "gridfs": set[str](),
     "h5py": {"data_stack.formats.hdf5"},
     "jax": {"data_stack.loader.jax"},
+    "keras": {"data_stack.loader.keras"},
+    "lightning": {"data_stack.loader.lightning"},
     "matplotlib": {"data_stack.show.plots"},
     "pandas": {"data_stack.exchange.tables.pandas"},
     "PIL": {
@@ -107,6 +110,7 @@ HEAVY = {
     "tensorflow": {"data_stack.loader.tensorflow"},
     "torch": {
         "data_stack.formats.torch_tensors",
+        "data_stack.loader.keras",
         "data_stack.loader.torch",
         "data_stack.processes.pickling",
         "data_stack.mnist.iterator",

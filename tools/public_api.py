@@ -57,7 +57,14 @@ ORIGINAL = [
     "util.logger",
 ]
 #: Modules whose names pages describe and no list has.
-DOCUMENTED = ["loader.torch", "loader.jax", "loader.tensorflow"]
+DOCUMENTED = [
+    "loader.accelerate",
+    "loader.jax",
+    "loader.keras",
+    "loader.lightning",
+    "loader.tensorflow",
+    "loader.torch",
+]
 #: Names that griffe does not see, each with the one that means the same: those that a function
 #: ``__getattr__`` of a module makes (deprecated ones, which warn), one that a decorator sets, and
 #: one that a module has too.

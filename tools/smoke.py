@@ -324,11 +324,26 @@ def check_jax() -> None:
     import data_stack.loader.jax  # noqa: F401
 
 
+def check_accelerate() -> None:
+    """Loaders of accelerate."""
+    import data_stack.loader.accelerate  # noqa: F401
+
+
+def check_keras() -> None:
+    """Batches for Keras, whose backend is another extra."""
+    import data_stack.loader.keras  # noqa: F401
+
+
+def check_lightning() -> None:
+    """A callback of Lightning."""
+    import data_stack.loader.lightning  # noqa: F401
+
+
 #: Extras for those who work on data_stack.
 NOT_FOR_USERS = {"all", "bench", "dev", "docs", "test"}
 
 #: Extras that `make dist-check` does not install.
-TOO_LARGE = {"jax", "tensorflow"}
+TOO_LARGE = {"accelerate", "jax", "keras", "lightning", "tensorflow"}
 
 CHECKS: dict[str, Callable[[], None]] = {
     name[6:]: check for name, check in globals().items() if name.startswith("check_")

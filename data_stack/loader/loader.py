@@ -257,6 +257,26 @@ class Loader:
             raise TypeError("an endless loader (epochs=None) has no length")
         return self._epochs * self._plan_for_stack(self._iterator).n_steps()
 
+    @property
+    def n_batches_left(self) -> int:
+        """The number of this rank's batches that the iteration has left.
+
+        Before an iteration these are all its batches. Inside of one, and after
+        :meth:`load_state_dict` inside of an epoch, these are the batches that follow. Later epochs
+        of the iteration count as many samples as epoch 0.
+
+        Raises:
+            TypeError: the loader is endless.
+        """
+        if self._epochs is None:
+            raise TypeError("an endless loader (epochs=None) has no number of batches")
+        epoch, position, first_epoch = self.tell()
+        n_batches = self._plan_of(epoch).n_steps(position)
+        n_later_epochs = first_epoch + self._epochs - epoch - 1
+        if n_later_epochs > 0:
+            n_batches += n_later_epochs * self._plan_for_stack(self._iterator).n_steps()
+        return n_batches
+
     def stats(self) -> LoaderStatistics:
         """Return the figures of the current or last iteration."""
         return self._session.statistics()

@@ -27,7 +27,7 @@ from data_stack.loader.conversion import (
 )
 from data_stack.loader.plan import Plan
 from data_stack.loader.ranks import shard_of_process as shard_of_process
-from data_stack.values.stacking import stack_samples
+from data_stack.values.stacking import list_samples, stack_samples
 
 try:
     import torch
@@ -47,10 +47,20 @@ _LEAVES = (PackedSequence,)
 
 
 @dataclass(frozen=True)
-class _Columns:
-    """A batch that has been read."""
+class _Columns(Sequence[Any]):
+    """A batch that has been read, for :func:`collate`. Other functions see its samples."""
 
     batch: Batch
+
+    @functools.cached_property
+    def _samples(self) -> list[Any]:
+        return list_samples(self.batch)
+
+    def __len__(self) -> int:
+        return len(self._samples)
+
+    def __getitem__(self, index: Any) -> Any:
+        return self._samples[index]
 
 
 class TorchDataset(Dataset[Any]):
@@ -62,8 +72,8 @@ class TorchDataset(Dataset[Any]):
             TorchDataset(iterator), batch_size=256, shuffle=True, num_workers=4, collate_fn=collate
         )
 
-    For another ``collate_fn``, pass the iterator itself to torch's loader. Workers may be forked,
-    or spawned if the iterator pickles.
+    Another ``collate_fn`` receives the samples of the batch, as usual. Workers may be forked, or
+    spawned if the iterator pickles.
 
     Args:
         iterator: any iterator, or an object with ``len`` and ``[i]``; the caller closes it.

@@ -68,6 +68,25 @@ def test_the_length_is_always_that_of_a_whole_iteration() -> None:
     assert lengths == [6] * 8 + [4]
 
 
+def test_the_batches_that_are_left_are_those_that_follow() -> None:
+    loader = Loader(numbers_to(10), 3, epochs=2)
+
+    before = loader.n_batches_left
+    inside = []
+    for _ in loader:
+        inside.append(loader.n_batches_left)
+        if len(inside) == 5:
+            state = loader.state_dict()
+    resumed = Loader(numbers_to(10), 3, epochs=2)
+    resumed.load_state_dict(state)
+
+    assert before == 8
+    assert inside == [7, 6, 5, 4, 3, 2, 1, 8]  # after the last one, those of the next iteration
+    assert resumed.n_batches_left == 3 == len([*resumed])
+    with pytest.raises(TypeError, match="endless"):
+        _ = Loader(numbers_to(10), 3, epochs=None).n_batches_left
+
+
 def test_the_length_reads_nothing_whatever_lies_below() -> None:
     calls = []
 

@@ -76,7 +76,7 @@ def model_of(lightning: Any, make_loader: Any = None, validation: Any = None) ->
 def trainer_of(lightning: Any, **options: Any) -> Any:
     chosen = {"accelerator": "cpu", "devices": 1, "logger": False, "enable_checkpointing": False}
     quiet = {"enable_progress_bar": False, "enable_model_summary": False}
-    return lightning.Trainer(**chosen, **quiet, **options)
+    return lightning.Trainer(**{**chosen, **quiet, **options})
 
 
 def expected_firsts(n_epochs: int) -> list[int]:
@@ -143,6 +143,55 @@ def test_lightning_leaves_endless_loaders_alone(lightning: Any) -> None:
 
     whole = expected_firsts(2)
     assert model.firsts == whole[:3] + whole[N_STEPS : N_STEPS + 3]
+
+
+@pytest.mark.parametrize("batch_size", [2, 3, 4])
+def test_lightning_goes_on_with_another_batch_size(lightning: Any, batch_size: int) -> None:
+    from lightning.pytorch.callbacks import ModelCheckpoint
+
+    from data_stack.loader.lightning import ContinueOnOtherRanks
+
+    def fit(batch_size: int, callback: Any, max_epochs: int, **options: Any) -> list[int]:
+        # Nothing is shuffled, so that the first values say which samples were trained.
+        loader = Loader(values_to(N_STEPS * 4), batch_size).torch()
+        model = model_of(lightning)
+        trainer = trainer_of(
+            lightning,
+            max_epochs=max_epochs,
+            callbacks=[callback],
+            enable_checkpointing=isinstance(callback, ModelCheckpoint),
+        )
+        trainer.fit(model, loader, **options)
+        return model.firsts  # type: ignore[no-any-return]  # lightning may be absent
+
+    saving = ModelCheckpoint(".", filename="three", every_n_train_steps=3)
+    fit(4, saving, max_epochs=1)
+    again = fit(batch_size, ContinueOnOtherRanks(), 2, ckpt_path="three.ckpt", weights_only=False)
+
+    whole = list(range(0, N_STEPS * 4, batch_size))
+    assert again == [*range(12, N_STEPS * 4, batch_size), *whole]
+
+
+def test_lightning_cannot_go_on_with_loaders_at_several_places(lightning: Any) -> None:
+    from data_stack.loader.lightning import ContinueOnOtherRanks
+
+    class Places(lightning.Callback):  # type: ignore[misc]  # the package may be absent
+        def on_train_start(self, trainer: Any, pl_module: Any) -> None:
+            for loader, position in zip(trainer.train_dataloader, (4, 8), strict=True):
+                loader.seek(0, position, 0)
+
+    class Model(lightning.LightningModule):  # type: ignore[misc]  # the package may be absent
+        def training_step(self, batch: Any, index: int) -> None:
+            pass
+
+        def configure_optimizers(self) -> None:
+            pass
+
+    callbacks = [Places(), ContinueOnOtherRanks()]
+    with pytest.raises(ConfigError, match=r"have received \[1, 2\] batches"):
+        trainer_of(lightning, max_epochs=1, callbacks=callbacks).fit(
+            Model(), [training_loader(), training_loader()]
+        )
 
 
 def test_accelerate_skips_batches() -> None:

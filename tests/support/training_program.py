@@ -80,6 +80,8 @@ def run_by_lightning(folder: Path, world: int, step_of_death: int) -> None:
     import lightning
     from lightning.pytorch.callbacks import ModelCheckpoint
 
+    from data_stack.loader.lightning import ContinueOnOtherRanks
+
     batches = loader()
 
     class Model(lightning.LightningModule):
@@ -95,19 +97,6 @@ def run_by_lightning(folder: Path, world: int, step_of_death: int) -> None:
         def configure_optimizers(self) -> Any:
             return torch.optim.SGD(self.parameters(), lr=1e-6)
 
-    class OtherWorld(lightning.Callback):
-        """Corrects Lightning's count of a rank's batches, as other ranks divide the epoch now."""
-
-        def on_train_start(
-            self, trainer: lightning.Trainer, module: lightning.LightningModule
-        ) -> None:
-            progress = trainer.fit_loop.epoch_loop.batch_progress.current
-            _, position, _ = batches.tell()
-            if position > 0:
-                shift = len(batches) - batches.plan.n_steps(position) - progress.ready
-                for name in ("ready", "started", "processed", "completed"):
-                    setattr(progress, name, getattr(progress, name) + shift)
-
     saving = ModelCheckpoint(
         folder, "checkpoint-{step:06d}", every_n_train_steps=STEPS_PER_CHECKPOINT, save_top_k=-1
     )
@@ -116,7 +105,7 @@ def run_by_lightning(folder: Path, world: int, step_of_death: int) -> None:
         strategy="ddp",
         devices=world,
         max_epochs=1,
-        callbacks=[saving, OtherWorld()],
+        callbacks=[saving, ContinueOnOtherRanks()],
         logger=False,
         enable_progress_bar=False,
     )
@@ -125,7 +114,7 @@ def run_by_lightning(folder: Path, world: int, step_of_death: int) -> None:
 
 def run_by_accelerate(folder: Path, step_of_death: int) -> None:
     """Register the loader for accelerate's checkpoints."""
-    from accelerate import Accelerator  # type: ignore[import-untyped]  # it has no types
+    from accelerate import Accelerator
 
     accelerator = Accelerator(cpu=True)
     batches = loader()
