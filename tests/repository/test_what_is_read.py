@@ -84,6 +84,17 @@ def test_the_page_has_a_table_for_each_kind_of_folder() -> None:
         assert all(len(some) >= 2 for some in names)
 
 
+def test_the_code_of_the_page_warns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (code,) = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, Any] = {}
+
+    with pytest.warns(LeftOutWarning, match=r"labels\.json"):
+        exec(code, names)
+
+    assert len(names["train"]) == 2
+
+
 @pytest.mark.parametrize("kind", ["path", "store"])
 @pytest.mark.parametrize("row", ["Parquet", "images", "shards", "records", "splits"])
 def test_each_name_on_the_page_is_where_it_says(row: str, kind: str, tmp_path: Path) -> None:
