@@ -95,7 +95,8 @@ class DatasetFactory(BaseDatasetFactory):
         columns: names of the columns of tuple samples, in their order, e.g. ``("image", "label",
             "tag")``; usable in place of positions.
         iterator_meta: where a sample has its parts: positions, names out of ``columns``, or keys of
-            dict samples.
+            dict samples. The preparation fails if a sample lacks one of them. Default:
+            ``IteratorMeta(0, 1, 2)``, for sample, target and tag.
         class_names: of the classes of targets, in the order of their numbers.
         feature_names: of the values in the sample proper.
         column_kinds: how columns are shown if their values do not show it, e.g. ``{"boxes":
@@ -181,6 +182,9 @@ class DatasetFactory(BaseDatasetFactory):
 
     def open(self, split: str, prepared: Resources) -> DatasetIteratorIF:
         """Return the samples of one split; override it, with a keyword parameter for each option.
+
+        It runs at each load, so it should read only what a sample needs when the sample is read.
+        Options that it does not declare are refused.
 
         Args:
             split: one of ``splits``.

@@ -1,6 +1,6 @@
 """Numbers the classes of images by the names of their folders, over all splits of a place.
 
-The rule is a pure function of the paths (``docs/what_is_read.md``, Classes):
+The rule is a pure function of the paths (``docs/reference/splits_and_classes.md``, Classes):
 
 - The class folder of an image is the highest folder above it that holds images itself: ``cat``
   of ``cat/1.png`` and of ``cat/more/2.png``, if ``cat/1.png`` exists.

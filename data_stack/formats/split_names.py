@@ -1,7 +1,7 @@
 """Decides which files and folders of a place are its splits, by their names.
 
-The rule is one for all formats, and a pure function of the names (``docs/what_is_read.md``,
-Splits):
+The rule is one for all formats, and a pure function of the names
+(``docs/reference/splits_and_classes.md``, Splits):
 
 - *Names of splits* are train, training, val, valid, validation, dev, test, testing, eval and
   evaluation, in small or capital letters, followed by nothing or by the number of a part:

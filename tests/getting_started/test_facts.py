@@ -17,6 +17,8 @@ from unittest import mock
 
 import compare_speed
 import pytest
+from data_stack_croissant import document, document_checks, folder_files, json_path, patterns
+from data_stack_ray import task_queue
 
 import data_stack
 from data_stack.browse import browser, table
@@ -26,18 +28,26 @@ from data_stack.dataset.encoders import stored_encoder
 from data_stack.dataset.recipes.recipe import RECIPE_VERSION
 from data_stack.dataset.splits import saved_splits
 from data_stack.factories import journal, manifest
+from data_stack.formats.conversion import batches
 from data_stack.formats.hdf5 import apart
 from data_stack.formats.hdf5.datasets import MAX_CHUNK_BYTES
 from data_stack.formats.parquet import manifest as parquet_manifest
 from data_stack.formats.parquet import schema
 from data_stack.formats.records import manifest as records_manifest
-from data_stack.io import parsing
+from data_stack.io import identifiers, parsing
 from data_stack.io.archives import ArchiveLimits
-from data_stack.io.storage_connectors import FileStorageConnector, heartbeat
+from data_stack.io.storage_connectors import (
+    FileStorageConnector,
+    MongoDBStorageConnector,
+    heartbeat,
+)
+from data_stack.io.storage_connectors.cached import shared_work
 from data_stack.io.storage_connectors.cached.checked_file import PAGE_BYTES
+from data_stack.io.storage_connectors.cached.content import WHOLE_BYTES
+from data_stack.io.storage_connectors.mongodb import connection as connection_of_mongodb
 from data_stack.io.storage_connectors.mongodb import resource_version
 from data_stack.io.storage_connectors.mongodb.connection import BRIEF_SECONDS
-from data_stack.io.storage_connectors.object_store.pointer import FORMAT
+from data_stack.io.storage_connectors.object_store.pointer import FORMAT, PART_BYTES
 from data_stack.io.web import json_api, limits, sessions
 from data_stack.io.web.limits import Limits
 from data_stack.loader import state
@@ -258,6 +268,64 @@ FIGURES: list[tuple[str, str, Callable[[], object]]] = [
         lambda: shown_samples._MAX_CELL_CHARACTERS,
     ),
     ("docs/reference/shown_values.md", r"up to (\d+) columns", lambda: shown_samples._MAX_COLUMNS),
+    ("docs/conversion.md", r"others is about (\d+) MiB", lambda: batches._BATCH_BYTES >> 20),
+    (
+        "docs/mongodb.md",
+        r"fails after (\d+) s\.",
+        lambda: connection_of_mongodb._MAX_SELECTION_SECONDS,
+    ),
+    ("docs/ray.md", r"groups of about ([\d.]+) s", lambda: task_queue._GROUP_SECONDS),
+    ("docs/sharing.md", r"error within (\d+) s", lambda: limits._DEFAULT_TIMEOUT_SECONDS),
+    ("docs/storage.md", r"else after (\d+) s \| is free", lambda: heartbeat.LIFE_SECONDS),
+    ("docs/reference/croissant.md", r"^\| bytes \| (\d+) MiB", lambda: document.MAX_BYTES >> 20),
+    ("docs/reference/croissant.md", r"^\| levels \| (\d+)", lambda: document_checks.MAX_DEPTH),
+    (
+        "docs/reference/croissant.md",
+        r"inline data \| ([\d,]+)",
+        lambda: document_checks.MAX_OBJECTS,
+    ),
+    ("docs/reference/croissant.md", r"written out \| ([\d,]+)", lambda: document_checks._MAX_NODES),
+    ("docs/reference/croissant.md", r"`FileSet` \| ([\d,]+)", lambda: folder_files.MAX_FILES),
+    ("docs/reference/croissant.md", r"pattern \| ([\d,]+)", lambda: json_path.MAX_PATTERN_LENGTH),
+    ("docs/reference/croissant.md", r"after (\d+) s of processor", lambda: patterns.MAX_SECONDS),
+    (
+        "docs/reference/identifiers.md",
+        r"1 to (\d+) characters, and",
+        lambda: identifiers.MAX_CHARACTERS,
+    ),
+    ("docs/reference/identifiers.md", r"and 1 to (\d+) segments", lambda: identifiers.MAX_SEGMENTS),
+    (
+        "docs/reference/identifiers.md",
+        r"key has 1 to ([\d,]+)",
+        lambda: identifiers.MAX_KEY_CHARACTERS,
+    ),
+    (
+        "docs/reference/published_files.md",
+        r"first (\d+) bytes",
+        lambda: published_description.DIGEST_BYTES,
+    ),
+    ("docs/reference/store_layout.md", r"\*parts\* of (\d+) MiB", lambda: PART_BYTES >> 20),
+    ("docs/reference/store_promises.md", r"up to (\d+) MiB are fetched", lambda: WHOLE_BYTES >> 20),
+    (
+        "docs/reference/store_promises.md",
+        r"delays them by up to (\d+) seconds",
+        lambda: shared_work._PATIENCE_SECONDS,
+    ),
+    (
+        "docs/reference/store_urls.md",
+        r"^\| `timeoutSeconds` \| (\d+)",
+        lambda: _default(MongoDBStorageConnector, "timeout_seconds"),
+    ),
+    (
+        "docs/reference/store_urls.md",
+        r"^\| `chunkBytes` \| (\d+)",
+        lambda: str(_default(MongoDBStorageConnector, "chunk_bytes")),
+    ),
+    (
+        "docs/reference/store_urls.md",
+        r"^\| `inlineBytes` \| (\d+)",
+        lambda: str(_default(MongoDBStorageConnector, "inline_bytes")),
+    ),
     ("docs/stability.md", r"^\| manifest of a prep.*?\| `(\d+)` ", lambda: manifest._FORMAT),
     ("docs/stability.md", r"^\| journal.*?\| `(\d+)` ", lambda: journal._FORMAT),
     ("docs/stability.md", r"^\| published.*?\| `(\d+)` ", lambda: published_description.FORMAT),

@@ -191,7 +191,9 @@ def test_the_code_of_the_readme_runs_as_it_stands(home: Path) -> None:
 
 
 QUICK_PAGES = (
+    "conversion",
     "records",
+    "storage",
     "fast_reading",
     "loader",
     "parquet",
@@ -221,7 +223,8 @@ def test_the_code_of_a_slow_page_runs_as_it_stands(home: Path, name: str) -> Non
 
 #: They import torch, or need servers.
 SLOW_HOW_TO = [
-    f"how_to/{name}" for name in ("cache", "many_gpus", "mongodb", "resume", "torch_dataset")
+    f"how_to/{name}"
+    for name in ("bucket", "cache", "many_gpus", "mongodb", "resume", "torch_dataset")
 ]
 #: tests/clients runs them.
 CLIENT_PAGES = [f"how_to/{name}" for name in ("accelerate", "keras", "lightning", "trainer")]

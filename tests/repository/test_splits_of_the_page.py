@@ -1,4 +1,4 @@
-"""``docs/what_is_read.md`` is right about splits and classes: the places in its tables are made and
+"""``docs/reference/splits_and_classes.md`` is right about splits and classes: the places in its tables are made and
 loaded.
 """
 
@@ -19,7 +19,7 @@ from writing import image_bytes
 
 import data_stack
 
-PAGE = Path(data_stack.__file__).parents[1] / "docs" / "what_is_read.md"
+PAGE = Path(data_stack.__file__).parents[1] / "docs" / "reference" / "splits_and_classes.md"
 
 
 def rows_of(section: str) -> list[tuple[list[str], list[str]]]:

@@ -1,5 +1,5 @@
-"""``docs/what_is_read.md`` is right: each name in its tables is read, named in a warning, or left
-out as it says.
+"""``docs/reference/files_read.md`` is right: each name in its tables is read, named in a warning, or
+left out as it says.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ from data_stack.formats.webdataset import WebDatasetIterator
 from data_stack.io.location import Location, location_of
 from data_stack.io.storage_connectors import FileStorageConnector
 
-PAGE = Path(data_stack.__file__).parents[1] / "docs" / "what_is_read.md"
+DOCS = Path(data_stack.__file__).parents[1] / "docs"
+PAGE = DOCS / "reference" / "files_read.md"
 
 
 def rows_of_page() -> dict[str, list[list[str]]]:
@@ -82,6 +83,18 @@ def test_the_page_has_a_table_for_each_kind_of_folder() -> None:
     assert list(rows_of_page()) == ["Parquet", "images", "shards", "records", "splits"]
     for names in rows_of_page().values():
         assert all(len(some) >= 2 for some in names)
+
+
+def test_the_code_of_the_page_warns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    page = (DOCS / "what_is_read.md").read_text(encoding="utf-8")
+    (code,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, Any] = {}
+
+    with pytest.warns(LeftOutWarning, match=r"labels\.json"):
+        exec(code, names)
+
+    assert len(names["train"]) == 2
 
 
 @pytest.mark.parametrize("kind", ["path", "store"])

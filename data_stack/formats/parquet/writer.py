@@ -102,11 +102,13 @@ class ParquetWriter(DatasetWriter):
         file_mb: approximate size of a file in MiB; a file ends with a row group.
         rows_per_file: maximum rows per file.
         partition_by: columns that become folders (``day=2024-01-01``) instead of columns of the
-            files.
+            files, outermost first. Their values are text, integers, bools, dates or Decimals; null
+            becomes ``__HIVE_DEFAULT_PARTITION__``. Other characters are quoted as in URLs. In a
+            store, values may have letters, digits and ``._+@,-`` only.
         compression: ``"zstd"``, ``"snappy"``, ``"gzip"``, ``"lz4"``, ``"brotli"`` or ``"none"``.
             Compressed cells such as images are not compressed again.
-        petastorm: also write the metadata that Petastorm's ``make_reader`` needs; this requires the
-            package ``lazy-data-stack-petastorm``.
+        petastorm: also write the metadata that Petastorm's ``make_reader`` needs, which contains a
+            pickle; this requires the package ``lazy-data-stack-petastorm``.
         resume: continue the dataset in the folder; False to raise if the folder has one.
         overwrite: remove an existing dataset first.
 

@@ -194,7 +194,8 @@ def _from_optional_module(module: str, name: str, url: str) -> StorageConnector:
     except ValueError as error:
         # The error is that of a library that parsed the URL, and its message may quote the URL.
         raise ConfigError(
-            f"a {scheme}:// URL is malformed ({type(error).__name__}); see docs/storage.md"
+            f"a {scheme}:// URL is malformed ({type(error).__name__}); "
+            "docs/reference/store_urls.md has the URLs of stores"
         ) from None
     return connector
 

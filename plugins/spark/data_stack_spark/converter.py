@@ -117,10 +117,13 @@ def make_spark_converter(
     Args:
         df: a DataFrame; or the path of a folder with Parquet, which is used as it is, and is never
             deleted.
-        parquet_row_group_size_bytes: size of a row group in bytes, before compression.
-        compression_codec: "snappy", "gzip", "lz4", "zstd" …; None: uncompressed.
-        dtype: "float32" or "float64" for all floating-point numbers; None: unchanged. "float32"
-            keeps about 7 decimal digits; numbers beyond 3.4e38 become infinite.
+        parquet_row_group_size_bytes: size of a row group in bytes, before compression. Smaller row
+            groups shuffle better and need less memory; larger ones read faster.
+        compression_codec: "snappy", "gzip", "lz4", "zstd" …; None: uncompressed, which reads
+            fastest from a local disk.
+        dtype: "float32" or "float64" for all floating-point numbers, also in vectors and nested
+            columns; None: unchanged. "float32" keeps about 7 decimal digits; numbers beyond 3.4e38
+            become infinite. The log names the columns that lose precision.
         cache_dir: a path, or a URL of any file system that Spark writes to, which all readers
             reach; None: the user's cache, in local mode only.
 

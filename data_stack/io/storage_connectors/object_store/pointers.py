@@ -28,7 +28,7 @@ _MAX_NOTE_BYTES: Final = 4096
 _SHA256_BYTES: Final = 32
 _NEEDED_RIGHT: Final = (
     "Without the right s3:ListBucket, a store answers so for what is missing, too: "
-    "see docs/storage.md."
+    "see docs/how_to/bucket.md."
 )
 
 
