@@ -16,6 +16,7 @@ from typing import Any
 from unittest import mock
 
 import compare_speed
+import mongodb_server
 import pytest
 
 import data_stack
@@ -278,6 +279,12 @@ FIGURES: list[tuple[str, str, Callable[[], object]]] = [
     ),
     ("tests/README.md", r"tries (\d+) examples of each of", lambda: _n_examples(full=False)),
     ("tests/README.md", r"of each of (\d+) tests", lambda: _count_differential_tests()),
+    ("tests/README.md", r"It draws (\d+) mutants", lambda: _makefile_default("SAMPLE")),
+    (
+        "CONTRIBUTING.md",
+        r"if it has (\d+) GiB, and those",
+        lambda: mongodb_server._ROOM_IN_MEMORY_BYTES >> 30,
+    ),
     ("tests/README.md", r"tries (\d+) others", lambda: _n_examples(full=True)),
 ]
 
@@ -286,6 +293,11 @@ def _count_classics() -> int:
     listed = (ROOT / "plugins" / "classics" / "pyproject.toml").read_text(encoding="utf-8")
     _, _, names = listed.partition('[project.entry-points."data_stack.datasets"]\n')
     return len(re.findall(r"^[\w-]+ = ", names.partition("\n[")[0], re.MULTILINE))
+
+
+def _makefile_default(variable: str) -> str:
+    (value,) = re.findall(rf"^{variable} \?= (.*)$", MAKEFILE, re.MULTILINE)
+    return str(value)
 
 
 def _lowest_version(package: str) -> str:
