@@ -279,6 +279,7 @@ FIGURES: list[tuple[str, str, Callable[[], object]]] = [
     ),
     ("tests/README.md", r"tries (\d+) examples of each of", lambda: _n_examples(full=False)),
     ("tests/README.md", r"of each of (\d+) tests", lambda: _count_differential_tests()),
+    ("CONTRIBUTING.md", r"tests out of (\d+) packages", lambda: _count_packages()),
     ("tests/README.md", r"It draws (\d+) mutants", lambda: _makefile_default("SAMPLE")),
     (
         "CONTRIBUTING.md",
@@ -293,6 +294,11 @@ def _count_classics() -> int:
     listed = (ROOT / "plugins" / "classics" / "pyproject.toml").read_text(encoding="utf-8")
     _, _, names = listed.partition('[project.entry-points."data_stack.datasets"]\n')
     return len(re.findall(r"^[\w-]+ = ", names.partition("\n[")[0], re.MULTILINE))
+
+
+def _count_packages() -> int:
+    """Count data_stack and the packages in ``plugins``."""
+    return 1 + len([*(ROOT / "plugins").glob("*/pyproject.toml")])
 
 
 def _makefile_default(variable: str) -> str:
