@@ -24,15 +24,18 @@ from data_stack.browse import browser, table
 from data_stack.browse.server import connection
 from data_stack.browse.server.server import Server
 from data_stack.dataset.encoders import stored_encoder
+from data_stack.dataset.iterator import blocks
+from data_stack.dataset.recipes import recipe_values
+from data_stack.dataset.recipes.fingerprint import MAX_EMBEDDED_BYTES
 from data_stack.dataset.recipes.recipe import RECIPE_VERSION
 from data_stack.dataset.splits import saved_splits
 from data_stack.factories import journal, manifest
 from data_stack.formats.hdf5 import apart
 from data_stack.formats.hdf5.datasets import MAX_CHUNK_BYTES
 from data_stack.formats.parquet import manifest as parquet_manifest
-from data_stack.formats.parquet import schema
+from data_stack.formats.parquet import row_group_cache, schema
 from data_stack.formats.records import manifest as records_manifest
-from data_stack.io import parsing
+from data_stack.io import content, parsing
 from data_stack.io.archives import ArchiveLimits
 from data_stack.io.storage_connectors import FileStorageConnector, heartbeat
 from data_stack.io.storage_connectors.cached.checked_file import PAGE_BYTES
@@ -41,7 +44,8 @@ from data_stack.io.storage_connectors.mongodb.connection import BRIEF_SECONDS
 from data_stack.io.storage_connectors.object_store.pointer import FORMAT
 from data_stack.io.web import json_api, limits, sessions
 from data_stack.io.web.limits import Limits
-from data_stack.loader import state
+from data_stack.loader import BlockShuffled, state
+from data_stack.loader.workers import prefetching
 from data_stack.repository import published_description
 from data_stack.reproduce import lock_file
 from data_stack.show import display_value, shown_samples
@@ -242,6 +246,36 @@ FIGURES: list[tuple[str, str, Callable[[], object]]] = [
     ("docs/reliability.md", r"dataset above (\d+) MiB", lambda: apart._MAX_BYTES_AT_ONCE >> 20),
     ("docs/reliability.md", r"it reads (\d+) rows", lambda: apart._N_ROWS_SAMPLED),
     ("docs/reliability.md", r"lasts another (\d+) s", lambda: heartbeat.LIFE_SECONDS),
+    (
+        "docs/reference/fingerprints.md",
+        r"digest of (\d+) samples",
+        lambda: recipe_values._N_PROBED,
+    ),
+    ("docs/reference/fingerprints.md", r"files of (\d+) GiB", lambda: content._LARGE_BYTES >> 30),
+    (
+        "docs/reference/orders.md",
+        r"BlockShuffled\(window=(\d+)\)",
+        lambda: _default(BlockShuffled, "window"),
+    ),
+    ("docs/loader.md", r"the samples of (\d+) of them", lambda: _default(BlockShuffled, "window")),
+    (
+        "docs/reference/orders.md",
+        r"runs of samples of about (\d+) KiB",
+        lambda: blocks._BYTES_OF_REMOTE_BLOCK >> 10,
+    ),
+    (
+        "docs/reference/orders.md",
+        r"`ParquetDataset` prefetches up to (\d+) MiB",
+        lambda: row_group_cache._MAX_PREFETCHED_BYTES >> 20,
+    ),
+    ("docs/reference/recipes.md", r"digest of (\d+) samples", lambda: recipe_values._N_PROBED),
+    ("docs/reference/recipes.md", r", up to (\d+) MiB", lambda: MAX_EMBEDDED_BYTES >> 20),
+    ("docs/reference/recipes.md", r"of more than (\d+) MiB", lambda: MAX_EMBEDDED_BYTES >> 20),
+    (
+        "docs/reference/workers.md",
+        r"takes more than (\d+) s causes a warning",
+        lambda: prefetching.PrefetchingWorkers.warns_after_seconds,
+    ),
     (
         "docs/reference/shown_values.md",
         r"more than (\d+) numbers",
