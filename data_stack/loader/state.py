@@ -77,6 +77,8 @@ class LoaderState:
     def from_dict(cls, state: Any) -> LoaderState:
         """Read what :meth:`to_dict` returned, also after a round trip through JSON or a checkpoint.
 
+        Other keys, which a program has added to the dict, are ignored.
+
         Raises:
             LoaderStateError: it is not a state, was changed, or belongs to another version of
                 data_stack.

@@ -20,8 +20,8 @@ _Iterator = TypeVar("_Iterator")
 class Splits(dict[str, _Iterator], Document):
     """Iterators by the name of their split: a dict, whose splits notebooks show side by side.
 
-    ``print(splits)`` lists their lengths and licenses, and reads no sample; ``repr`` is that of a
-    dict.
+    ``print(splits)`` lists their lengths and licenses, and reads no sample. Equality, ``repr`` and
+    pickling are those of a dict.
     """
 
     __slots__ = ()

@@ -16,6 +16,7 @@ from typing import Any
 from unittest import mock
 
 import compare_speed
+import mongodb_server
 import pytest
 from data_stack_croissant import document, document_checks, folder_files, json_path, patterns
 from data_stack_ray import task_queue
@@ -25,6 +26,9 @@ from data_stack.browse import browser, table
 from data_stack.browse.server import connection
 from data_stack.browse.server.server import Server
 from data_stack.dataset.encoders import stored_encoder
+from data_stack.dataset.iterator import blocks
+from data_stack.dataset.recipes import recipe_values
+from data_stack.dataset.recipes.fingerprint import MAX_EMBEDDED_BYTES
 from data_stack.dataset.recipes.recipe import RECIPE_VERSION
 from data_stack.dataset.splits import saved_splits
 from data_stack.factories import journal, manifest
@@ -32,9 +36,9 @@ from data_stack.formats.conversion import batches
 from data_stack.formats.hdf5 import apart
 from data_stack.formats.hdf5.datasets import MAX_CHUNK_BYTES
 from data_stack.formats.parquet import manifest as parquet_manifest
-from data_stack.formats.parquet import schema
+from data_stack.formats.parquet import row_group_cache, schema
 from data_stack.formats.records import manifest as records_manifest
-from data_stack.io import identifiers, parsing
+from data_stack.io import content, identifiers, parsing
 from data_stack.io.archives import ArchiveLimits
 from data_stack.io.storage_connectors import (
     FileStorageConnector,
@@ -50,7 +54,8 @@ from data_stack.io.storage_connectors.mongodb.connection import BRIEF_SECONDS
 from data_stack.io.storage_connectors.object_store.pointer import FORMAT, PART_BYTES
 from data_stack.io.web import json_api, limits, sessions
 from data_stack.io.web.limits import Limits
-from data_stack.loader import state
+from data_stack.loader import BlockShuffled, state
+from data_stack.loader.workers import prefetching
 from data_stack.repository import published_description
 from data_stack.reproduce import lock_file
 from data_stack.show import display_value, shown_samples
@@ -252,6 +257,36 @@ FIGURES: list[tuple[str, str, Callable[[], object]]] = [
     ("docs/reliability.md", r"it reads (\d+) rows", lambda: apart._N_ROWS_SAMPLED),
     ("docs/reliability.md", r"lasts another (\d+) s", lambda: heartbeat.LIFE_SECONDS),
     (
+        "docs/reference/fingerprints.md",
+        r"digest of (\d+) samples",
+        lambda: recipe_values._N_PROBED,
+    ),
+    ("docs/reference/fingerprints.md", r"files of (\d+) GiB", lambda: content._LARGE_BYTES >> 30),
+    (
+        "docs/reference/orders.md",
+        r"BlockShuffled\(window=(\d+)\)",
+        lambda: _default(BlockShuffled, "window"),
+    ),
+    ("docs/loader.md", r"the samples of (\d+) of them", lambda: _default(BlockShuffled, "window")),
+    (
+        "docs/reference/orders.md",
+        r"runs of samples of about (\d+) KiB",
+        lambda: blocks._BYTES_OF_REMOTE_BLOCK >> 10,
+    ),
+    (
+        "docs/reference/orders.md",
+        r"`ParquetDataset` prefetches up to (\d+) MiB",
+        lambda: row_group_cache._MAX_PREFETCHED_BYTES >> 20,
+    ),
+    ("docs/reference/recipes.md", r"digest of (\d+) samples", lambda: recipe_values._N_PROBED),
+    ("docs/reference/recipes.md", r", up to (\d+) MiB", lambda: MAX_EMBEDDED_BYTES >> 20),
+    ("docs/reference/recipes.md", r"of more than (\d+) MiB", lambda: MAX_EMBEDDED_BYTES >> 20),
+    (
+        "docs/reference/workers.md",
+        r"takes more than (\d+) s causes a warning",
+        lambda: prefetching.PrefetchingWorkers.warns_after_seconds,
+    ),
+    (
         "docs/reference/shown_values.md",
         r"more than (\d+) numbers",
         lambda: display_value._MAX_PRINTED_NUMBERS,
@@ -346,6 +381,13 @@ FIGURES: list[tuple[str, str, Callable[[], object]]] = [
     ),
     ("tests/README.md", r"tries (\d+) examples of each of", lambda: _n_examples(full=False)),
     ("tests/README.md", r"of each of (\d+) tests", lambda: _count_differential_tests()),
+    ("CONTRIBUTING.md", r"tests out of (\d+) packages", lambda: _count_packages()),
+    ("tests/README.md", r"It draws (\d+) mutants", lambda: _makefile_default("SAMPLE")),
+    (
+        "CONTRIBUTING.md",
+        r"if it has (\d+) GiB, and those",
+        lambda: mongodb_server._ROOM_IN_MEMORY_BYTES >> 30,
+    ),
     ("tests/README.md", r"tries (\d+) others", lambda: _n_examples(full=True)),
 ]
 
@@ -354,6 +396,16 @@ def _count_classics() -> int:
     listed = (ROOT / "plugins" / "classics" / "pyproject.toml").read_text(encoding="utf-8")
     _, _, names = listed.partition('[project.entry-points."data_stack.datasets"]\n')
     return len(re.findall(r"^[\w-]+ = ", names.partition("\n[")[0], re.MULTILINE))
+
+
+def _count_packages() -> int:
+    """Count data_stack and the packages in ``plugins``."""
+    return 1 + len([*(ROOT / "plugins").glob("*/pyproject.toml")])
+
+
+def _makefile_default(variable: str) -> str:
+    (value,) = re.findall(rf"^{variable} \?= (.*)$", MAKEFILE, re.MULTILINE)
+    return str(value)
 
 
 def _lowest_version(package: str) -> str:
