@@ -108,7 +108,7 @@ test-all: test clients .venv-all/.installed  ## test, clients, and the tests of 
 	.venv-all/bin/python -m pytest -q --noconftest $(FRAMEWORK_TESTS)
 	.venv-all/bin/python -m pytest -q --confcutdir=plugins/spark/tests $(SPARK_FRAMEWORK_TESTS)
 
-clients: .venv-clients/.installed  ## pytest of Lightning, accelerate, the Trainer of Hugging Face, Keras and torchrun, in an environment of its own (2 GB)
+clients: .venv-clients/.installed  ## pytest of Lightning, accelerate, the Trainer of Hugging Face, Keras and torchrun, in an environment of its own (2 GB); needs Python 3.11
 	KERAS_BACKEND=jax .venv-clients/bin/python -m pytest -q --noconftest $(CLIENT_TESTS)
 	KERAS_BACKEND=torch .venv-clients/bin/python -m pytest -q --noconftest tests/clients/test_keras_batches.py
 
