@@ -162,7 +162,10 @@ setup(
         "data_stack.datasets": ["mnist = data_stack.mnist.factory:MNISTFactory"],
     },
     classifiers=[
+        # What the whole quick suite was run on; `make test-pythons`.
         "Programming Language :: Python :: 3",
+        "Programming Language :: Python :: 3.11",
+        "Programming Language :: Python :: 3.12",
         "Operating System :: POSIX",
         "Intended Audience :: Science/Research",
         "Topic :: Scientific/Engineering :: Artificial Intelligence",

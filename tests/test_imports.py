@@ -457,7 +457,8 @@ def test_importing_any_module_warns_of_nothing() -> None:
     modules = [name for root in roots for name in modules_of(root) if not name.endswith("__main__")]
     constants = f"MODULES = {modules!r}\nROOTS = {[str(root) for root in roots]!r}\n"
 
-    output, _ = run_python("-c", constants + IMPORT_WITH_WARNINGS)
+    # In a new environment, all packages are compiled first.
+    output, _ = run_python("-c", constants + IMPORT_WITH_WARNINGS, timeout_seconds=250)
     left_out, warned = json.loads(output)
 
     assert warned == []

@@ -19,6 +19,7 @@ import run_notebooks
 from catalogue_servers import describe, feature, zenodo
 from distributions import write_distribution
 from hub_server import HubServer, Repo, parquet_of
+from left_out import needs_torch
 from PIL import Image
 from process_harness import run_python
 from s3_server import S3Server
@@ -265,6 +266,7 @@ def run_pages(home: Path, names: Sequence[str], places: Mapping[str, str] | None
     )
 
 
+@needs_torch
 def test_the_code_of_pages_runs_as_it_stands(home: Path) -> None:
     for name in ("cat/1", "cat/2", "cat/3", "dog/1", "dog/2"):
         (home / "photos" / name).parent.mkdir(parents=True, exist_ok=True)

@@ -118,6 +118,16 @@ class Server(uvicorn.Server):
         asyncio.get_running_loop().set_exception_handler(self._report)
         await super().serve(sockets)
 
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Close all connections, and stop."""
+        # From Python 3.12.1 on, a server waits for its connections. That of a request which reads a
+        # slow sample would stay open.
+        if self.force_exit:
+            connections: set[Any] = set(self.server_state.connections)
+            for connection in connections:
+                connection.transport.abort()
+        await super().shutdown(sockets)
+
     def _report(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         """Log the first errors of the event loop."""
         self._n_reported += 1
