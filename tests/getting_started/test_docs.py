@@ -70,6 +70,16 @@ def test_every_link_of_a_page_or_notebook_leads_somewhere() -> None:
     assert dead == []
 
 
+def test_every_page_has_a_title() -> None:
+    without_title = [
+        str(page.relative_to(ROOT))
+        for page, text in TEXTS.items()
+        if not re.search(r"^(# |<h1)", text, re.MULTILINE)
+    ]
+
+    assert without_title == []
+
+
 def test_the_index_has_every_page_once_in_alphabetical_order() -> None:
     _, index = TEXTS[ROOT / "docs" / "README.md"].split("## All pages\n")
     names = re.findall(r"^- \[([^\]]+)\]", index, re.MULTILINE)
