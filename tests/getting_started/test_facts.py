@@ -226,7 +226,11 @@ FIGURES: list[tuple[str, str, Callable[[], object]]] = [
         lambda: WORDS[_default(Server, "idle_seconds")],
     ),
     ("docs/display.md", r"reads \*\*(\w+) samples", lambda: WORDS[IteratorPage.n_samples]),
-    ("docs/display.md", r"stops after (\w+) second", lambda: WORDS[shown_samples._MAX_SECONDS]),
+    (
+        "docs/display.md",
+        r"stops after (\w+) second",
+        lambda: WORDS[int(shown_samples._MAX_SECONDS)],
+    ),
     ("docs/install.md", r"\[(\d+) classic ones\]", lambda: _count_classics()),
     ("docs/plugins.md", r"returns ([\d,]+) results", lambda: engine._N_RESULTS),
     ("docs/reliability.md", r"that of each page of (\d+) KiB", lambda: PAGE_BYTES >> 10),
