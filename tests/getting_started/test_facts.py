@@ -141,6 +141,16 @@ def test_every_extra_stands_on_the_page_about_installing() -> None:
     assert extras - documented == set()
 
 
+def test_the_extra_all_lacks_what_the_page_says() -> None:
+    extras = _setup_arguments()["extras_require"]
+    (row,) = re.findall(r"^\| `all` \| (.*)$", TEXTS["docs/install.md"], re.MULTILINE)
+
+    of_contributors = {"dev", "docs", "bench", "test", "testing"}
+    lacking = {name for name in extras if not {*extras[name]} <= {*extras["all"]}}
+
+    assert {*re.findall(r"`(\w+)`", row)} == lacking - of_contributors
+
+
 def test_the_lowest_version_of_python_is_that_of_the_package() -> None:
     lowest = _setup_arguments()["python_requires"].removeprefix(">=")
 
