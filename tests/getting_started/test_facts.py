@@ -141,6 +141,16 @@ def test_every_extra_stands_on_the_page_about_installing() -> None:
     assert extras - documented == set()
 
 
+def test_the_extra_all_lacks_what_the_page_says() -> None:
+    extras = _setup_arguments()["extras_require"]
+    (row,) = re.findall(r"^\| `all` \| (.*)$", TEXTS["docs/install.md"], re.MULTILINE)
+
+    of_contributors = {"dev", "docs", "bench", "test", "testing"}
+    lacking = {name for name in extras if not {*extras[name]} <= {*extras["all"]}}
+
+    assert {*re.findall(r"`(\w+)`", row)} == lacking - of_contributors
+
+
 def test_the_lowest_version_of_python_is_that_of_the_package() -> None:
     lowest = _setup_arguments()["python_requires"].removeprefix(">=")
 
@@ -226,7 +236,11 @@ FIGURES: list[tuple[str, str, Callable[[], object]]] = [
         lambda: WORDS[_default(Server, "idle_seconds")],
     ),
     ("docs/display.md", r"reads \*\*(\w+) samples", lambda: WORDS[IteratorPage.n_samples]),
-    ("docs/display.md", r"stops after (\w+) second", lambda: WORDS[shown_samples._MAX_SECONDS]),
+    (
+        "docs/display.md",
+        r"stops after (\w+) second",
+        lambda: WORDS[int(shown_samples._MAX_SECONDS)],
+    ),
     ("docs/install.md", r"\[(\d+) classic ones\]", lambda: _count_classics()),
     ("docs/plugins.md", r"returns ([\d,]+) results", lambda: engine._N_RESULTS),
     ("docs/reliability.md", r"that of each page of (\d+) KiB", lambda: PAGE_BYTES >> 10),
