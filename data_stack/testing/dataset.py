@@ -91,12 +91,12 @@ class DatasetContract(DatasetIteratorContract):
         try:
             retrieve(sources, store, offline=True, progress=False)
         except RetrievalError as error:
-            pytest.fail(
+            raise pytest.fail.Exception(
                 f"{identifier!r} of {self.factory.__qualname__} is not on this machine: define "
                 f"make_source(self, identifier) in {type(self).__name__}, which returns made-up "
                 f"bytes in its form\n{error}",
                 pytrace=False,
-            )
+            ) from None
         return bytes(store.get_resource(identifier).read())
 
     # ------------------------------------------------------------------ what the tests use
