@@ -24,7 +24,10 @@ class SignsFactory(DatasetFactory):
     splits = ("train", "test")
     iterator_meta = IteratorMeta(sample_pos="image", target_pos="label", tag_pos="path")
     #: The class folders of each split; each has a picture.
-    folders: Mapping[str, Sequence[str]] = {"train": ("a", "b", "c"), "test": ("a", "b", "c")}
+    folders: ClassVar[Mapping[str, Sequence[str]]] = {
+        "train": ("a", "b", "c"),
+        "test": ("a", "b", "c"),
+    }
     #: What ``open`` passes to the iterator.
     numbered_as: Sequence[str] | None = None
 

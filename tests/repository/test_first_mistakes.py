@@ -74,12 +74,14 @@ def test_columns_that_are_no_list_of_names_are_refused(
 def test_a_stack_without_target_says_how_to_name_one(name: str) -> None:
     table: Any = data_stack.load(f"./{name}")
 
-    for use_target in (
+    uses: list[Callable[[], Any]] = [
         lambda: table.split([0.5, 0.5], seed=1, stratify=True),
         lambda: table.balance(seed=1),
         lambda: table.one_hot()[0],
         lambda: table.unique(),
-    ):
+    ]
+
+    for use_target in uses:
         with pytest.raises(ConfigError, match=r"no column 1.*name the column.*target='NAME'"):
             use_target()
     with_target: Any = data_stack.load(f"./{name}", target="label")
