@@ -67,8 +67,8 @@ def read_image_metadata(
     unlisted_paths = existing_paths.difference(paths)
     if unlisted_paths:
         raise DatasetFileCorruptError(
-            f"{full_name} has no row for {min(unlisted_paths)!r}; add it, or leave out the metadata "
-            f"by ImageFolderIterator(folder, metadata=False)"
+            f"{full_name} has no row for {min(unlisted_paths)!r}; add it, or leave out the "
+            f"metadata by ImageFolderIterator(folder, metadata=False)"
         )
     if "image" in columns:
         raise DatasetFileCorruptError(
