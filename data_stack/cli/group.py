@@ -19,6 +19,32 @@ Exit codes:
   130  interrupted
 """
 
+#: What other programs, and Python, call commands of ours.
+_NAMES_OF_OTHERS = {
+    "cat": "head",
+    "clean": "gc",
+    "compare": "diff",
+    "cp": "copy",
+    "create": "new",
+    "delete": "remove",
+    "describe": "info",
+    "download": "prepare",
+    "export": "convert",
+    "init": "new",
+    "load": "head",
+    "ls": "list",
+    "open": "browse",
+    "rm": "remove",
+    "sample": "head",
+    "samples": "head",
+    "size": "du",
+    "statistics": "report --statistics",
+    "stats": "report --statistics",
+    "tail": "head",
+    "test": "check",
+    "view": "show",
+}
+
 
 class Command(click.Command):
     """A command that has the options of :class:`Settings`, and gets them as its first argument.
@@ -93,7 +119,12 @@ class Group(click.Group):
         is_name = name[:1].isalpha()
         is_completing = ctx.resilient_parsing
         if is_name and not is_completing and self.get_command(ctx, name) is None:
-            ctx.fail(f"no command {name!r}{did_you_mean(name, self.list_commands(ctx))}")
+            known_names = self.list_commands(ctx)
+            suggestion = did_you_mean(name, known_names)
+            other_name = _NAMES_OF_OTHERS.get(name)
+            if other_name is not None and other_name.split()[0] in known_names:
+                suggestion = f"; here it is `{ctx.command_path} {other_name}`"
+            ctx.fail(f"no command {name!r}{suggestion}")
         return super().resolve_command(ctx, args)
 
 

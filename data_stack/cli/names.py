@@ -26,6 +26,24 @@ def repository() -> DatasetRepository:
     return default_repository()
 
 
+def name_to_load(settings: Settings, text: str) -> str:
+    """Return what ``load`` takes for the argument NAME.
+
+    ``./`` may be left out before the name of a file or folder, as for :func:`find_place`: if no
+    dataset is called ``train.csv``, and no store is named, the path ``./train.csv`` is returned.
+    """
+    from data_stack.repository.dataset_names import is_place
+
+    if settings.storage is None and not is_place(text) and _is_file_of_no_dataset(text):
+        return os.path.join(os.curdir, text)
+    return text
+
+
+def _is_file_of_no_dataset(text: str) -> bool:
+    """Return whether a file or folder has this name, and no dataset has it."""
+    return os.path.exists(text) and text not in repository().list()
+
+
 def find_place(settings: Settings, text: str, options: Mapping[str, Any]) -> str | None:
     """Return the path or URL that a text names; None for the name of a dataset.
 
@@ -41,8 +59,7 @@ def find_place(settings: Settings, text: str, options: Mapping[str, Any]) -> str
 
     path_or_url = os.path.expanduser(text)
     if not is_place(text):
-        is_file_of_no_dataset = os.path.exists(text) and text not in repository().list()
-        if not is_file_of_no_dataset:
+        if not _is_file_of_no_dataset(text):
             return None
         path_or_url = os.path.join(os.curdir, text)
     if options or settings.storage is not None:
@@ -57,6 +74,7 @@ def load_first_split(
 ) -> DatasetIteratorIF:
     """Load one split of a dataset, file or folder; the first one if ``split`` is None."""
     loaded: DatasetIteratorIF | dict[str, DatasetIteratorIF]
+    name = name_to_load(settings, name)
     loaded = repository().load(name, split, settings.connector(), **options)
     if isinstance(loaded, dict):
         return next(iter(loaded.values()))

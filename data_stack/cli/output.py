@@ -43,3 +43,9 @@ def whole_table(
 def echo(text: str = "", *, err: bool = False) -> None:
     """Write lines on stdout, or with ``err`` on stderr, with control characters escaped."""
     click.echo(printable(text, keep="\n\t"), err=err)
+
+
+def count_text(number: int, noun: str) -> str:
+    """Return a number with its noun: ``"1 fault"``, ``"1,200 faults"``."""
+    plural = "" if number == 1 else "s"
+    return f"{number:,} {noun}{plural}"

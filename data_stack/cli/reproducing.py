@@ -12,7 +12,7 @@ import click
 from data_stack.cli.completion import complete_names
 from data_stack.cli.dataset_options import dataset_options
 from data_stack.cli.group import cli
-from data_stack.cli.names import name_argument, repository
+from data_stack.cli.names import name_argument, name_to_load, repository
 from data_stack.cli.output import print_result
 from data_stack.cli.settings import Settings
 from data_stack.show.markup import Facts
@@ -50,7 +50,7 @@ def report(
     from data_stack.reproduce.dataset_report import DatasetReport
 
     dataset_report = DatasetReport.of(
-        name,
+        name_to_load(settings, name),
         split,
         storage=settings.connector(),
         config=options,
@@ -83,8 +83,10 @@ def diff(
     from data_stack.reproduce.difference import diff as compare
 
     connector = settings.connector()
-    splits_of_first = repository().load(first, None, connector)
-    splits_of_second = repository().load(second, None, other_storage or connector)
+    first_name = name_to_load(settings, first)
+    splits_of_first = repository().load(first_name, None, connector)
+    second_name = second if other_storage is not None else name_to_load(settings, second)
+    splits_of_second = repository().load(second_name, None, other_storage or connector)
     difference = compare(splits_of_first, splits_of_second, key=parse_key(key))
     verdict = "the datasets differ" if difference.differs else "the datasets are equal"
     print_result(settings, difference.to_dict(), *difference.document(), verdict)
@@ -131,7 +133,7 @@ def add(settings: Settings, names: tuple[str, ...], path: str) -> None:
 
     lock_file = LockFile.read(path) if os.path.exists(path) else LockFile()
     for name in names:
-        lock_file.add(name, storage=settings.connector())
+        lock_file.add(name_to_load(settings, name), storage=settings.connector())
     lock_file.write(path)
     locked_names = sorted(lock_file.datasets)
     facts = {"path": path, "datasets": locked_names}

@@ -13,7 +13,7 @@ import click
 from data_stack.cli.completion import complete_names, complete_places
 from data_stack.cli.group import cli
 from data_stack.cli.names import name_argument
-from data_stack.cli.output import echo, print_result, whole_table
+from data_stack.cli.output import count_text, echo, print_result, whole_table
 from data_stack.cli.settings import Settings
 from data_stack.exception import IncompleteCopyError, StorageError
 from data_stack.show.markup import Table, size_text
@@ -138,10 +138,8 @@ def _print_copy(settings: Settings, report: CopyReport, *, dry_run: bool) -> Non
 
     note = None
     if report.faults:
-        note = (
-            f"{len(report.faults)} faults in {report.source}: their datasets are not ready in "
-            f"{report.target}"
-        )
+        n_faults = count_text(len(report.faults), "fault")
+        note = f"{n_faults} in {report.source}: their datasets are not ready in {report.target}"
     print_result(
         settings,
         facts,

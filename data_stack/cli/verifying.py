@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from data_stack.cli.group import cli
-from data_stack.cli.output import print_result
+from data_stack.cli.output import count_text, print_result
 from data_stack.cli.settings import Settings
 from data_stack.cli.stores import (
     check_no_urls,
@@ -17,6 +18,7 @@ from data_stack.cli.stores import (
     table_of_faults,
     threads_option,
 )
+from data_stack.exception import DatasetNotFoundError
 from data_stack.show.markup import size_text
 
 if TYPE_CHECKING:
@@ -53,15 +55,24 @@ def _verify_store(settings: Settings, names: tuple[str, ...], n_threads: int) ->
     from data_stack.stores.verification import verify_storage
 
     check_no_urls(names)
-    report = verify_storage(settings.existing_connector(), names, n_threads=n_threads)
+    try:
+        report = verify_storage(settings.existing_connector(), names, n_threads=n_threads)
+    except DatasetNotFoundError as error:
+        files = [name for name in names if os.path.exists(name)]
+        if not files or settings.storage is not None:
+            raise
+        raise DatasetNotFoundError(
+            f"{error}. To verify the file or folder, write './{files[0]}'"
+        ) from error
     summary = (
         f"{report.state}: read {report.n_resources} resources, {size_text(report.n_bytes)}, in "
-        f"{report.seconds:.3f} s from {report.storage}; {len(report.faults)} faults"
+        f"{report.seconds:.3f} s from {report.storage}; {count_text(len(report.faults), 'fault')}"
     )
     note = None
     if report.n_without_digest:
         note = (
-            f"{report.n_without_digest} resources have no digest; they were read, but not compared"
+            f"{count_text(report.n_without_digest, 'resource')} without a digest: read, but not "
+            f"compared"
         )
     print_result(settings, asdict(report), table_of_faults(report.faults), summary, note)
     return int(report.state == "faulty")
@@ -78,7 +89,7 @@ def _verify_places(settings: Settings, places: Sequence[str]) -> int:
         faults.extend(report.faults)
         lines.append(
             f"{report.state}: read {report.n_samples:,} samples in {report.seconds:.3f} s from "
-            f"{report.place}; {len(report.faults)} faults"
+            f"{report.place}; {count_text(len(report.faults), 'fault')}"
         )
     print_result(settings, [asdict(report) for report in reports], table_of_faults(faults), *lines)
     return int(len(faults) > 0)

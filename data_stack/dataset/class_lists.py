@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal
 
 from data_stack.exception import ConfigError
@@ -57,6 +57,43 @@ def check_class_lists(iterators: Sequence[Any], method: str) -> None:
                 f"{_describe_difference(first_list, class_list)}; "
                 f"{method}(…, classes='by name') gives a class one number"
             )
+
+
+def known_classes(iterator: Any) -> tuple[Any, ...]:
+    """Return the classes that the labels of an iterator are numbers of, as far as it knows them.
+
+    Returns:
+        Those of its meta; or of its own attribute ``class_names``, as of a folder of images; empty
+        if it has neither.
+    """
+    class_list = class_list_of(iterator)
+    if class_list is None:
+        class_list = getattr(iterator, "class_names", None)
+    return tuple(class_list or ())
+
+
+def check_class_numbers(lists: Mapping[str, Sequence[Any]]) -> None:
+    """Check that a class has one number in all lists that name it.
+
+    A list may have classes that others lack: a split may have no sample of the last class, and a
+    dataset may have other names than its files.
+
+    Args:
+        lists: the classes in the order of their numbers, by where they are from.
+
+    Raises:
+        ConfigError: the message names a class with two numbers.
+    """
+    numbers: dict[Any, tuple[int, str]] = {}
+    for place, class_list in lists.items():
+        for number, name in enumerate(class_list):
+            first_number, first_place = numbers.setdefault(name, (number, place))
+            if number != first_number:
+                raise ConfigError(
+                    f"class {name!r:.80} has label {first_number} in {first_place}, but label "
+                    f"{number} in {place}; give all splits one list, such as by "
+                    f"ImageFolderIterator(…, class_names=self.class_names)"
+                )
 
 
 def common_class_list(lists: Iterable[Sequence[Any]]) -> tuple[Any, ...]:

@@ -12,11 +12,12 @@ import contextlib
 import datetime
 import random
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
+from data_stack.dataset.class_lists import check_class_numbers, known_classes
 from data_stack.engines.engine import PreparationEngine
 from data_stack.exception import (
     ConfigError,
@@ -637,9 +638,13 @@ class Preparation:
 
     def _check_opens(self, records: list[ResourceRecord]) -> None:
         """Open each split before the dataset counts as ready."""
+        class_lists: dict[str, Sequence[Any]] = {}
+        if self.factory.class_names is not None:
+            class_lists["class_names of the dataset"] = self.factory.class_names
         for split in self._definition.splits:
             try:
-                self._read_ends(split, records)
+                class_lists[f"split {split!r}"] = self._read_ends(split, records)
+                check_class_numbers(class_lists)
             except MissingDependencyError as error:
                 # Other machines may have the package.
                 logger.warning(
@@ -659,17 +664,23 @@ class Preparation:
                     f"resources."
                 ) from error
 
-    def _read_ends(self, split: str, records: list[ResourceRecord]) -> None:
-        """Read the first and last sample of a split, unless ``open()`` has a required option."""
+    def _read_ends(self, split: str, records: list[ResourceRecord]) -> Sequence[Any]:
+        """Read the first and last sample of a split, unless ``open()`` has a required option.
+
+        Returns:
+            The classes of the split in the order of their numbers, as far as its iterator knows
+            them.
+        """
         if any(self._definition.options.values()):
-            return
+            return ()
         resources = Resources(self._connector, self._definition.folder, records)
         iterator = self._definition.open_split(self.factory, split, resources, {})
         n_samples = len(iterator)
         if n_samples == 0:
-            return
+            return ()
         for position in {0, n_samples - 1}:
             self._definition.check_sample(iterator[position])
+        return known_classes(iterator)
 
     # ------------------------------------------------------------------------------ provenance
 

@@ -125,7 +125,7 @@ class StoredDataset:
     def difference(self, manifest: Manifest) -> str | None:
         """Return how a manifest differs from the definition; None if it does not."""
         if manifest == self.outdated:
-            return self.why_outdated or "it must be prepared again"
+            return self.why_outdated or "this was asked for (again=True, --again)"
         return difference_from_definition(manifest, self.definition)
 
     # -------------------------------------------------------------------------------- manifest

@@ -254,11 +254,14 @@ class ImageFolderIterator(AccessedDatasetIterator):
             DatasetFileCorruptError: the image is damaged.
         """
         name = self._folder.full_name(path)
+        hint = ""
+        if not self._skips_broken:
+            hint = "; on_error='skip' leaves out such images (-O on_error=skip in the shell)"
         try:
             codec = codec_of_content(data, _type_of_suffix(path), self._codecs)
         except ValueError as error:
-            raise DatasetFileCorruptError(f"{name} cannot be decoded: {error}") from error
-        return decode_file(codec, data, name)
+            raise DatasetFileCorruptError(f"{name} cannot be decoded: {error}{hint}") from error
+        return decode_file(codec, data, name, hint)
 
     def _type_of_content(self, path: str) -> str:
         """Return the type of an image by its content; by its suffix if that tells nothing."""

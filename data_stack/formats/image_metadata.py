@@ -55,7 +55,7 @@ def read_image_metadata(
     if FILE_NAME_COLUMN not in columns:
         raise DatasetFileCorruptError(
             f"{full_name} has no column {FILE_NAME_COLUMN!r}, which names the images; "
-            f"it has {', '.join(columns):.200}"
+            f"it has {', '.join(columns):.200}; rename the column of their paths"
         )
     paths = columns[FILE_NAME_COLUMN]
     existing_paths = set(images)
@@ -67,7 +67,8 @@ def read_image_metadata(
     unlisted_paths = existing_paths.difference(paths)
     if unlisted_paths:
         raise DatasetFileCorruptError(
-            f"{full_name} does not list {min(unlisted_paths)!r}; metadata=False ignores the file"
+            f"{full_name} has no row for {min(unlisted_paths)!r}; add it, or leave out the "
+            f"metadata by ImageFolderIterator(folder, metadata=False)"
         )
     if "image" in columns:
         raise DatasetFileCorruptError(

@@ -270,13 +270,28 @@ def read_npz(
             if name in arrays:
                 raise DatasetFileCorruptError(f"{file.name!r} holds {name!r} twice")
             with archive.open(member) as stream:
-                arrays[name] = read_npy(stream)
+                arrays[name] = _read_member(stream, name, file.name)
                 # Reading the end also makes zipfile check the CRC.
                 if stream.read(1):
                     raise DatasetFileCorruptError(
                         f"{file.name!r}: {member.filename!r} has bytes after its array"
                     )
     return arrays
+
+
+def _read_member(stream: IO[bytes], key: str, file_name: str) -> npt.NDArray[Any]:
+    """Read one array of an ``.npz`` file.
+
+    Raises:
+        DatasetFileCorruptError: it cannot be read; the message says how to leave it out.
+    """
+    try:
+        return read_npy(stream)
+    except DatasetFileCorruptError as error:
+        raise DatasetFileCorruptError(
+            f"{file_name!r}: array {key!r} cannot be read: {error}; columns=[…] of the others "
+            f"leaves it out"
+        ) from error
 
 
 def npz_keys(resource: Any) -> list[str]:

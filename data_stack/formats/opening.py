@@ -9,8 +9,9 @@ from typing import Any, Final
 from data_stack.dataset.iterator import DatasetIteratorIF
 from data_stack.dataset.iterator.access import access_to
 from data_stack.dataset.iterator.adapted import as_iterator
+from data_stack.dataset.iterator.layers.columns_layer import list_columns
 from data_stack.dataset.iterator.layers.combined import CombinedDatasetIterator
-from data_stack.dataset.iterator.names_of_others import ARGUMENTS, explain
+from data_stack.dataset.iterator.names_of_others import FILE_ARGUMENTS, explain
 from data_stack.exception import ConfigError
 from data_stack.formats.dataset_files import DatasetFiles
 from data_stack.formats.format import ALL_COLUMNS, ColumnChoice, Format, FormatOptions
@@ -83,6 +84,10 @@ def open_splits(
     Warns:
         UserWarning: a column has different types in two splits.
     """
+    if columns is not None:
+        columns = list_columns(columns)
+        if not columns:
+            raise ConfigError("samples need at least one column; columns=[] selects none")
     first_dataset = next(iter(datasets.values()))
     format_ = format_named(first_dataset.kind)
     format_options = make_options(first_dataset.parts[0].full_name, format_, options)
@@ -149,7 +154,7 @@ def make_options(name: str, format_: Format, options: Mapping[str, Any]) -> Form
     known = [*_COMMON_OPTIONS, *own_options]
     for option in options:
         if option not in own_options:
-            hint = explain(option, ARGUMENTS) or did_you_mean(option, known)
+            hint = explain(option, FILE_ARGUMENTS) or did_you_mean(option, known)
             raise ConfigError(
                 f"{name} is opened as {format_.name}, which has no option {option!r:.60}{hint}; "
                 f"its options: {', '.join(known)}"
@@ -159,11 +164,8 @@ def make_options(name: str, format_: Format, options: Mapping[str, Any]) -> Form
 
 def _choose_columns(columns: Sequence[str] | None, target: str | None) -> ColumnChoice:
     """Return the columns to open for a selection. The target is optional: a split may lack it."""
-    # select(), which is called afterwards, raises the error of a selection that is no list of
-    # names.
-    if columns is None or isinstance(columns, str):
-        return ALL_COLUMNS
-    if not all(isinstance(column, str) for column in columns):
+    # select(), which is called afterwards, raises the error of something that names no column.
+    if columns is None or not all(isinstance(column, str) for column in columns):
         return ALL_COLUMNS
     required = tuple(column for column in columns if column != target)
     if target is None:

@@ -11,10 +11,12 @@ from __future__ import annotations
 
 import functools
 import importlib
+import mimetypes
 import os
 import pkgutil
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import islice
 from typing import Final, TypeVar
 
 from data_stack.exception import ArgumentError, ConfigError
@@ -35,6 +37,9 @@ _formats: Mapping[str, Format] = {}
 
 #: Held while a format is registered or removed.
 _registering: Final = fork_lock()
+
+#: How many names of a folder are compared with a name that is not there.
+_MAX_NAMES_COMPARED: Final = 10_000
 
 #: The suffixes of a compressed file, in small or capital letters.
 _COMPRESSED: Final = re.compile(r"(\.(gz|bz2|xz|zst))+$", re.IGNORECASE)
@@ -257,7 +262,7 @@ def detect_format(location: Location, argument: str = "format") -> Format:
     if not names:
         if location.path is not None and location.path.is_dir():
             raise ConfigError(f"the folder {location.full_name} is empty")
-        raise ConfigError(f"there is nothing at {location.full_name}")
+        raise ConfigError(f"there is nothing at {location.full_name}{_advice_on_missing(location)}")
 
     refuse_managed_table(folder, names)
     candidates = _recognize(folder, names, known_formats().values())
@@ -272,6 +277,23 @@ def detect_format(location: Location, argument: str = "format") -> Format:
             tuple(all_formats()),
         )
     return candidates[0]
+
+
+def _advice_on_missing(location: Location) -> str:
+    """Return what may be wrong with a path at which nothing is, as the end of a message."""
+    if location.path is None:
+        return ""
+    if any(character in location.name for character in "*?["):
+        return (
+            "; patterns of names are not expanded: name the folder, or combine() the datasets of "
+            "several files"
+        )
+    folder = location.path.parent
+    if not folder.is_dir():
+        return f": the folder {location.folder.describe('').rstrip('/')} does not exist"
+    with os.scandir(folder) as entries:
+        names = [entry.name for entry in islice(entries, _MAX_NAMES_COMPARED)]
+    return did_you_mean(location.name, names)
 
 
 def _recognize(folder: Folder, names: Sequence[str], formats: Iterable[Format]) -> list[Format]:
@@ -302,9 +324,14 @@ def unknown_suffix_error(
         formats: the names that the argument can have.
     """
     known = ", ".join(known_suffixes())
+    explanation = ""
+    if (mimetypes.guess_type(location.name)[0] or "").startswith("image/"):
+        explanation = "a picture is one sample of the folder that it is in: name the folder; "
+    elif location.name == "data_stack.json":
+        explanation = "it describes the dataset of its folder: name the folder; "
     return ArgumentError(
         f"cannot detect the format of {location.full_name} by its suffix (known: {known}); "
-        f"{advice}",
+        f"{explanation}{advice}",
         argument,
         tuple(formats),
     )

@@ -6,6 +6,7 @@ import os
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+from data_stack.exception import ConfigError
 from data_stack.io.url import StorageURL
 
 #: The beginnings of paths: this folder, the folder above, the root, the home folder.
@@ -65,9 +66,17 @@ def parse_name(name: Any) -> Name:
     A path is a ``Path``, or a text that begins with ``./``, ``../``, ``/`` or ``~``, or ends with
     ``/``; a URL is a text with ``://``. All other texts name datasets, so that no file or folder
     hides a dataset.
+
+    Raises:
+        ConfigError: it is neither a text nor a ``Path``.
     """
     if is_place(name):
         return PlaceName.parse(name)
+    if not isinstance(name, str):
+        raise ConfigError(
+            f"a dataset is named by a text, such as 'digits', or a path such as './train.csv', "
+            f"got {name!r:.80}"
+        )
     return DatasetName.parse(str(name))
 
 

@@ -20,6 +20,11 @@ _MAX_NAMES_SHOWN: Final = 20
 #: A dataset of the Hugging Face Hub without its scheme.
 _NAME_OF_THE_HUB: Final = re.compile(r"[\w.-]+/[\w.-]+", re.ASCII)
 
+#: What ``load_dataset`` of Hugging Face calls the readers of files.
+_READERS_OF_THE_HUB: Final = frozenset(
+    ("arrow", "audiofolder", "csv", "imagefolder", "json", "parquet", "text", "webdataset")
+)
+
 #: Names of distributions, https://packaging.python.org/specifications/name-normalization
 _DISTRIBUTION: Final = re.compile(r"[A-Z0-9]([A-Z0-9._-]{0,98}[A-Z0-9])?", re.IGNORECASE | re.ASCII)
 
@@ -47,6 +52,8 @@ def explain_unknown_dataset(
         if os.path.exists(identifier):
             path = os.path.join(os.curdir, identifier)
             return f"{reason}. To open the file or folder with this name, write {path!r:.200}"
+        if identifier in _READERS_OF_THE_HUB:
+            return f"{reason}. To open files, pass their path: data_stack.load('./train.csv')"
         if _NAME_OF_THE_HUB.fullmatch(identifier):
             reason += f". A dataset of the Hugging Face Hub is loaded by 'hf:{identifier}'"
         extra = extras_of("datasets").get(identifier.partition("@")[0])

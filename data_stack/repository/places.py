@@ -84,9 +84,10 @@ class Place:
             place = account.place.rstrip("/")
             for item in account.unexplained:
                 left_out.append(f"{place}: {item.name!r} ({item.rule})")
+        formats = sorted({files.kind for files in datasets.values()})
         return DatasetDescription(
             self.name,
-            description="Files at a place.",
+            description=f"Files of the format {', '.join(formats)}.",
             splits=_names_of_splits(datasets),
             left_out=tuple(left_out),
         )
@@ -181,7 +182,7 @@ class Place:
             note_place(iterator, str(path), split, given_options)
 
     def _unknown_split(self, split: str, datasets: Mapping[str, DatasetFiles]) -> UnknownSplitError:
-        known = "none: it is one dataset"
+        known = "none: it is one dataset, which is loaded without split="
         if not _is_one_dataset(datasets):
             known = ", ".join(datasets)
         return UnknownSplitError(

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 from data_stack.show.markup import Block, Document, Facts, Heading, Paragraph, SideBySide, as_text
+from data_stack.util.suggestions import did_you_mean
 
 # The page of an iterator is imported by the methods that show it: loading a dataset makes Splits,
 # and the import takes as long as a fifth of the rest of the first load.
@@ -35,6 +36,10 @@ class Splits(dict[str, _Iterator], Document):
                 f"as in splits[{names[0]!r}]"
             )
         raise AttributeError(message, name=name, obj=self)
+
+    def __missing__(self, name: object) -> NoReturn:
+        known = ", ".join(map(repr, self))
+        raise KeyError(f"no split {name!r:.80}{did_you_mean(name, self)}; the splits are {known}")
 
     def __str__(self) -> str:
         from data_stack.show.page import IteratorPage

@@ -10,6 +10,7 @@ from typing import Any, ClassVar, TypeAlias
 import numpy as np
 import pytest
 
+from data_stack.dataset.class_lists import check_class_numbers, known_classes
 from data_stack.dataset.iterator import DatasetIteratorIF
 from data_stack.exception import ConfigError, RetrievalError, UnknownSplitError
 from data_stack.factories.declarative import DatasetFactory
@@ -90,12 +91,12 @@ class DatasetContract(DatasetIteratorContract):
         try:
             retrieve(sources, store, offline=True, progress=False)
         except RetrievalError as error:
-            pytest.fail(
+            raise pytest.fail.Exception(
                 f"{identifier!r} of {self.factory.__qualname__} is not on this machine: define "
                 f"make_source(self, identifier) in {type(self).__name__}, which returns made-up "
                 f"bytes in its form\n{error}",
                 pytrace=False,
-            )
+            ) from None
         return bytes(store.get_resource(identifier).read())
 
     # ------------------------------------------------------------------ what the tests use
@@ -248,6 +249,16 @@ class DatasetContract(DatasetIteratorContract):
             different_targets = set(all_targets.tolist())
 
             assert different_targets <= known_targets, f"targets of {split!r} without a name"
+
+    def test_a_class_has_one_number_in_all_splits(
+        self, dataset: DatasetFactory, splits: Splits
+    ) -> None:
+        """``class_names`` and the iterators that know their classes agree on the numbers."""
+        class_lists: dict[str, Sequence[Any]] = {"class_names": dataset.class_names or ()}
+        for split, iterator in splits.items():
+            class_lists[f"split {split!r}"] = known_classes(iterator)
+
+        check_class_numbers(class_lists)
 
     # ------------------------------------------------------------------ its preparation
 

@@ -128,5 +128,10 @@ class TestInstalled(DatasetContract):
                 pytest.skip(f"--offline: {reason_of_last_attempt}")
             if all(place.startswith("package:") for place in source.sources):
                 pytest.skip(reason_of_last_attempt)  # the package is not installed here
-            pytest.fail(str(error), pytrace=False)
+            reasons = "\n".join(f"{place}: {reason}" for place, reason in error.attempts)
+            # Without the chained error, which says the same and advises import-file: that is for
+            # the store of a user.
+            raise pytest.fail.Exception(
+                f"source {source.identifier!r} could not be retrieved:\n{reasons}", pytrace=False
+            ) from None
         self._contents[source.identifier] = bytes(store.get_resource(source.identifier).read())

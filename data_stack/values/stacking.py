@@ -111,7 +111,13 @@ class SampleForm:
         if self.kind == "tuple":
             return f"they have the columns 0 to {len(self.keys) - 1}"
         names = ", ".join(repr(key) for key in self.keys)
-        return f"they have the columns {names}{did_you_mean(wrong, self.keys)}"
+        advice = did_you_mean(wrong, self.keys)
+        if hasattr(wrong, "__index__"):
+            advice = (
+                ". Dict samples have no positions: name the column. The target, which is column 1 "
+                "unless it is declared, is declared by data_stack.load(…, target='NAME')"
+            )
+        return f"they have the columns {names}{advice}"
 
 
 def keys_of(columns: int | str | Sequence[int | str]) -> list[int | str]:

@@ -61,6 +61,24 @@ def test_check_tests_an_installed_dataset_with_its_real_sources(
     assert "--offline" in mirror["reason"]
 
 
+def test_a_missing_mirror_is_named_once(command: Run, install: Install, tmp_path: Path) -> None:
+    source = tmp_path / "a.csv"
+    source.write_bytes(b"1,2,0\n3,4,1\n" * 5)
+    mirror = tmp_path / "missing.csv"
+    digest = hashlib.sha256(source.read_bytes()).hexdigest()
+    factory = ROWS.replace("http://127.0.0.1:9/a.csv", str(mirror))
+    install("rows", factory.format(source=source, sha256=digest))
+
+    outcome = command("check", "rows", "--json")
+
+    checks = {check["check"]: check for check in outcome.json["checks"]}
+    failure = checks[f"the source is at [{mirror}]"]
+    assert failure["outcome"] == "failed"
+    assert failure["reason"].count("could not be retrieved") == 1
+    assert "During handling" not in failure["reason"]
+    assert "import-file" not in failure["reason"]
+
+
 def test_check_needs_nothing_of_the_tests_of_a_clone(
     command: Run, install: Install, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -74,6 +74,29 @@ def is_docstring(node: ast.stmt) -> bool:
     return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
 
 
+#: Prints the class that a label has by ``class_names``, and the folder of the picture.
+PRINT_CLASSES = """
+from data_stack.io.storage_connectors import InMemoryStorageConnector
+from data_stack_my_set import MySetFactory
+
+samples, _ = MySetFactory(InMemoryStorageConnector()).get_dataset_iterator()
+for sample in samples:
+    print(MySetFactory.class_names[sample["label"]], sample["class"])
+"""
+
+
+def test_the_labels_of_new_images_have_the_names_of_their_folders(
+    command: Run, tmp_path: Path
+) -> None:
+    command("new", "my-set", "--kind", "images", "--into", str(tmp_path))
+    search_path = os.pathsep.join([str(tmp_path / "my-set"), SOURCE_TREE])
+
+    printed, _ = run_python("-c", PRINT_CLASSES, PYTHONPATH=search_path)
+
+    names = [line.split() for line in printed.splitlines()]
+    assert {tuple(pair) for pair in names} == {(name, name) for name in ("dark", "grey", "bright")}
+
+
 @pytest.mark.parametrize("kind", ["images", "table", "text"])
 def test_templates_are_filled_in(command: Run, tmp_path: Path, kind: str) -> None:
     command("new", "my-set", "--kind", kind, "--into", str(tmp_path))

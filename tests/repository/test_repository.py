@@ -233,8 +233,8 @@ def test_other_names_say_what_they_are(tmp_path: Path, monkeypatch: pytest.Monke
     assert message("pets.csv").endswith("write './pets.csv'")
     assert "A dataset of the catalogue is hf:name" in message("hf")
     with pytest.raises(ConfigError) as caught:
-        data_stack.load("./nope.csv")
-    assert str(caught.value) == f"there is nothing at {tmp_path / 'nope.csv'}"
+        data_stack.load("./other.npz")
+    assert str(caught.value) == f"there is nothing at {tmp_path / 'other.npz'}"
     (tmp_path / "nothing").mkdir()
     with pytest.raises(ConfigError) as caught:
         data_stack.load("./nothing")

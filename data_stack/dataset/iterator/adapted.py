@@ -50,6 +50,12 @@ def as_iterator(samples: Any) -> DatasetIteratorIF:
         return samples
     if _is_indexable(samples) and not _has_other_items(samples):
         return AdaptedIterator(samples)
+    if _is_dict_of_splits(samples):
+        names = list(samples)
+        raise ConfigError(
+            f"expected one iterator, got a dict of the splits {', '.join(map(repr, names)):.200}; "
+            f"take one of them, as in splits[{names[0]!r}]"
+        )
     got = type(samples).__name__
     if not _is_table(samples):
         got = f"{got} {samples!r:.80}"
@@ -58,6 +64,13 @@ def as_iterator(samples: Any) -> DatasetIteratorIF:
         f"Load a dataset by load(), choose one of several iterators, and make one of columns by "
         f"from_numpy(), from_pandas() or from_arrow()"
     )
+
+
+def _is_dict_of_splits(samples: Any) -> bool:
+    """Return whether an object is what ``load`` returns for all splits of a dataset."""
+    if not isinstance(samples, Mapping) or not samples:
+        return False
+    return all(isinstance(split, DatasetIteratorIF) for split in samples.values())
 
 
 def _is_indexable(samples: Any) -> bool:

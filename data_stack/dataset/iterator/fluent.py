@@ -658,6 +658,7 @@ class FluentIterator(DescribedIterator, ConvertedIterator, Generic[_Stack, _Same
     @overload
     def split(self, *, by: ColumnKey) -> dict[Any, _Same]: ...
 
+    @explains_arguments(METHOD_ARGUMENTS)
     def split(
         self: Any,
         ratios: Sequence[float] | Mapping[str, float] | None = None,

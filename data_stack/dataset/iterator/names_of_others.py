@@ -13,9 +13,12 @@ _BATCHES_FOR_OTHERS = "`data_stack.Loader(dataset, 64).torch()`, `to_tensorflow(
 METHODS: Mapping[str, str] = {
     "apply": "`map(function)`, or `function(dataset)`",
     "as_numpy_iterator": "nothing: iterate over it",
+    "cast": '`map(function, column="label")`',
     "cast_column": '`map(function, column="label")`',
     "class_names": _CLASSES,
+    "class_encode_column": '`encode({"label": CategoricalEncoder()}, fit_on=train)`',
     "classes": _CLASSES,
+    "column_types": "`features`",
     "columns": "`column_names`",
     "concatenate": "`combine(other)`",
     "describe": "`report(statistics=True)`",
@@ -29,9 +32,12 @@ METHODS: Mapping[str, str] = {
     "push_to_hub": (
         '`to_huggingface().push_to_hub("owner/name")`, or `data-stack publish NAME FOLDER`'
     ),
+    "rename_column": '`rename({"old": "new"})`',
+    "rename_columns": '`rename({"old": "new"})`',
     "save_to_disk": '`data_stack.formats.convert(dataset, "folder")`',
     "select_columns": '`select("image", "label")`',
     "set_format": _BATCHES_FOR_OTHERS,
+    "shape": "`len(dataset)`, and `features` for the shapes of its columns",
     "sort_values": '`sort("label")`',
     "targets": '`read_column("label")`',
     "to_csv": '`to_pandas().to_csv("file.csv")`',
@@ -50,6 +56,7 @@ The pages of migration in ``docs`` have more.
 """
 
 FUNCTIONS: Mapping[str, str] = {
+    "Dataset": "`data_stack.load(…)`; `data_stack.DatasetIterator` is the class to derive from",
     "ConcatDataset": "`a.combine(b)`",
     "DataLoader": "`data_stack.Loader(dataset, 64).torch()`",
     "Subset": "`dataset[indices]`",
@@ -59,24 +66,54 @@ FUNCTIONS: Mapping[str, str] = {
     "load_from_disk": '`data_stack.load("./folder")`',
     "random_split": "`dataset.split([0.8, 0.2], seed=1)`",
     "read_csv": '`data_stack.from_csv("file.csv")`',
+    "read_json": '`data_stack.from_jsonl("file.jsonl")`',
+    "read_parquet": '`data_stack.load("./file.parquet")`',
 }
 """Functions and classes of packages, and what they are called here."""
 
 ARGUMENTS: Mapping[str, str] = {
+    "batch_size": "`data_stack.Loader(dataset, batch_size)`",
     "cache_dir": "`storage=`",
+    "data_dir": '`data_stack.load("./folder")`: the path is the name',
+    "data_files": '`data_stack.load("./file.csv")`: the path is the name',
     "download": "nothing: it is downloaded at the first use",
+    "num_proc": "`data_stack.Loader(dataset, 64, workers=4)`",
+    "num_workers": "`data_stack.Loader(dataset, 64, workers=4)`",
     "root": "`storage=`",
+    "shuffle": "`data_stack.load(…).shuffle(seed=1)`, or `data_stack.Loader(…, shuffle=True)`",
     "streaming": "nothing: only what a sample needs is read",
     "train": '`split="train"`',
+    "transform": '`data_stack.load(…).map(function, column="image")`',
     "trust_remote_code": "nothing: reading runs no code of a dataset",
 }
 """Arguments of functions that load a dataset, and what they are called here."""
 
+FILE_ARGUMENTS: Mapping[str, str] = {
+    **ARGUMENTS,
+    "dtype": "`dtypes=`",
+    "label": "`target=`",
+    "label_column": "`target=`",
+    "labels": (
+        "a column of `metadata.csv` in the folder, which has a column `file_name`, or "
+        "`target=` of a table"
+    ),
+    "metadata": "a file `metadata.csv` in the folder, which has a column `file_name`",
+    "na_values": "`missing=`",
+    "sep": "`delimiter=`",
+    "usecols": "`columns=`",
+}
+"""Arguments of functions that load files, and what they are called here."""
+
 METHOD_ARGUMENTS: Mapping[str, str] = {
     "batched": "`batch(n).map(function)`, or a function of columns by `map(function, column=…)`",
+    "batch_size": "`batch(n).map(function)`, or `data_stack.Loader(dataset, n)`",
     "buffer_size": "nothing: all samples are shuffled, without a buffer",
     "desc": "nothing: `map` and `filter` show no progress, as they compute what is read",
     "fn_kwargs": "`functools.partial(function, …)`",
+    "groups": "`group_by=`",
+    "group": "`group_by=`",
+    "test_size": "`[0.8, 0.2]`, the sizes of all parts",
+    "stratify_by_column": "`stratify=`",
     "frac": "`shuffle(seed).take(n)`",
     "input_columns": "`column=`",
     "keep_in_memory": "`.in_memory()`",
@@ -97,7 +134,9 @@ LOADER_ARGUMENTS: Mapping[str, str] = {
     "dataset": "`iterator`, the first argument",
     "generator": "`seed=`",
     "multiprocessing_context": '`worker_kind="processes"`',
+    "n_workers": "`workers=`",
     "num_epochs": "`epochs=`",
+    "num_proc": "`workers=`",
     "num_workers": "`workers=`",
     "persistent_workers": "`with loader:`, inside of which workers stay for the next epoch",
     "pin_memory": "`loader.torch(pin_memory=True)`",

@@ -98,8 +98,14 @@ def _check_exclusive(name: str, columns: Mapping[str, Any], *, ratios: Any) -> N
     if ratios is not None:
         others.add("ratios")
     if others:
+        advice = ""
+        if name == "by" and ratios is not None:
+            advice = (
+                "; by= is for a column that names the part of each sample. To keep equal values in "
+                f"one part, pass group_by={columns[name]!r}"
+            )
         raise ConfigError(
-            f"{name}={columns[name]!r} and {min(others)}= of a split are mutually exclusive"
+            f"{name}={columns[name]!r} and {min(others)}= of a split are mutually exclusive{advice}"
         )
 
 

@@ -25,6 +25,38 @@ from data_stack.util.suggestions import did_you_mean
 #: The format of a target whose name has no suffix of a file.
 _DEFAULT_FORMAT: Final = "records"
 
+#: Suffixes of files with data that Python does not know, or knows in some of its versions only.
+_OTHER_SUFFIXES: Final = frozenset(
+    (
+        ".arrow",
+        ".avro",
+        ".db",
+        ".duckdb",
+        ".feather",
+        ".ipc",
+        ".json5",
+        ".lmdb",
+        ".mat",
+        ".msgpack",
+        ".orc",
+        ".ods",
+        ".pickle",
+        ".pkl",
+        ".rds",
+        ".safetensors",
+        ".sqlite",
+        ".tfrecord",
+        ".tfrecords",
+        ".txt",
+        ".xls",
+        ".xlsx",
+        ".yaml",
+        ".yml",
+        ".zarr",
+        ".zst",
+    )
+)
+
 
 def format_of_source(location: Location, name: str | None) -> Format:
     """Return the format of a source, by its name or by its suffix and contents.
@@ -107,4 +139,4 @@ def _is_suffix_of_files(suffix: str) -> bool:
     types = mimetypes.MimeTypes(filenames=())
     # types_map has the unofficial types, then, at the index True, the official ones.
     _, official_types = types.types_map
-    return suffix in official_types or suffix in types.encodings_map
+    return suffix in official_types or suffix in types.encodings_map or suffix in _OTHER_SUFFIXES

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from data_stack.exception import ConfigError
 from data_stack.formats.column_source import ColumnSource
 from data_stack.formats.conversion.batches import batches_of_positions, new_bar_for
 from data_stack.formats.format import WritableFormat
@@ -32,5 +33,12 @@ def write(
     with new_bar_for("converting", source, progress) as bar:
         with target_format.writer(location, source, name=name, shardlen=shardlen) as write_batch:
             for positions in batches_of_positions(source, stored):
-                write_batch(source.read(positions, source.schema, stored))
+                columns = source.read(positions, source.schema, stored)
+                try:
+                    write_batch(columns)
+                except ConfigError:
+                    # The bytes of a damaged picture reach the writer, which does not know their
+                    # file. Decoding them raises an error that names it.
+                    source.read(positions, stored)
+                    raise
                 bar.update(len(positions))

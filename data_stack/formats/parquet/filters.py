@@ -86,7 +86,8 @@ def _predicate_of_conditions(filters: list[Any] | tuple[Any, ...]) -> Predicate:
     except (pa.ArrowException, ValueError, TypeError, IndexError, OverflowError) as error:
         example = [("speed", ">", 3), ("day", "in", ["mon"])]
         raise ConfigError(
-            f"invalid filters {shorten(filters)}: {error}. Pass filters such as {example}"
+            f"invalid filters {shorten(filters)}: {str(error).rstrip('.')}. Pass filters such as "
+            f"{example}"
         ) from error
 
 

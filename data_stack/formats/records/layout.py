@@ -29,8 +29,8 @@ from data_stack.exception import (
     UnsupportedStorageOperationError,
 )
 from data_stack.io.folder import Folder
-from data_stack.util.suggestions import did_you_mean
 from data_stack.util.untrusted_text import parse_json
+from data_stack.values.stacking import SampleForm
 
 #: The file that names the columns and their types.
 SPEC = "spec.json"
@@ -217,7 +217,5 @@ def check_column_exists(name: object, known: Collection[str]) -> None:
         ConfigError: it is not.
     """
     if name not in known:
-        raise ConfigError(
-            f"unknown column {name!r:.80}{did_you_mean(name, known)}; "
-            f"the columns are {', '.join(known)}"
-        )
+        description = SampleForm("dict", tuple(known)).describe(name)
+        raise ConfigError(f"samples have no column {name!r:.80}: {description}")

@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from data_stack.dataset.iterator import DatasetIteratorIF
+from data_stack.dataset.iterator.layers.columns_layer import list_columns
 from data_stack.exception import ConfigError
 from data_stack.formats.arrow_tables import READERS, ArrowColumn, iterator_of_table
 from data_stack.formats.parquet.selecting import Predicate, as_predicate
@@ -192,11 +193,13 @@ class _Selection:
         self.columns_to_read: list[str] | None = None
         if columns is None:
             return
-        if isinstance(columns, str) or not all(isinstance(name, str) for name in columns):
+        names = list_columns(columns)
+        if not all(isinstance(name, str) for name in names):
             raise ConfigError(f"columns must be a list of names, got {columns!r:.80}")
-        names = list(columns)
         if target is not None:
             names.append(target)
+        if not names:
+            raise ConfigError("samples need at least one column; columns=[] selects none")
         self.columns_of_samples = list(dict.fromkeys(names))
         if self.predicate is not None:
             names.extend(self.predicate.fields)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import replace
 from typing import Any
 
@@ -196,6 +196,32 @@ def choose_columns(
     return ColumnLayout(form, keys, SampleForm.tuples(len(keys)))
 
 
+def list_columns(columns: Any) -> list[Any]:
+    """Return a selection of columns as a list.
+
+    Args:
+        columns: what a user passed as ``columns=``.
+
+    Raises:
+        ConfigError: it is a single name, or has no order.
+    """
+    if isinstance(columns, (str, bytes)):
+        raise ConfigError(
+            f"columns must be a list of names, got {columns!r:.80}; one column is "
+            f"columns=[{columns!r:.80}]"
+        )
+    if isinstance(columns, Mapping):
+        raise ConfigError(
+            f"columns must be a list of names, got {columns!r:.80}; rename() gives columns other "
+            f"names"
+        )
+    if isinstance(columns, Set) or not isinstance(columns, Iterable):
+        raise ConfigError(
+            f"columns must be a list of names, in the order of the columns, got {columns!r:.80}"
+        )
+    return list(columns)
+
+
 def check_columns(iterator: Any, columns: Sequence[ColumnKey]) -> tuple[ColumnKey, ...]:
     """Return columns, with positions in place of the names that a meta declares.
 
@@ -215,8 +241,9 @@ def check_columns(iterator: Any, columns: Sequence[ColumnKey]) -> tuple[ColumnKe
     for column in columns:
         if not isinstance(column, str) and not hasattr(column, "__index__"):
             raise ConfigError(
-                f"each column is named by its position or key, one argument each, "
-                f"not by {join_names(columns)}"
+                f"each column is named by its position or key, one argument each, as in "
+                f"select('image', 'label'), not by {join_names(columns)}; dataset[[0, 1]] and "
+                f"dataset[range(10)] take samples"
             )
         key = column if isinstance(column, str) else operator.index(column)
         keys.append(column_key(iterator, key))
