@@ -51,7 +51,12 @@ def calls_of(walk: Callable[[], object]) -> set[tuple[str, str]]:
         walk()
     finally:
         sys.setprofile(before)
-    ours = [(name, Path(file)) for name, file in called if file.startswith(str(ROOT))]
+    # The environments of the Makefile lie in the repository, too.
+    ours = [
+        (name, Path(file))
+        for name, file in called
+        if file.startswith(str(ROOT)) and "site-packages" not in file
+    ]
     return {
         (name, str(path.relative_to(PACKAGE if path.is_relative_to(PACKAGE) else ROOT)))
         for name, path in ours
