@@ -11,7 +11,7 @@ from typing import Any, Final
 from data_stack.agents.limits import Deadline, Limits
 from data_stack.agents.tools import DatasetTools, ToolResult
 
-#: Calls that run at a time, those that nobody waits for any more included.
+#: The maximum number of calls that run at a time. Calls whose time is over count until they end.
 MAX_CALLS: Final = 4
 
 #: How long after its deadline a call is waited for: it may be about to notice.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import secrets
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -422,8 +423,11 @@ class LoaderBackup(keras.callbacks.Callback):  # type: ignore[misc]  # keras has
         new_weights = self._folder / f"new{_WEIGHTS_SUFFIX}"
         # The property `model` brings the weights of JAX's training step into the model.
         self.model.save_weights(new_weights, overwrite=True)
-        weights = self._folder / f"{epoch}-{self._n_trained}{_WEIGHTS_SUFFIX}"
-        new_weights.replace(weights)
+        # A name of its own: until the new backup is complete, the one before needs its weights. The
+        # rest of an interrupted epoch counts its batches from 0 again.
+        name = f"{epoch}-{self._n_trained}-{secrets.token_hex(4)}{_WEIGHTS_SUFFIX}"
+        weights = self._folder / name
+        _rename_durably(new_weights, weights)
 
         backup = {
             "epoch": epoch,
@@ -433,7 +437,7 @@ class LoaderBackup(keras.callbacks.Callback):  # type: ignore[misc]  # keras has
         }
         new_backup = self._folder / f"new-{_BACKUP_FILE}"
         new_backup.write_text(json.dumps(backup), encoding="utf-8")
-        new_backup.replace(self._folder / _BACKUP_FILE)
+        _rename_durably(new_backup, self._folder / _BACKUP_FILE)
 
         for path in self._folder.glob(f"*{_WEIGHTS_SUFFIX}"):
             if path != weights:
@@ -463,6 +467,23 @@ class LoaderBackup(keras.callbacks.Callback):  # type: ignore[misc]  # keras has
         if not (self._folder / weights).is_file():
             raise LoaderStateError(_damage(path, f"its file {weights!r:.80} is missing"))
         return {"epoch": epoch, "weights": weights, "random": random_states, "loader": state}
+
+
+def _rename_durably(source: Path, target: Path) -> None:
+    """Rename a file that was written, such that a power cut loses neither its bytes nor its name.
+
+    Args:
+        source: the file.
+        target: its new name, in the same folder. What has that name is replaced.
+    """
+    with source.open("rb") as file:
+        os.fsync(file.fileno())
+    source.replace(target)
+    folder = os.open(target.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
 
 
 # ---------------------------------------------------------------------- random states

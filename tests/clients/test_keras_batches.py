@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import warnings
 from itertools import chain
 from pathlib import Path
@@ -249,9 +250,27 @@ def test_a_finished_training_has_no_epochs_left(tmp_path: Path) -> None:
 def test_one_backup_is_kept(tmp_path: Path) -> None:
     train(tmp_path / "backup", 2, every_n_batches=1)
 
-    names = sorted(path.name for path in (tmp_path / "backup").iterdir())
+    weights, backup = sorted(path.name for path in (tmp_path / "backup").iterdir())
 
-    assert names == ["2-5.weights.h5", "backup.json"]
+    assert re.fullmatch(r"2-5-[0-9a-f]{8}\.weights\.h5", weights)
+    assert backup == "backup.json"
+
+
+def test_a_backup_that_fails_leaves_the_one_before_whole(tmp_path: Path) -> None:
+    _, whole = train(tmp_path / "whole", 2, every_n_batches=2)
+    folder = tmp_path / "again"
+    with pytest.raises(KeyboardInterrupt):
+        train(folder, 2, every_n_batches=2, interrupt_after=3)
+    # The rest of the epoch saves its first backup after two batches, too. Its last file fails.
+    (folder / "new-backup.json").mkdir()
+    with pytest.raises(IsADirectoryError):
+        train(folder, 2, every_n_batches=2)
+    (folder / "new-backup.json").rmdir()
+
+    _, again = train(folder, 2, every_n_batches=2)
+
+    for one, other in zip(whole, again, strict=True):
+        np.testing.assert_array_equal(one, other)
 
 
 def test_a_fit_of_several_epochs_after_a_rest_is_refused(tmp_path: Path) -> None:
