@@ -302,7 +302,6 @@ class Runner:
 
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
         """Replaces pytest's own loop."""
-        gc.unfreeze()
         # Tears a test down, but not the servers of the session, which the forks share.
         self.end: Any = types.SimpleNamespace(listchain=lambda: [session])
         measured = coverage.Coverage(data_file=None, include=[str(self.path)], config_file=False)
@@ -322,6 +321,8 @@ class Runner:
         self.items = {item.nodeid: item for item in session.items}
         print("tests that pass in a fork:", len(self.usual), "of", len(self.items))
         self.functions: dict[tuple[str, int], list[types.FunctionType]] = defaultdict(list)
+        # conftest.py and a test freeze objects, which hides them from get_objects().
+        gc.unfreeze()
         for each in gc.get_objects():
             if type(each) is types.FunctionType and each.__code__.co_filename == str(self.path):
                 self.functions[each.__code__.co_name, each.__code__.co_firstlineno].append(each)

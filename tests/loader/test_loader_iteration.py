@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import pickle
 import signal
+import threading
 import time
 import weakref
 from collections.abc import Callable
@@ -22,6 +23,7 @@ from data_stack.dataset.iterator import InMemoryDatasetIterator, SequenceDataset
 from data_stack.exception import ConfigError, LoadingError
 from data_stack.loader import Loader
 from data_stack.loader.torch import TorchDataset
+from data_stack.testing.waiting import wait_until
 from data_stack.values.stacking import stack_samples
 
 
@@ -332,3 +334,42 @@ def test_what_is_no_iterator_is_refused_with_a_remedy(given: Any, message: str) 
     for make in (loader_of, TorchDataset, SequenceDatasetIterator([[1]]).combine):
         with pytest.raises(ConfigError, match=f"expected (an|one) iterator.* {message}"):
             make(given)
+
+
+# ---------------------------------------------------------------------- one iteration at a time
+
+
+def test_an_iteration_that_another_one_replaced_before_it_began_is_an_error() -> None:
+    loader = loader_of(numbers_to(20))
+    first = iter(loader)
+    second = iter(loader)
+
+    with pytest.raises(RuntimeError, match="this iteration of a loader has ended"):
+        next(first)
+    assert len(list(second)) == 5
+
+
+def test_an_iteration_that_another_one_interrupted_is_an_error() -> None:
+    loader = loader_of(numbers_to(20))
+    first = iter(loader)
+    next(first)
+    list(loader)
+
+    with pytest.raises(RuntimeError, match="call iter\\(loader\\) again"):
+        next(first)
+
+
+def test_a_closed_loader_has_no_workers_until_the_next_iteration() -> None:
+    loader = loader_of(numbers_to(20), worker_kind="threads", workers=2)
+    n_threads_before = threading.active_count()
+
+    def has_no_workers() -> bool:
+        return threading.active_count() == n_threads_before
+
+    with loader:
+        list(loader)
+        assert not has_no_workers()
+
+    assert wait_until(has_no_workers)
+    assert len(list(loader)) == 5
+    assert wait_until(has_no_workers)
