@@ -444,7 +444,15 @@ print(json.dumps([left_out, ours]))
 """
 
 #: Packages of which only some environments have all: `make test-pythons` says what it left out.
-IN_SOME_ENVIRONMENTS = {*OPTIONAL, "pyspark", "ray", "tensorflow", "torch", "jax"}
+IN_SOME_ENVIRONMENTS = {
+    *OPTIONAL,
+    "jax",
+    "lazy-data-stack-spark",
+    "pyspark",
+    "ray",
+    "tensorflow",
+    "torch",
+}
 
 
 def list_packages() -> list[Path]:

@@ -62,7 +62,9 @@ def test_an_index_of_data_is_a_column_and_returns(kind: str) -> None:
         (iterator[[2, 0]].to_pandas(), frame.iloc[[2, 0]]),
         (data_stack.from_pandas(frame[:0]).to_pandas(), frame[:0]),
     ):
-        pd.testing.assert_frame_equal(same, part, check_freq=False)
+        # An empty index of texts is an index of nothing before pandas 3.
+        index_check: Any = "equiv" if len(part) else False
+        pd.testing.assert_frame_equal(same, part, check_freq=False, check_index_type=index_check)
     assert iterator.select("load").to_pandas().index.equals(pd.RangeIndex(3))
     assert iterator.to_arrow().num_columns == 1 + len(frame.index.names)
 

@@ -10,6 +10,9 @@ import pyarrow as pa
 
 from data_stack.exception import DatasetFileCorruptError, DataStackError, StorageError
 
+#: The error of pyarrow before 26 at a missing value of a list of one size.
+_MISSING_LIST = "Expected all lists to be of size"
+
 
 @contextlib.contextmanager
 def reading_parquet(name: str) -> Iterator[None]:
@@ -35,6 +38,9 @@ def reading_parquet(name: str) -> Iterator[None]:
         if isinstance(error, OSError) and error.errno is not None:
             reason = os.strerror(error.errno)
             raise StorageError(f"could not read {name}: {reason}", error.errno) from error
+        advice = ""
+        if _MISSING_LIST in str(error):
+            advice = "; if it has missing values in lists of one size, install pyarrow>=26"
         raise DatasetFileCorruptError(
-            f"{name} is damaged or truncated, or not a Parquet file: {error!s:.300}"
+            f"{name} is damaged or truncated, or not a Parquet file: {error!s:.300}{advice}"
         ) from error

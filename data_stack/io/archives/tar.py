@@ -182,6 +182,9 @@ class TarArchive(Archive):
                 encoding="utf-8",
                 errors="surrogateescape",
             )
+            if parser.firstmember is None:  # type: ignore[attr-defined]  # typeshed lacks it
+                # The archive is empty. tarfile of Python 3.10 would read on.
+                return
             while True:
                 header = parser.next()
                 if header is None:

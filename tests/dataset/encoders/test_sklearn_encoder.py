@@ -40,7 +40,7 @@ TRANSFORMERS: list[tuple[Any, Any]] = [
     (TfidfVectorizer(token_pattern=r"\w"), WORDS),
     (make_pipeline(TfidfVectorizer(token_pattern=r"\w"), TruncatedSVD(2, random_state=0)), WORDS),
     (FeatureUnion([("pca", PCA(1)), ("scaled", StandardScaler())]), TABLE),
-    (KBinsDiscretizer(3, subsample=None), TABLE),
+    (KBinsDiscretizer(3, strategy="uniform", subsample=None), TABLE),
     (FunctionTransformer(np.log1p), np.abs(TABLE)),
 ]
 IDS = [

@@ -23,6 +23,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 import pytest
+from left_out import needs_torch
 from PIL import Image
 from torch_or_stand_in import torch
 
@@ -224,6 +225,7 @@ def test_values_of_known_kinds_need_no_version(number: int) -> None:
     assert instability_reason(as_sample(MAKERS[number]())) is None
 
 
+@needs_torch
 def test_fingerprints_of_values_are_those_of_another_process() -> None:
     program = (
         "import sys\n"

@@ -144,9 +144,14 @@ def test_filters_compare_far_years(tmp_path: Path, filters: Any, rows: list[int]
     assert [sample["t"] for sample in dataset] == [as_times(_FAR_TEXTS)[row] for row in rows]
 
 
+_READS_MISSING_LISTS = int(pa.__version__.partition(".")[0]) >= 26
+
+_ONE_SIZE = pa.list_(pa.timestamp("us"), 1)
+
+#: A type, and values; pyarrow before 26 does not read a missing list of one size.
 _NESTED = [
     (pa.list_(pa.timestamp("us")), [[_FAR[0], _FAR[3]], None, [], [_FAR[2]]]),
-    (pa.list_(pa.timestamp("us"), 1), [[_FAR[0]], None, [_FAR[3]], [_FAR[2]]]),
+    (_ONE_SIZE, [[_FAR[0]], None if _READS_MISSING_LISTS else [_FAR[1]], [_FAR[3]], [_FAR[2]]]),
     (
         pa.struct([("n", pa.int32()), ("at", pa.timestamp("us"))]),
         [{"n": 1, "at": _FAR[0]}, None, {"n": None, "at": None}, {"n": 4, "at": _FAR[2]}],
