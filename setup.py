@@ -33,13 +33,15 @@ EXTRAS = {
     # mcp has the interface of version 2; starlette 0.41.0 imports python-multipart by its old name.
     "mcp": ["mcp>=2.3", "starlette>=0.41.3"],
 }
-# s3fs 2025.3 creates a file only if it does not exist, which leases need.
-EXTRAS["s3"] = ["fsspec>=2025.3", "s3fs>=2025.3"]
+# obstore reads and writes objects. s3fs lists them, knows profiles (by botocore), and serves
+# processes that were forked after obstore had started; 2025.3 creates a file only if it does not
+# exist, which leases need.
+EXTRAS["s3"] = ["fsspec>=2025.3", "obstore>=0.12.1", "s3fs>=2025.3"]
 TRIED = sorted({requirement for extra in EXTRAS.values() for requirement in extra})
+EXTRAS["gcs"] = ["fsspec>=2025.3", "gcsfs>=2025.3", "obstore>=0.12.1"]
+EXTRAS["azure"] = ["adlfs>=2024.7", "fsspec>=2025.3", "obstore>=0.12.1"]
 EXTRAS["cloud"] = [
-    *EXTRAS["s3"],
-    "adlfs>=2024.7",
-    "gcsfs>=2025.3",
+    *sorted({*EXTRAS["s3"], *EXTRAS["gcs"], *EXTRAS["azure"]}),
     "paramiko>=3.4",
     "pyarrow>=18.0",
 ]

@@ -66,6 +66,7 @@ UPWARD = {
 HEAVY = {
     "accelerate": {"data_stack.loader.accelerate"},
     "av": {"data_stack.codecs.videos"},
+    "botocore": {"data_stack.io.storage_connectors.object_store"},
     "bson": {"data_stack.io.storage_connectors.mongodb"},
     "cloudpickle": {"data_stack.processes.pickling"},
     "cv2": {"data_stack.codecs.png"},
@@ -88,6 +89,7 @@ HEAVY = {
         "data_stack.show.pictures",
         "data_stack.show.sample_sheet",
     },
+    "obstore": {"data_stack.io.storage_connectors.object_store"},
     "polars": {"data_stack.exchange.tables.polars"},
     "py4j": set[str](),
     "pyarrow": {

@@ -23,7 +23,7 @@ import functools
 import hashlib
 from contextlib import AbstractContextManager
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 
 from data_stack.exception import ConfigError, ResourceNotFoundError
 from data_stack.io.identifiers import (
@@ -48,11 +48,17 @@ from data_stack.io.storage_connectors.connector import (
 from data_stack.io.storage_connectors.heartbeat import HeartbeatLease
 from data_stack.io.storage_connectors.lease import Lease
 from data_stack.io.storage_connectors.object_store import garbage
+from data_stack.io.storage_connectors.object_store.client_choice import (
+    OBSTORE,
+    choose_client,
+    is_obstore_installed,
+)
 from data_stack.io.storage_connectors.object_store.errors import AccessRefusedError
 from data_stack.io.storage_connectors.object_store.file_system import (
     S3_PROTOCOLS,
     RemoteFileSystem,
 )
+from data_stack.io.storage_connectors.object_store.fsspec_objects import FsspecObjects
 from data_stack.io.storage_connectors.object_store.layout import (
     LEASES,
     RESOURCES,
@@ -61,10 +67,12 @@ from data_stack.io.storage_connectors.object_store.layout import (
     pointer_path,
 )
 from data_stack.io.storage_connectors.object_store.object_blocks import ObjectBlocks
+from data_stack.io.storage_connectors.object_store.object_client import ObjectClient
 from data_stack.io.storage_connectors.object_store.pointer import Pointer
 from data_stack.io.storage_connectors.object_store.pointers import Pointers
 from data_stack.io.storage_connectors.object_store.remote_files import RemoteFiles
 from data_stack.io.storage_connectors.object_store.s3_files import S3Files
+from data_stack.io.storage_connectors.object_store.s3fs_objects import S3fsObjects
 from data_stack.io.storage_connectors.object_store.upload import size_of, upload
 from data_stack.io.storage_connectors.object_store.url_options import parse_options
 from data_stack.io.storage_connectors.storable import binary_chunks
@@ -88,6 +96,9 @@ class FsspecStorageConnector(StorageConnector):
         read_only: whether to never write, not even a lease.
         timeout_seconds: the limit of a single request, retries included. Listings may take ten
             times as long. HDFS and SFTP keep it as far as their clients do.
+        client: ``"obstore"`` reads and writes the objects of s3://, gs:// and az:// with a fifth of
+            the processor time of ``"fsspec"``, which has all options of its file systems. By
+            default it is obstore, where it is installed and has all given options.
         storage_options: arguments of the class of the file system, e.g.
             ``endpoint_url="https://…"`` for ``s3fs.S3FileSystem``.
 
@@ -103,6 +114,7 @@ class FsspecStorageConnector(StorageConnector):
     _url: str
     _read_only: bool
     _timeout_seconds: float
+    _client: Literal["obstore", "fsspec"] | None
     _storage_options: dict[str, Any]
     _files: RemoteFiles
     _pointers: Pointers
@@ -113,6 +125,7 @@ class FsspecStorageConnector(StorageConnector):
         *,
         read_only: bool = False,
         timeout_seconds: float = 30.0,
+        client: Literal["obstore", "fsspec"] | None = None,
         **storage_options: Any,
     ) -> None:
         if not 0 < timeout_seconds < float("inf"):
@@ -120,12 +133,14 @@ class FsspecStorageConnector(StorageConnector):
         self._url = url
         self._read_only = read_only
         self._timeout_seconds = timeout_seconds
+        self._client = client
         self._storage_options = storage_options
         file_system = RemoteFileSystem(url, timeout_seconds, storage_options)
+        objects = _make_objects(file_system, client, timeout_seconds)
         if file_system.protocol in S3_PROTOCOLS:
-            self._files = S3Files(file_system, read_only=read_only)
+            self._files = S3Files(file_system, objects, read_only=read_only)
         else:
-            self._files = RemoteFiles(file_system, read_only=read_only)
+            self._files = RemoteFiles(file_system, objects, read_only=read_only)
         self._pointers = Pointers(self._files, repr(self))
 
     @classmethod
@@ -154,11 +169,14 @@ class FsspecStorageConnector(StorageConnector):
         return f"{type(self).__name__}({self._files.place!r})"
 
     def __reduce__(self) -> tuple[Any, ...]:
+        options = dict(self._storage_options)
+        if self._client is not None:
+            options["client"] = self._client
         make = functools.partial(
             type(self),
             read_only=self._read_only,
             timeout_seconds=self._timeout_seconds,
-            **self._storage_options,
+            **options,
         )
         return make, (self._url,)
 
@@ -321,3 +339,29 @@ class FsspecStorageConnector(StorageConnector):
         return garbage.collect_garbage(
             self._files, self._pointers, repr(self), grace_seconds, dry_run=dry_run
         )
+
+
+def _make_objects(
+    file_system: RemoteFileSystem, client: str | None, timeout_seconds: float
+) -> ObjectClient:
+    """Make the client for single objects of a store."""
+    fsspec_objects: ObjectClient
+    if file_system.protocol in S3_PROTOCOLS:
+        fsspec_objects = S3fsObjects(file_system)
+    else:
+        fsspec_objects = FsspecObjects(file_system)
+    bucket = file_system.root.partition("/")[0]
+    chosen_client = choose_client(
+        client,
+        file_system.protocol,
+        bucket,
+        file_system.options,
+        is_installed=is_obstore_installed(),
+    )
+    if chosen_client != OBSTORE:
+        return fsspec_objects
+
+    # Imported here, as obstore may be missing.
+    from data_stack.io.storage_connectors.object_store.obstore_objects import ObstoreObjects
+
+    return ObstoreObjects(file_system, timeout_seconds, fsspec_objects)

@@ -1,7 +1,4 @@
-"""A file system of fsspec, with time limits, retries and our errors.
-
-obstore is faster than fsspec, but loaders fork, and a forked child hangs in obstore's runtime.
-"""
+"""A file system of fsspec, with time limits, retries and our errors."""
 
 from __future__ import annotations
 
@@ -16,6 +13,7 @@ from typing import Any, Final, NoReturn, TypeVar
 
 from data_stack.exception import ConfigError, DataStackError, MissingDependencyError
 from data_stack.io.storage_connectors.object_store.errors import explain, is_unreachable, reason_of
+from data_stack.io.storage_connectors.object_store.remote_file import RemoteFile
 from data_stack.io.storage_connectors.object_store.s3 import WrongAnswerError
 from data_stack.io.url import StorageURL
 from data_stack.util.forks import call_in_forks, fork_lock
@@ -72,6 +70,7 @@ class RemoteFileSystem:
         protocol: the scheme.
         root: the folder, as fsspec names it.
         place: the URL without user and password, for messages.
+        options: the arguments of the class of the file system, which may hold secrets.
         is_asynchronous: whether many requests are sent at once.
         is_atomic: whether it puts files atomically; otherwise they are published by renaming.
         can_publish: whether it can do either.
@@ -80,13 +79,12 @@ class RemoteFileSystem:
     protocol: str
     root: str
     place: str
+    options: dict[str, Any]
     is_asynchronous: bool
     is_atomic: bool
     can_publish: bool
     #: The class of fsspec.
     _class: Any
-    #: The arguments of the class, which may hold secrets.
-    _options: dict[str, Any]
     _timeout_seconds: float
     #: Connectors with the same key share a connection.
     _key: tuple[Any, str]
@@ -114,10 +112,10 @@ class RemoteFileSystem:
             raise ConfigError(
                 f"{self._class.__name__} cannot parse this {self.protocol}:// URL"
             ) from None
-        self._options = {**options_of_url, **options}
+        self.options = {**options_of_url, **options}
         _check_place(parts)
         self.place = f"{self.protocol}://{parts.host}{parts.path.rstrip('/')}"
-        self._key = (self._class, fsspec.utils.tokenize(self._options, timeout_seconds))
+        self._key = (self._class, fsspec.utils.tokenize(self.options, timeout_seconds))
         self._connection = None
         self._connecting = fork_lock()
         call_in_forks(self._leave_inherited_connection)
@@ -137,6 +135,26 @@ class RemoteFileSystem:
         path = str(self._class._strip_protocol(name)).removeprefix(self.root)
         # Only one slash: the key "/a" is another one than "a".
         return path.removeprefix("/").rstrip("/")
+
+    def key_of(self, path: str) -> str:
+        """Return the key of a file in its bucket.
+
+        Args:
+            path: the path relative to the root; empty: what the keys of all files begin with.
+        """
+        root = self.root.partition("/")[2]
+        return f"{root}/{path}" if root else path
+
+    @property
+    def key_of_options(self) -> str:
+        """A text that is equal for equal options."""
+        return self._key[1]
+
+    def file_of(self, info: Mapping[str, Any]) -> RemoteFile | None:
+        """Return the file that fsspec describes; None for a folder or link."""
+        if info.get("type") != "file" or info.get("islink"):
+            return None
+        return RemoteFile.of(self.path_of(info["name"]), info)
 
     # ------------------------------------------------------------------ requests
 
@@ -259,7 +277,7 @@ class RemoteFileSystem:
         problem = f"could not {action} {path or 'the store'!r} in {self.place}"
         waited_seconds = self._timeout_seconds if is_away else None
         # Not with its cause: exceptions of clients may hold URLs with credentials.
-        raise explain(problem, error, self._options, waited_seconds) from None
+        raise explain(problem, error, self.options, waited_seconds) from None
 
     # ------------------------------------------------------------------ connections
 
@@ -310,7 +328,7 @@ class RemoteFileSystem:
         Raises:
             ConfigError: it does not take the options.
         """
-        options = dict(self._options)
+        options = dict(self.options)
         if self.is_asynchronous:
             options.setdefault("use_listings_cache", False)
         if self.protocol in S3_PROTOCOLS:
@@ -328,7 +346,7 @@ class RemoteFileSystem:
         try:
             file_system = self._class(**options, skip_instance_cache=True)
         except TypeError as error:
-            reason = reason_of(error, self._options)
+            reason = reason_of(error, self.options)
             raise ConfigError(
                 f"{self._class.__name__} does not take these options: {reason}"
             ) from None

@@ -9,9 +9,10 @@ from data_stack.exception import DamagedBlockError, ResourceChangedError
 from data_stack.io.integrity import ALGORITHM, block_digest, digest_of_block
 from data_stack.io.storage_connectors.blocks import Blocks, Run, runs_of
 from data_stack.io.storage_connectors.object_store.layout import part_path
+from data_stack.io.storage_connectors.object_store.object_client import FileRange
 from data_stack.io.storage_connectors.object_store.pointer import PART_BYTES, Pointer
 from data_stack.io.storage_connectors.object_store.remote_file import RemoteFile
-from data_stack.io.storage_connectors.object_store.remote_files import FileRange, RemoteFiles
+from data_stack.io.storage_connectors.object_store.remote_files import RemoteFiles
 from data_stack.io.storage_connectors.object_store.s3 import OtherVersionError
 
 

@@ -16,9 +16,10 @@ from data_stack.io.storage_connectors.object_store.layout import (
     note_path,
     pointer_path,
 )
+from data_stack.io.storage_connectors.object_store.object_client import FileRange
 from data_stack.io.storage_connectors.object_store.pointer import MAX_POINTER_BYTES, Pointer
 from data_stack.io.storage_connectors.object_store.remote_file import RemoteFile
-from data_stack.io.storage_connectors.object_store.remote_files import FileRange, RemoteFiles
+from data_stack.io.storage_connectors.object_store.remote_files import RemoteFiles
 from data_stack.util.logger import logger
 from data_stack.util.untrusted_text import parse_json
 

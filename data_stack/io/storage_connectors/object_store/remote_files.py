@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import os
-import secrets
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from data_stack.exception import ReadOnlyStorageError, StorageError
 from data_stack.io.storage_connectors.object_store.errors import is_unreachable
@@ -16,34 +14,21 @@ from data_stack.io.storage_connectors.object_store.file_system import (
     MISSING_ERRORS,
     RemoteFileSystem,
 )
-from data_stack.io.storage_connectors.object_store.layout import TEMPORARIES
+from data_stack.io.storage_connectors.object_store.fsspec_objects import new_temporary_path
+from data_stack.io.storage_connectors.object_store.object_client import FileRange, ObjectClient
 from data_stack.io.storage_connectors.object_store.remote_file import RemoteFile
 from data_stack.io.storage_connectors.object_store.s3 import OtherVersionError, WrongAnswerError
-from data_stack.io.storage_connectors.owners import this_process
 
 #: At most so many ranges are requested at once.
 _MAX_AT_ONCE: Final = 32
-
-
-class FileRange(NamedTuple):
-    """A part of a file.
-
-    Attributes:
-        path: the path of the file.
-        start: the first byte.
-        stop: the byte behind the last one. The file may end before.
-    """
-
-    path: str
-    start: int
-    stop: int
 
 
 class RemoteFiles:
     """The files of a file system.
 
     Args:
-        file_system: the file system.
+        file_system: the file system, which lists files.
+        objects: the client for single files.
         read_only: whether to refuse writing. A file system that can neither put nor rename files
             atomically is always read-only.
 
@@ -57,11 +42,15 @@ class RemoteFiles:
     place: str
     read_only: bool
     _file_system: RemoteFileSystem
+    _objects: ObjectClient
 
-    def __init__(self, file_system: RemoteFileSystem, *, read_only: bool = False) -> None:
+    def __init__(
+        self, file_system: RemoteFileSystem, objects: ObjectClient, *, read_only: bool = False
+    ) -> None:
         self.place = file_system.place
         self.read_only = read_only or not file_system.can_publish
         self._file_system = file_system
+        self._objects = objects
 
     # ------------------------------------------------------------------ reading
 
@@ -125,25 +114,18 @@ class RemoteFiles:
         self, ranges: Sequence[FileRange], version: RemoteFile | None
     ) -> list[bytes | Exception]:
         """Return the answer to each range."""
+        etag = None
+        if version is not None and self.checks_version(version):
+            etag = version.etag
 
         def request() -> list[bytes | Exception]:
             answers = []
-            for answer in self._request_ranges(ranges, version):
+            for answer in self._objects.read_ranges(ranges, etag):
                 self._raise_if_retry_may_help(answer)
                 answers.append(answer)
             return answers
 
         return self._file_system.retry("read", ranges[0].path, request)
-
-    def _request_ranges(
-        self, ranges: Sequence[FileRange], version: RemoteFile | None
-    ) -> Sequence[Any]:
-        """Send the requests for ranges once, and return their answers or exceptions."""
-        names = [self._file_system.name_of(file_range.path) for file_range in ranges]
-        starts = [file_range.start for file_range in ranges]
-        stops = [file_range.stop for file_range in ranges]
-        answers = self._file_system.run("cat_ranges", names, starts, stops, on_error="return")
-        return list(answers)
 
     def _raise_if_retry_may_help(self, answer: Any) -> None:
         """Raise the answer to a range if it is an error that may pass, or an interruption."""
@@ -195,10 +177,9 @@ class RemoteFiles:
         return file is not None and file.size <= file_range.start
 
     def _describe(self, path: str) -> RemoteFile | None:
-        name = self._file_system.name_of(path)
-        info = self._file_system.call("look for", path, "info", name)
-        files = self._files_of([] if info is None else [info])
-        return files[0] if files else None
+        with contextlib.suppress(*MISSING_ERRORS):
+            return self._file_system.retry("look for", path, lambda: self._objects.describe(path))
+        return None
 
     # ------------------------------------------------------------------ listing
 
@@ -292,20 +273,18 @@ class RemoteFiles:
 
     def _files_of(self, infos: Iterable[Mapping[str, Any]]) -> list[RemoteFile]:
         """Return those files of a listing of fsspec that are not links."""
-        return [
-            RemoteFile.of(self._file_system.path_of(info["name"]), info)
-            for info in infos
-            if info.get("type") == "file" and not info.get("islink")
-        ]
+        files = []
+        for info in infos:
+            file = self._file_system.file_of(info)
+            if file is not None:
+                files.append(file)
+        return files
 
     # ------------------------------------------------------------------ writing
 
     def put(self, path: str, data: bytes | memoryview) -> None:
         """Write or replace a file atomically."""
-        if self._file_system.is_atomic:
-            self._write(path, data, self._pipe_file)
-        else:
-            self._write(path, data, self._put_by_renaming)
+        self._write(path, data, self._objects.put)
 
     def create(self, path: str, data: bytes | memoryview) -> bool:
         """Write a file unless it exists. Of concurrent attempts, one succeeds.
@@ -314,10 +293,7 @@ class RemoteFiles:
             Whether it was written.
         """
         try:
-            if self._file_system.is_atomic:
-                self._write(path, data, self._pipe_new_file)
-            else:
-                self._write(path, data, self._create_exclusively)
+            self._write(path, data, self._objects.create)
         except FileExistsError:
             return False
         return True
@@ -325,11 +301,12 @@ class RemoteFiles:
     def delete(self, path: str) -> None:
         """Remove a file if it exists."""
         self._check_writable(path)
-        self._file_system.call("delete", path, "rm_file", self._file_system.name_of(path))
+        with contextlib.suppress(*MISSING_ERRORS):
+            self._file_system.retry("delete", path, lambda: self._objects.delete(path))
 
     def now(self) -> float:
         """Return the time of the file system, in seconds since 1970: that of a new file."""
-        path = _new_temporary_path()
+        path = new_temporary_path()
         self.put(path, b"")
         file = self.info(path)
         self.delete(path)
@@ -345,7 +322,7 @@ class RemoteFiles:
         Args:
             path: the path of the file.
             data: its bytes.
-            write: one of the methods below, which writes the file once.
+            write: the method of the client that writes the file once.
         """
         data = bytes(data)
         self._check_writable(path)
@@ -355,49 +332,6 @@ class RemoteFiles:
             # There is no bucket, or a file is in the place of a folder.
             self._file_system.fail("store", path, error)
 
-    def _pipe_file(self, path: str, data: bytes) -> None:
-        """Write or replace a file by one request."""
-        self._file_system.run("pipe_file", self._file_system.name_of(path), data)
-
-    def _pipe_new_file(self, path: str, data: bytes) -> None:
-        """Write a file by one request, which fails with FileExistsError if the file exists."""
-        self._file_system.run("pipe_file", self._file_system.name_of(path), data, mode="create")
-
-    def _put_by_renaming(self, path: str, data: bytes) -> None:
-        """Write a temporary, and rename it to the file once all bytes have arrived."""
-        temporary_path = _new_temporary_path()
-        temporary_name = self._file_system.name_of(temporary_path)
-        name = self._file_system.name_of(path)
-        try:
-            self._in_folder_of(temporary_path, lambda: self._pipe_file(temporary_path, data))
-            n_written = self._file_system.run("info", temporary_name)["size"]
-            if n_written != len(data):
-                raise OSError(
-                    errno.ENOSPC, f"only {n_written:,} of {len(data):,} bytes were stored"
-                )
-            self._in_folder_of(path, lambda: self._file_system.run("mv", temporary_name, name))
-        except BaseException as error:
-            # If the server is away, garbage collection removes the temporary later.
-            if not is_unreachable(error):
-                with contextlib.suppress(Exception):
-                    self._file_system.run("rm_file", temporary_name)
-            raise
-
-    def _create_exclusively(self, path: str, data: bytes) -> None:
-        """Open a new file and write it, which fails with FileExistsError if the file exists."""
-        self._in_folder_of(path, lambda: self._file_system.open_new_file(path, data))
-
-    def _in_folder_of(self, path: str, write: Callable[[], object]) -> None:
-        """Write a file. If its folder is missing, create that first."""
-        try:
-            write()
-        except MISSING_ERRORS:
-            folder = os.path.dirname(self._file_system.name_of(path))
-            # Another process may create it at once. Other errors show in the second attempt.
-            with contextlib.suppress(OSError):
-                self._file_system.run("makedirs", folder, exist_ok=True)
-            write()
-
     def _check_writable(self, path: str) -> None:
         if self.read_only:
             raise ReadOnlyStorageError(
@@ -405,10 +339,6 @@ class RemoteFiles:
                 "or its file system cannot rename",
                 errno.EROFS,
             )
-
-
-def _new_temporary_path() -> str:
-    return f"{TEMPORARIES}/{this_process()}.{secrets.token_hex(8)}"
 
 
 def _raise_unless_missing(error: Exception) -> None:

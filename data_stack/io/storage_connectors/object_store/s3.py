@@ -191,7 +191,7 @@ def _raise_refusal(error: OSError, object_range: ObjectRange) -> NoReturn:
     if refusal.status == 412 and object_range.etag is not None:
         raise OtherVersionError("another ETag") from None
     if isinstance(error, FileNotFoundError) and refusal.code not in _MISSING_OBJECT_CODES:
-        raise WrongAnswerError(_describe_404(refusal)) from error
+        raise WrongAnswerError(describe_404(refusal)) from error
     raise error
 
 
@@ -252,7 +252,7 @@ async def list_objects(
         try:
             answer = await file_system._call_s3("list_objects_v2", **options)
         except FileNotFoundError as error:
-            raise WrongAnswerError(_describe_404(refusal_of(error))) from error
+            raise WrongAnswerError(describe_404(refusal_of(error))) from error
         for entry in answer.get("Contents") or ():
             _check_key(entry["Key"], prefix, delimiter)
             listing.objects.append(entry)
@@ -324,7 +324,8 @@ def _causes_of(error: BaseException) -> Iterator[BaseException]:
         cause = cause.__cause__
 
 
-def _describe_404(refusal: Refusal) -> str:
+def describe_404(refusal: Refusal) -> str:
+    """Return what a 404 says that does not name a missing object."""
     if refusal.code == "NoSuchBucket":
         return "the bucket does not exist"
     return (

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
-
 from data_stack.exception import StorageError, StorageUnavailableError
 from data_stack.io.storage_connectors.object_store import s3
 from data_stack.io.storage_connectors.object_store.remote_file import RemoteFile
-from data_stack.io.storage_connectors.object_store.remote_files import FileRange, RemoteFiles
+from data_stack.io.storage_connectors.object_store.remote_files import RemoteFiles
 from data_stack.io.web.file_version import FileVersion
 
 
 class S3Files(RemoteFiles):
     """The files below a folder of a bucket.
 
-    Reading and listing are requests of :mod:`.s3`, not of fsspec.
+    Listing is a request of :mod:`.s3`, not of fsspec. Nor is it one of obstore, which takes the
+    page of a gateway for an empty listing and a listing without an end for a whole one, lists
+    ``a/`` as ``a``, and fails if there is any key such as ``a//b``.
     """
 
     lists_by_prefix = True
@@ -40,27 +39,7 @@ class S3Files(RemoteFiles):
         return self._list_keys(self._folder_key(folder), folder, delimiter="/")
 
     def beginning_with(self, prefix: str) -> list[RemoteFile]:
-        return self._list_keys(self._key_of(prefix), prefix)[0]
-
-    def _request_ranges(
-        self, ranges: Sequence[FileRange], version: RemoteFile | None
-    ) -> Sequence[Any]:
-        etag = None
-        if version is not None and self.checks_version(version):
-            etag = version.etag
-        object_ranges = [
-            s3.ObjectRange(self._key_of(file_range.path), file_range.start, file_range.stop, etag)
-            for file_range in ranges
-        ]
-        answers: list[Any] = self._file_system.run_request(s3.get_ranges, object_ranges)
-        return answers
-
-    def _describe(self, path: str) -> RemoteFile | None:
-        def request() -> Any:
-            return self._file_system.run_request(s3.head, self._key_of(path))
-
-        info = self._file_system.retry("look for", path, request)
-        return None if info is None else RemoteFile.of(path, info)
+        return self._list_keys(self._file_system.key_of(prefix), prefix)[0]
 
     def _list_keys(
         self, prefix: str, place: str, *, delimiter: str = ""
@@ -90,12 +69,6 @@ class S3Files(RemoteFiles):
         folders = [key[root_length:].rstrip("/") for key in listing.folders]
         return files, folders
 
-    def _key_of(self, path: str) -> str:
-        """Return the key of a file in its bucket."""
-        return self._folder_key("") + path
-
     def _folder_key(self, folder: str) -> str:
         """Return what the keys of all files below a folder begin with; empty: the root."""
-        root = self._file_system.root.partition("/")[2]
-        beginning = f"{root}/" if root else ""
-        return f"{beginning}{folder}/" if folder else beginning
+        return self._file_system.key_of(f"{folder}/" if folder else "")

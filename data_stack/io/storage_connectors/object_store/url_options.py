@@ -11,7 +11,11 @@ from data_stack.io.url import parse_option
 from data_stack.util.suggestions import did_you_mean
 
 #: The options of all schemes, and the arguments of the connector.
-_COMMON_OPTIONS: Final = {"readOnly": "read_only", "timeoutSeconds": "timeout_seconds"}
+_COMMON_OPTIONS: Final = {
+    "readOnly": "read_only",
+    "timeoutSeconds": "timeout_seconds",
+    "client": "client",
+}
 
 _S3_OPTIONS: Final = {
     "endpointUrl": "endpoint_url",

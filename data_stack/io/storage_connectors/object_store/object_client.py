@@ -1,0 +1,65 @@
+"""What a store of objects is asked for, one object at a time."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from data_stack.io.storage_connectors.object_store.remote_file import RemoteFile
+
+
+class FileRange(NamedTuple):
+    """A part of a file.
+
+    Attributes:
+        path: the path of the file.
+        start: the first byte.
+        stop: the byte behind the last one. The file may end before.
+    """
+
+    path: str
+    start: int
+    stop: int
+
+
+class ObjectClient(ABC):
+    """Sends requests for the files below a URL, each once.
+
+    :class:`.RemoteFiles` retries them, checks their answers and makes errors of ours. So a client
+    raises exceptions of its own: one of ``MISSING_ERRORS`` (:mod:`.file_system`) if there is no
+    such file, and any other for what a server refused. All paths are relative to the URL.
+    """
+
+    @abstractmethod
+    def read_ranges(self, ranges: Sequence[FileRange], etag: str | None) -> Sequence[Any]:
+        """Read ranges at once, clipped to the files.
+
+        Args:
+            ranges: what to read.
+            etag: the ETag that the file of all ranges must have; None: any.
+
+        Returns:
+            The bytes of each range, or the exception that says why it could not be read. A range
+            that begins behind the end of its file may be either.
+        """
+
+    @abstractmethod
+    def describe(self, path: str) -> RemoteFile | None:
+        """Return the description of a file; None if there is no such file."""
+
+    @abstractmethod
+    def put(self, path: str, data: bytes) -> None:
+        """Write or replace a file atomically."""
+
+    @abstractmethod
+    def create(self, path: str, data: bytes) -> None:
+        """Write a file unless it exists. Of concurrent attempts, one succeeds.
+
+        Raises:
+            FileExistsError: it exists.
+        """
+
+    @abstractmethod
+    def delete(self, path: str) -> None:
+        """Remove a file."""

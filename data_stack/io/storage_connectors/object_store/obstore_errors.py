@@ -1,0 +1,122 @@
+"""Turns the exceptions of obstore into those that the other clients raise.
+
+obstore puts the status and the body of an answer into the text of an exception, so they are read
+from there. The text itself is not shown: it is long, and may hold what a stranger sent.
+"""
+
+from __future__ import annotations
+
+import html
+import re
+from typing import Final
+
+import obstore.exceptions
+
+from data_stack.io.storage_connectors.object_store.s3 import (
+    OtherVersionError,
+    WrongAnswerError,
+    describe_404,
+    refusal_of,
+)
+
+#: What the message of an exception ends with.
+_DEBUG_MARK: Final = "\n\nDebug source:\n"
+_STATUS: Final = re.compile(r"Server returned non-2xx status code: (\d{3})\b")
+_CODE: Final = re.compile(r"<Code>([^<]{1,100})</Code>")
+_MESSAGE: Final = re.compile(r"<Message>([^<]{1,2000})</Message>")
+#: What is wrong with a connection, in the innermost exception.
+_CONNECTION_CAUSE: Final = re.compile(r'(?:message|error): "([^"]{1,200})"')
+_CERTIFICATE_CAUSE: Final = re.compile(r"InvalidCertificate\(\s*(\w+)")
+#: Codes of the stores for an object that does not exist.
+_MISSING_OBJECT_CODES: Final = {"NoSuchKey", "NoSuchVersion", "BlobNotFound"}
+_ODD_SERVER_ADVICE: Final = "if the server is right, read it by another client (client=fsspec)"
+
+
+class RefusedRequestError(OSError):
+    """A server refused a request.
+
+    Attributes:
+        response: the status and the code, as the exceptions of botocore hold them.
+    """
+
+    response: dict[str, dict[str, object]]
+
+    def __init__(self, status: int, code: str, message: str) -> None:
+        super().__init__(message or f"the server answers {status}")
+        self.response = {
+            "ResponseMetadata": {"HTTPStatusCode": status},
+            "Error": {"Code": code or str(status)},
+        }
+
+
+class DeniedRequestError(RefusedRequestError, PermissionError):
+    """A server refused a request because of its credentials."""
+
+
+class CredentialsError(OSError):
+    """There are no credentials, or they could not be renewed."""
+
+
+class WholeObjectError(Exception):
+    """A server answered a request for a range with status 200."""
+
+
+def translate(error: Exception, *, has_body: bool = True) -> Exception:
+    """Return the exception to raise for one of obstore.
+
+    Args:
+        error: the exception.
+        has_body: whether the answer could say why it is 404. An answer to HEAD cannot.
+    """
+    text, _, debug_text = str(error).partition(_DEBUG_MARK)
+    if isinstance(error, obstore.exceptions.AlreadyExistsError):
+        return FileExistsError("the object exists")
+    if isinstance(error, obstore.exceptions.PreconditionError):
+        return OtherVersionError("another ETag")
+
+    status = _STATUS.search(text)
+    if status is not None:
+        return _refusal(int(status[1]), text[status.end() :], has_body=has_body)
+    if isinstance(error, FileNotFoundError):
+        return error
+    if isinstance(error, obstore.exceptions.UnauthenticatedError):
+        return CredentialsError(text.rpartition("provider: ")[2])
+    if "source: NotPartial" in debug_text:
+        return WholeObjectError("the server does not support ranges")
+    if "BareRedirect" in debug_text:
+        return RefusedRequestError(301, "PermanentRedirect", "the bucket is elsewhere")
+    if "HTTP error" in text:
+        return _connection_error(debug_text)
+    reason = text.partition(" error: ")[2] or text
+    return WrongAnswerError(f"the server answers something else ({reason}); {_ODD_SERVER_ADVICE}")
+
+
+def _refusal(status: int, body: str, *, has_body: bool) -> Exception:
+    """Return the exception for an answer that is an error."""
+    code_match = _CODE.search(body)
+    message_match = _MESSAGE.search(body)
+    code = "" if code_match is None else html.unescape(code_match[1])
+    message = "" if message_match is None else html.unescape(message_match[1])
+    message = " ".join(message.split())
+    if status == 404:
+        if not has_body or code in _MISSING_OBJECT_CODES:
+            return FileNotFoundError("there is no such object")
+        return WrongAnswerError(describe_404(refusal_of(RefusedRequestError(404, code, ""))))
+    if status in (401, 403):
+        return DeniedRequestError(status, code, message)
+    return RefusedRequestError(status, code, message)
+
+
+def _connection_error(debug_text: str) -> Exception:
+    """Return the exception for a server that did not answer, or not to the end."""
+    if "kind: Timeout" in debug_text:
+        return TimeoutError("the server did not answer in time")
+    certificate_cause = _CERTIFICATE_CAUSE.search(debug_text)
+    if certificate_cause is not None:
+        return ConnectionError(f"the certificate of the server is invalid: {certificate_cause[1]}")
+    causes = _CONNECTION_CAUSE.findall(debug_text)
+    if causes:
+        return ConnectionError(causes[-1])
+    if "IncompleteBody" in debug_text or "kind: Interrupted" in debug_text:
+        return ConnectionError("the connection was cut before all bytes had arrived")
+    return ConnectionError("the server did not answer as HTTP requires")

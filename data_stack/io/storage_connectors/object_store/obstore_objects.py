@@ -1,0 +1,354 @@
+"""Requests for single objects by obstore."""
+
+from __future__ import annotations
+
+import functools
+import re
+import weakref
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import obstore
+
+from data_stack.exception import MissingDependencyError
+from data_stack.io.storage_connectors.object_store import obstore_runtime
+from data_stack.io.storage_connectors.object_store.file_system import (
+    S3_PROTOCOLS,
+    RemoteFileSystem,
+)
+from data_stack.io.storage_connectors.object_store.object_client import FileRange, ObjectClient
+from data_stack.io.storage_connectors.object_store.obstore_errors import (
+    WholeObjectError,
+    translate,
+)
+from data_stack.io.storage_connectors.object_store.obstore_stores import (
+    StoreMaker,
+    make_az_store,
+    make_gs_store,
+    make_s3_store,
+)
+from data_stack.io.storage_connectors.object_store.remote_file import RemoteFile
+from data_stack.io.storage_connectors.object_store.s3 import (
+    OtherVersionError,
+    WrongAnswerError,
+    refusal_of,
+)
+from data_stack.util.executor import waiting
+from data_stack.util.forks import call_in_forks, fork_lock
+from data_stack.util.logger import logger
+
+if TYPE_CHECKING:
+    from obstore import GetOptions
+
+_Result = TypeVar("_Result")
+
+_STORE_MAKERS: Final[Mapping[str, StoreMaker]] = {
+    "s3": make_s3_store,
+    "s3a": make_s3_store,
+    "gs": make_gs_store,
+    "gcs": make_gs_store,
+    "az": make_az_store,
+    "abfs": make_az_store,
+    "abfss": make_az_store,
+}
+_CONTROL_CHARACTER: Final = re.compile(r"[\x00-\x1f\x7f]")
+#: The codes of S3 for a bucket in another region than that of the request.
+_ELSEWHERE_CODES: Final = {"PermanentRedirect", "AuthorizationHeaderMalformed"}
+
+#: The stores of this process, by bucket and options. Connectors to one bucket share connections.
+_stores: weakref.WeakValueDictionary[tuple[str, str], Any] = weakref.WeakValueDictionary()
+#: Held while a store is looked up or made there.
+_sharing: Final = fork_lock()
+#: The stores of the parents of this process, which are kept: ending one would touch their sockets.
+_inherited: Final[list[Any]] = []
+
+
+class ObstoreObjects(ObjectClient):
+    """The objects below a URL, read and written by obstore.
+
+    Another client does what obstore cannot do:
+
+    - everything in a process that was forked after obstore had started, because its threads do not
+      survive a fork, and a request would never end;
+    - everything in a bucket in another region than the requested one, which obstore does not look
+      for;
+    - objects whose names obstore does not take as they are, such as ``a//b`` and ``a/``.
+
+    Args:
+        file_system: the file system of the URL.
+        timeout_seconds: the limit of a request.
+        other: the other client.
+    """
+
+    _file_system: RemoteFileSystem
+    _timeout_seconds: float
+    _other: ObjectClient
+    _bucket: str
+    #: Whether the description of an object is that of the other client, to the byte.
+    _describes: bool
+    #: The store; None before it is used in this process.
+    _store: Any
+    #: Whether the bucket turned out to be in another region.
+    _is_elsewhere: bool
+
+    def __init__(
+        self, file_system: RemoteFileSystem, timeout_seconds: float, other: ObjectClient
+    ) -> None:
+        self._file_system = file_system
+        self._timeout_seconds = timeout_seconds
+        self._other = other
+        self._bucket = file_system.root.partition("/")[0]
+        self._describes = file_system.protocol in S3_PROTOCOLS
+        self._store = None
+        self._is_elsewhere = False
+        call_in_forks(self._leave_inherited_store)
+
+    # ------------------------------------------------------------------ requests
+
+    def read_ranges(self, ranges: Sequence[FileRange], etag: str | None) -> Sequence[Any]:
+        names = [file_range.path for file_range in ranges]
+        if not self._sends(names):
+            return self._send_by_other(lambda: self._other.read_ranges(ranges, etag))
+        read = functools.partial(self._read_range, etag=etag)
+        if len(ranges) == 1:
+            answers = [read(ranges[0])]
+        else:
+            answers = list(waiting.map(read, ranges, at_once=len(ranges)))
+        if any(self._shows_other_region(answer) for answer in answers):
+            return self._send_by_other(lambda: self._other.read_ranges(ranges, etag))
+        return answers
+
+    def describe(self, path: str) -> RemoteFile | None:
+        if not self._describes:
+            return self._other.describe(path)
+        return self._send(
+            path,
+            lambda key: self._request_description(path, key),
+            lambda: self._other.describe(path),
+        )
+
+    def put(self, path: str, data: bytes) -> None:
+        self._send(
+            path,
+            lambda key: self._write(key, data, mode="overwrite"),
+            lambda: self._other.put(path, data),
+        )
+
+    def create(self, path: str, data: bytes) -> None:
+        self._send(
+            path,
+            lambda key: self._write(key, data, mode="create"),
+            lambda: self._other.create(path, data),
+        )
+
+    def delete(self, path: str) -> None:
+        self._send(
+            path,
+            lambda key: self._request(obstore.delete, key),
+            lambda: self._other.delete(path),
+        )
+
+    def _read_range(self, file_range: FileRange, etag: str | None) -> bytes | Exception:
+        """Return a range, or why it could not be read."""
+        key = self._file_system.key_of(file_range.path)
+        try:
+            return self._request_range(key, file_range.start, file_range.stop, etag)
+        except WholeObjectError:
+            pass
+        except Exception as error:  # noqa: BLE001  # it is returned
+            return error
+        # Some servers answer 200 and send the whole object, if all of it was asked for.
+        try:
+            return self._request_whole(key, file_range, etag)
+        except Exception as error:  # noqa: BLE001  # it is returned
+            return error
+
+    def _request_range(self, key: str, start: int, stop: int, etag: str | None) -> bytes:
+        """Request a range. obstore checks that the answer has this range, or less at the end."""
+
+        def get() -> bytes:
+            options: GetOptions = {"range": (start, stop)}
+            if etag is not None:
+                options["if_match"] = etag
+            result = obstore.get(self._connect(), key, options=options)
+            _check_version(result, etag)
+            content_type = result.attributes.get("Content-Type", "")
+            if content_type.startswith("multipart/byteranges"):
+                raise WrongAnswerError("the server sends several parts in place of one")
+            first, end = result.range
+            return _read_body(result, end - first)
+
+        return self._run(get)
+
+    def _request_whole(self, key: str, file_range: FileRange, etag: str | None) -> bytes:
+        """Request a whole object, which must lie in a range.
+
+        Raises:
+            WrongAnswerError: it does not.
+        """
+
+        def get() -> bytes:
+            options: GetOptions = {} if etag is None else {"if_match": etag}
+            result = obstore.get(self._connect(), key, options=options)
+            _check_version(result, etag)
+            n_bytes = result.meta["size"]
+            if file_range.start > 0 or n_bytes > file_range.stop:
+                raise WrongAnswerError(
+                    f"the server answers 200 with {n_bytes:,} bytes, requested were bytes "
+                    f"{file_range.start:,} to {file_range.stop:,}: "
+                    "it or a cache before it does not support ranges"
+                )
+            return _read_body(result, n_bytes)
+
+        return self._run(get)
+
+    def _request_description(self, path: str, key: str) -> RemoteFile | None:
+        def head() -> Any:
+            return obstore.head(self._connect(), key)
+
+        try:
+            meta = self._run(head, has_body=False)
+        except FileNotFoundError:
+            return None
+        modified = meta["last_modified"]
+        info = {
+            "size": meta["size"],
+            "ETag": meta["e_tag"] or "",
+            # obstore gives 1970 if the server does not say when.
+            "LastModified": modified if modified.timestamp() > 0 else "",
+        }
+        return RemoteFile.of(path, info)
+
+    def _write(self, key: str, data: bytes, *, mode: Any) -> None:
+        self._request(obstore.put, key, data, mode=mode, use_multipart=False)
+
+    def _request(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> None:
+        """Call a function of obstore with the store and other arguments."""
+        self._run(lambda: function(self._connect(), *args, **kwargs))
+
+    def _run(self, function: Callable[[], _Result], *, has_body: bool = True) -> _Result:
+        """Send a request, and raise the exceptions of the other clients in place of obstore's."""
+        with obstore_runtime.request():
+            try:
+                return function()
+            except (WrongAnswerError, OtherVersionError, ConnectionError):
+                raise
+            except (obstore.exceptions.BaseError, OSError) as error:
+                raise translate(error, has_body=has_body) from None
+
+    # ------------------------------------------------------------------ the other client
+
+    def _send(
+        self, path: str, request: Callable[[str], _Result], other_request: Callable[[], _Result]
+    ) -> _Result:
+        """Send a request by obstore, or by the other client where obstore cannot.
+
+        Args:
+            path: the path of the object.
+            request: sends it by obstore, which wants the key in the bucket.
+            other_request: sends it by the other client.
+        """
+        if not self._sends([path]):
+            return self._send_by_other(other_request)
+        try:
+            return request(self._file_system.key_of(path))
+        except OSError as error:
+            if not self._shows_other_region(error):
+                raise
+        return self._send_by_other(other_request)
+
+    def _sends(self, paths: Sequence[str]) -> bool:
+        """Return whether obstore can send requests for these objects."""
+        if self._is_elsewhere or obstore_runtime.is_lost():
+            return False
+        return all(_keeps_key(self._file_system.key_of(path)) for path in paths)
+
+    def _send_by_other(self, request: Callable[[], _Result]) -> _Result:
+        try:
+            return request()
+        except MissingDependencyError as error:
+            if not obstore_runtime.is_lost():
+                raise
+            raise MissingDependencyError(
+                "this process was forked after obstore had started, so it needs another client, "
+                "or start it by spawn or forkserver; the other client",
+                "s3fs",
+                "s3",
+            ) from error
+
+    def _shows_other_region(self, answer: Any) -> bool:
+        """Return whether an answer says that the bucket is in another region, and note it."""
+        if not isinstance(answer, OSError) or refusal_of(answer).code not in _ELSEWHERE_CODES:
+            return False
+        if not self._is_elsewhere:
+            self._is_elsewhere = True
+            logger.warning(
+                "The bucket of %s is in another region than the requested one. "
+                "Requests are faster if the URL names it (region=…).",
+                self._file_system.place,
+            )
+        return True
+
+    # ------------------------------------------------------------------ the store
+
+    def _connect(self) -> Any:
+        """Return the store, which is made by the first call."""
+        store = self._store
+        if store is None:
+            key = (self._bucket, self._file_system.key_of_options)
+            with _sharing:
+                store = _stores.get(key)
+                if store is None:
+                    make_store = _STORE_MAKERS[self._file_system.protocol]
+                    store = make_store(
+                        self._bucket, self._file_system.options, self._timeout_seconds
+                    )
+                    _stores[key] = store
+            self._store = store
+        return store
+
+    def _leave_inherited_store(self) -> None:
+        """Begin without a store in a fork."""
+        _inherited.append(self._store)
+        _stores.clear()
+        self._store = None
+
+
+def _keeps_key(key: str) -> bool:
+    """Return whether obstore takes a key as it is.
+
+    It removes a slash at the end, and refuses empty names, dots and control characters.
+    """
+    if any(name in ("", ".", "..") for name in key.split("/")):
+        return False
+    return _CONTROL_CHARACTER.search(key) is None
+
+
+def _check_version(result: Any, etag: str | None) -> None:
+    """Check that an answer has the version that was asked for.
+
+    Raises:
+        OtherVersionError: it has another one. A missing ETag is not an equal one.
+    """
+    if etag is None:
+        return
+    sent_etag = result.meta["e_tag"]
+    if sent_etag != etag:
+        raise OtherVersionError(f"ETag {sent_etag}")
+
+
+def _read_body(result: Any, n_bytes: int) -> bytes:
+    """Return the body of an answer, of exactly this length.
+
+    Raises:
+        ConnectionError: it is shorter.
+        WrongAnswerError: it is longer.
+    """
+    body: bytes = result.bytes().to_bytes()
+    if len(body) < n_bytes:
+        raise ConnectionError(f"the connection was cut after {len(body):,} of {n_bytes:,} bytes")
+    if len(body) > n_bytes:
+        raise WrongAnswerError(
+            f"the server sends more than the {n_bytes:,} bytes that it announces"
+        )
+    return body

@@ -1,0 +1,181 @@
+"""Makes the stores of obstore, from the options and the environment that fsspec's clients know."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+from obstore.store import AzureStore, GCSStore, S3Store
+
+from data_stack.exception import ConfigError, MissingDependencyError
+
+#: The limit of connecting to a server.
+_MAX_CONNECT_SECONDS: Final = 10.0
+#: obstore asks for credentials again five minutes before they expire. So it asks botocore, which
+#: renews them itself, every minute.
+_CREDENTIAL_SECONDS: Final = 360.0
+
+StoreMaker = Callable[[str, Mapping[str, Any], float], Any]
+
+
+def make_s3_store(bucket: str, options: Mapping[str, Any], timeout_seconds: float) -> Any:
+    """Make the store of a bucket of S3.
+
+    botocore says where the bucket is and what the credentials are. So environment variables,
+    profiles, configuration files and roles of instances mean what they mean to s3fs.
+
+    Args:
+        bucket: the bucket.
+        options: arguments of ``s3fs.S3FileSystem``; see ``OBSTORE_OPTIONS`` for which.
+        timeout_seconds: the limit of a request.
+
+    Raises:
+        ConfigError: the profile does not exist, or the endpoint is not a URL.
+        MissingDependencyError: botocore is not installed.
+    """
+    try:
+        import botocore.exceptions
+        import botocore.session
+        from botocore import UNSIGNED
+        from botocore.config import Config
+    except ImportError as error:
+        raise MissingDependencyError("the store s3://", "botocore", "s3") from error
+
+    client_options = dict(options.get("client_kwargs") or {})
+    endpoint_url = client_options.get("endpoint_url") or options.get("endpoint_url")
+    session = botocore.session.Session(profile=options.get("profile"))
+    is_anonymous = bool(options.get("anon"))
+    try:
+        # This client sends nothing. It only knows where the bucket is.
+        client = session.create_client(
+            "s3",
+            region_name=client_options.get("region_name"),
+            endpoint_url=endpoint_url,
+            config=Config(signature_version=UNSIGNED),
+        )
+        bucket_url = client.generate_presigned_url("head_bucket", Params={"Bucket": bucket})
+        ca_bundle = session.get_config_variable("ca_bundle")
+    except (botocore.exceptions.BotoCoreError, ValueError) as error:
+        raise ConfigError(f"botocore cannot tell where the bucket is: {error}") from None
+    endpoint = client.meta.endpoint_url
+    has_virtual_host = (urlsplit(bucket_url).hostname or "").startswith(f"{bucket.lower()}.")
+    if has_virtual_host:
+        endpoint = endpoint.replace("://", f"://{bucket}.", 1)
+
+    config: Any = {
+        "endpoint": endpoint,
+        "region": client.meta.region_name,
+        "virtual_hosted_style_request": has_virtual_host,
+        "skip_signature": is_anonymous,
+        # Not every server takes many deletions at once, and one at a time is asked for here.
+        "disable_bulk_delete": True,
+    }
+    return S3Store(
+        bucket,
+        config=config,
+        credential_provider=None if is_anonymous else _credentials_of(session, options),
+        client_options=_client_options(endpoint, timeout_seconds, ca_bundle),
+        retry_config=_NO_RETRIES,
+    )
+
+
+def make_gs_store(bucket: str, options: Mapping[str, Any], timeout_seconds: float) -> Any:
+    """Make the store of a bucket of Google Cloud Storage.
+
+    obstore finds the credentials: ``GOOGLE_APPLICATION_CREDENTIALS``, those of ``gcloud``, or the
+    role of the machine.
+
+    Args:
+        bucket: the bucket.
+        options: arguments of ``gcsfs.GCSFileSystem``; see ``OBSTORE_OPTIONS`` for which.
+        timeout_seconds: the limit of a request.
+    """
+    config: Any = {"skip_signature": options.get("token") == "anon"}
+    endpoint = options.get("endpoint_url")
+    if endpoint:
+        config["base_url"] = endpoint
+    return GCSStore(
+        bucket,
+        config=config,
+        client_options=_client_options(endpoint, timeout_seconds, None),
+        retry_config=_NO_RETRIES,
+    )
+
+
+def make_az_store(container: str, options: Mapping[str, Any], timeout_seconds: float) -> Any:
+    """Make the store of a container of Azure.
+
+    obstore finds the credentials in the variables ``AZURE_STORAGE_…``, or takes the identity of the
+    machine.
+
+    Args:
+        container: the container.
+        options: arguments of ``adlfs.AzureBlobFileSystem``; see ``OBSTORE_OPTIONS`` for which.
+        timeout_seconds: the limit of a request.
+    """
+    config: Any = {"skip_signature": options.get("anon") is True}
+    for name in ("account_name", "account_key"):
+        if options.get(name):
+            config[name] = options[name]
+    return AzureStore(
+        container,
+        config=config,
+        client_options=_client_options(None, timeout_seconds, None),
+        retry_config=_NO_RETRIES,
+    )
+
+
+#: :meth:`.RemoteFileSystem.retry` retries, so obstore does not.
+_NO_RETRIES: Final[Any] = {"max_retries": 0}
+
+
+def _client_options(endpoint: str | None, timeout_seconds: float, ca_bundle: str | None) -> Any:
+    """Return how to speak HTTP.
+
+    Args:
+        endpoint: the URL of the server; None: that of the provider, by HTTPS.
+        timeout_seconds: the limit of a request.
+        ca_bundle: a file of certificates to trust besides those of the system.
+
+    Raises:
+        ConfigError: the file cannot be read.
+    """
+    options: dict[str, Any] = {
+        "timeout": timedelta(seconds=timeout_seconds),
+        "connect_timeout": timedelta(seconds=min(_MAX_CONNECT_SECONDS, timeout_seconds)),
+        "allow_http": endpoint is not None and endpoint.startswith("http://"),
+    }
+    if ca_bundle:
+        try:
+            options["root_certificate"] = Path(ca_bundle).read_bytes()
+        except OSError as error:
+            raise ConfigError(f"the bundle of certificates cannot be read: {error}") from None
+    return options
+
+
+def _credentials_of(session: Any, options: Mapping[str, Any]) -> Any:
+    """Return a function that returns the current credentials, for obstore."""
+    import botocore.exceptions
+
+    key = options.get("key")
+    secret = options.get("secret")
+    if key and secret:
+        session.set_credentials(key, secret, options.get("token"))
+
+    def current_credentials() -> dict[str, Any]:
+        credentials = session.get_credentials()
+        if credentials is None:
+            raise botocore.exceptions.NoCredentialsError
+        frozen = credentials.get_frozen_credentials()
+        expires_at = datetime.now(timezone.utc) + timedelta(seconds=_CREDENTIAL_SECONDS)
+        return {
+            "access_key_id": frozen.access_key,
+            "secret_access_key": frozen.secret_key,
+            "token": frozen.token,
+            "expires_at": expires_at,
+        }
+
+    return current_credentials

@@ -1,0 +1,29 @@
+"""Requests for single objects of S3 by s3fs, whose answers are checked."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from data_stack.io.storage_connectors.object_store import s3
+from data_stack.io.storage_connectors.object_store.fsspec_objects import FsspecObjects
+from data_stack.io.storage_connectors.object_store.object_client import FileRange
+from data_stack.io.storage_connectors.object_store.remote_file import RemoteFile
+
+
+class S3fsObjects(FsspecObjects):
+    """The objects of a bucket. Reading is a request of :mod:`.s3`, not of fsspec."""
+
+    def read_ranges(self, ranges: Sequence[FileRange], etag: str | None) -> Sequence[Any]:
+        object_ranges = [
+            s3.ObjectRange(
+                self._file_system.key_of(file_range.path), file_range.start, file_range.stop, etag
+            )
+            for file_range in ranges
+        ]
+        answers: list[Any] = self._file_system.run_request(s3.get_ranges, object_ranges)
+        return answers
+
+    def describe(self, path: str) -> RemoteFile | None:
+        info = self._file_system.run_request(s3.head, self._file_system.key_of(path))
+        return None if info is None else RemoteFile.of(path, info)
