@@ -13,6 +13,7 @@ MODULES = {
         for source in ("arrays", "records")
         for kind in ("auto", "inline", "threads", "processes")
     },
+    "ours, arrays combined of 4, inline": "ours",
     "take": "limits",
     "decoder, 2 threads": "limits",
     "torch, memmap": "torch_arrays",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any
 import numpy as np
 from record_peers.workload import Schema
 
-from data_stack.dataset.iterator import SequenceDatasetIterator
+from data_stack.dataset.iterator import CombinedDatasetIterator, SequenceDatasetIterator
 from data_stack.formats.records import RecordReader
 from data_stack.loader import Loader
 from loader_peers.loading import BATCH, N_WORKERS, LoaderSystem, Loading
@@ -66,6 +67,17 @@ def on_arrays(schema: Schema, folder: Path, kind: str) -> Loading:
     )
 
 
+def on_combined_arrays(schema: Schema, folder: Path, kind: str) -> Loading:
+    """The same arrays, cut into four iterators that are combined again."""
+    columns = mapped_columns(schema, folder)
+    bounds = np.linspace(0, schema.n, 5).astype(int).tolist()
+    parts = []
+    for start, stop in itertools.pairwise(bounds):
+        part_of_columns = [np.asarray(column)[start:stop] for column in columns.values()]
+        parts.append(SequenceDatasetIterator(part_of_columns))
+    return OurLoading(CombinedDatasetIterator(parts), kind, tuple(columns))
+
+
 SYSTEMS: dict[str, LoaderSystem] = {}
 for _kind in ("auto", "inline", "threads", "processes"):
     SYSTEMS[f"ours, records, {_kind}"] = LoaderSystem(
@@ -74,3 +86,6 @@ for _kind in ("auto", "inline", "threads", "processes"):
     SYSTEMS[f"ours, arrays, {_kind}"] = LoaderSystem(
         partial(on_arrays, kind=_kind), "ours", works=("W1", "W4")
     )
+SYSTEMS["ours, arrays combined of 4, inline"] = LoaderSystem(
+    partial(on_combined_arrays, kind="inline"), "ours", works=("W1", "W4")
+)

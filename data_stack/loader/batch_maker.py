@@ -24,8 +24,9 @@ from data_stack.util.interrupts import is_from_signal_handler, suppress_own
 #: other: the processor's cache then serves one column at a time. More batches are no faster.
 _MAX_BATCHES_OF_REQUEST = 32
 
-#: The maximum size of the batches of one request, which stays below that of the cache.
-_MAX_BYTES_OF_REQUEST = 4 << 20
+#: The maximum size of the batches of one request, which stay in the processor's cache until they
+#: are used. With 4 MiB, images of 28 x 28 came at 0.7 of the speed.
+_MAX_BYTES_OF_REQUEST = 2 << 20
 
 #: How long the batches of one request may take, as the consumer waits for all of them.
 _MAX_SECONDS_OF_REQUEST = 0.016
@@ -173,7 +174,7 @@ class BatchMaker:
         start = 0
         for job in jobs:
             stop = start + len(job.indices)
-            rows = _slice_rows(read_batch, start, stop)
+            rows = _slice_rows(read_batch, slice(start, stop))
             yield self._finish(job, rows, read_seconds)
             start = stop
 
@@ -271,21 +272,26 @@ def _prefetch_blocks(samples: SampleAccess, jobs: Sequence[Job]) -> None:
             return
 
 
-def _slice_rows(batch: Any, start: int, stop: int) -> Any:
+def _slice_rows(batch: Any, rows: slice) -> Any:
     """Return some rows of a batch of columns; n-grams are dicts of dicts."""
+    # Arrays are asked for first, as nearly all columns are arrays.
+    if isinstance(batch, np.ndarray):
+        return batch[rows]
     if isinstance(batch, dict):
-        return {key: _slice_rows(column, start, stop) for key, column in batch.items()}
-    if isinstance(batch, tuple):
-        return tuple([column[start:stop] for column in batch])
-    return batch[start:stop]
+        return {key: _slice_rows(column, rows) for key, column in batch.items()}
+    return tuple([_slice_rows(column, rows) for column in batch])
 
 
 def _n_bytes_of(batch: Any) -> int:
     """Return the size of a batch's arrays and tensors; a column of objects counts references."""
-    if isinstance(batch, dict):
-        return sum(map(_n_bytes_of, batch.values()))
-    if isinstance(batch, (tuple, list)):
-        return sum(map(_n_bytes_of, batch))
+    if isinstance(batch, np.ndarray):
+        return batch.nbytes
+    if isinstance(batch, (dict, tuple, list)):
+        columns = batch.values() if isinstance(batch, dict) else batch
+        n_bytes = 0
+        for column in columns:
+            n_bytes += _n_bytes_of(column)
+        return n_bytes
     n_bytes = getattr(batch, "nbytes", 0)
     return n_bytes if isinstance(n_bytes, int) else 0
 

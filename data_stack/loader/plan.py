@@ -110,8 +110,13 @@ class Plan:
             position: the number of the epoch's samples that all ranks together had received before
                 step 0.
         """
-        step_start = position + step * self.samples_per_step
-        n_samples_of_step = min(self.n_samples - step_start, self.samples_per_step)
+        samples_per_step = self.samples_per_step
+        step_start = position + step * samples_per_step
+        n_samples_of_step = self.n_samples - step_start
+        if n_samples_of_step >= samples_per_step:
+            # A full step, as nearly all are.
+            start = step_start + self.rank * self.batch_size
+            return range(start, start + self.batch_size)
         share = self._share_of(n_samples_of_step, self.rank)
         return range(step_start + share.start, step_start + share.stop)
 

@@ -15,7 +15,7 @@ from data_stack.loader.plan import NEVER, Plan
 
 #: The number of positions in one request to the order: enough to amortise the fixed cost of a
 #: call, few enough for the C library to reuse the memory of temporary arrays.
-_MAX_POSITIONS_OF_REQUEST = 1 << 12
+_MAX_POSITIONS_OF_REQUEST = 1 << 13
 
 
 @dataclass(frozen=True, slots=True)

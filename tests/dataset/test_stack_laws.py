@@ -48,7 +48,7 @@ def _sources(draw: st.DrawFn) -> Stack:
     labels = draw(st.lists(st.integers(0, 4), min_size=n_samples, max_size=n_samples))
     pictures = [np.full((2, 2), position, dtype=np.uint8) for position in ids]
     texts = [f"text {position % 5}" for position in ids]
-    kind = draw(st.sampled_from(["lists", "arrays", "dicts"]))
+    kind = draw(st.sampled_from(["lists", "arrays", "numbers", "dicts"]))
     if kind == "dicts":
         fields = [
             {"id": i, "label": c, "picture": p, "text": t}
@@ -67,6 +67,8 @@ def _sources(draw: st.DrawFn) -> Stack:
             np.zeros(shape) + 1.5,
             texts,
         ]
+    if kind == "numbers":
+        columns[3] = np.arange(n_samples, dtype=np.float16)  # all columns are fixed
     return SequenceDatasetIterator(columns), list(zip(*columns, strict=True))
 
 

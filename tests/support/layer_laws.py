@@ -11,6 +11,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from data_stack.dataset.iterator import DatasetIterator, DatasetIteratorIF, SequenceDatasetIterator
+from data_stack.dataset.iterator.access import access_to
 from data_stack.values.stacking import empty_like, stack_samples
 
 
@@ -119,6 +120,15 @@ def form(batch: Any) -> Any:
     return batch.dtype, batch.shape if len(batch) else batch.ndim
 
 
+def types_of_columns(batch: Any) -> Any:
+    """Structure, dtypes and shapes of a value of each column, in their order."""
+    if isinstance(batch, dict):
+        return [(key, types_of_columns(column)) for key, column in batch.items()]
+    if isinstance(batch, tuple):
+        return tuple(types_of_columns(column) for column in batch)
+    return batch.dtype, batch.shape[1:]
+
+
 def check_all_ways_agree(
     iterator: DatasetIteratorIF, expected: list[Any], data: st.DataObject
 ) -> None:
@@ -146,6 +156,8 @@ def check_all_ways_agree(
             stack_samples(wanted) if wanted or not n else empty_like(stack_samples(expected[:1]))
         )
         batch = iterator.read_batch(index)
+        if access_to(iterator).fixed_columns:
+            assert types_of_columns(batch) == types_of_columns(iterator.read_batch([]))
         if n == 0:  # there may be columns, but nothing is in them
             assert not any(map(len, batch.values() if isinstance(batch, dict) else batch))
             continue

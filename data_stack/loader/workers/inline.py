@@ -9,10 +9,6 @@ from data_stack.loader.batch_maker import BatchMaker, MadeBatch
 from data_stack.loader.job import Job
 from data_stack.loader.workers.base import Workers
 
-#: Batches of which fewer fit into one request are large, and are read one by one: several of them
-#: would not stay in the processor's cache until they are used.
-_MIN_BATCHES_OF_REQUEST = 8
-
 
 class InlineWorkers(Workers):
     """Makes a batch when it is requested, without threads or processes.
@@ -68,6 +64,5 @@ class InlineWorkers(Workers):
         made = next(self._batches)
 
         # The next request is as large as batches like this one allow.
-        n_batches = self._maker.n_batches_of_request(made)
-        self.capacity = n_batches if n_batches >= _MIN_BATCHES_OF_REQUEST else 1
+        self.capacity = self._maker.n_batches_of_request(made)
         return made

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,8 @@ from data_stack.dataset.iterator import (
     SequenceDatasetIterator,
 )
 from data_stack.dataset.iterator.access import SampleAccess, SourceAccess, access_to
+from data_stack.formats.records import RecordReader, RecordWriter
+from data_stack.loader import Loader
 from data_stack.testing.comparing import assert_same
 
 N_PARTS = 60
@@ -127,6 +130,91 @@ def test_views_of_one_source_are_read_together() -> None:
 
     expected = np.concatenate([np.arange(300)[number::50] for number in range(50)])
     assert_same(values[0], expected[positions])
+
+
+# ---------------------------------------------------------------------- fixed columns
+
+HAVE_FIXED_COLUMNS = {
+    "uint8 images": True,
+    "float16": True,
+    "big-endian": True,
+    "times": True,
+    "text of numpy": True,
+    "records": True,
+    "objects": False,
+    "a list": False,
+    "integers and floats": False,
+    "other shapes": False,
+    "an empty part": True,
+}
+
+
+@pytest.mark.parametrize("column", COLUMNS)
+def test_columns_are_fixed_where_all_parts_have_the_same(column: str) -> None:
+    combined = parts(column)
+
+    assert access_to(combined).fixed_columns == HAVE_FIXED_COLUMNS[column]
+
+
+@pytest.mark.parametrize("change", ["itself", "a view", "names", "a selection", "in memory"])
+def test_columns_stay_fixed_under_layers_that_keep_values(change: str) -> None:
+    combined = parts("uint8 images", CHANGES[change])
+
+    assert access_to(combined).fixed_columns
+
+
+def test_parts_with_other_orders_of_keys_have_no_fixed_columns() -> None:
+    one = SequenceDatasetIterator([np.arange(3), np.arange(3)]).as_dict("a", "b")
+    other = SequenceDatasetIterator([np.arange(3), np.arange(3)]).as_dict("b", "a")
+
+    assert not access_to(one.combine(other)).fixed_columns
+
+
+def test_numbers_of_python_and_of_numpy_keep_their_types_in_memory(tmp_path: Path) -> None:
+    arrays = SequenceDatasetIterator([np.arange(3)]).as_dict("number")
+    with RecordWriter(tmp_path / "records", {"number": "i64"}) as writer:
+        writer.extend({"number": [3, 4]})
+    with RecordReader(tmp_path / "records") as records:
+        combined = arrays.combine(records)
+
+        in_memory = combined.in_memory()
+
+        assert [type(sample["number"]) for sample in in_memory] == [np.int64] * 3 + [int] * 2
+        assert list(in_memory) == list(combined)
+
+
+def test_a_combination_without_samples_has_no_fixed_columns() -> None:
+    empty = SequenceDatasetIterator([np.arange(0)])
+
+    combined = empty.combine(empty)
+
+    assert not access_to(combined).fixed_columns
+    no_samples: Any = combined.in_memory().read_batch([])
+    assert no_samples[0].dtype == np.int64
+
+
+@pytest.mark.parametrize("column", COLUMNS)
+def test_a_loader_makes_the_batches_that_the_combination_has(column: str) -> None:
+    combined = parts(column)
+    numbered = combined.zip(SequenceDatasetIterator([np.arange(len(combined))]))
+    loader = Loader(numbered, 4, shuffle=True, seed=2, worker_kind="inline")
+
+    positions = []
+    for batch in loader:
+        positions += batch[-1].tolist()
+        assert_same(batch, numbered.read_batch(batch[-1]))
+
+    assert sorted(positions) == list(range(len(combined)))
+
+
+@pytest.mark.parametrize("column", ["uint8 images", "float16", "a list"])
+def test_zipped_columns_are_fixed_where_those_of_all_parts_are(column: str) -> None:
+    values = COLUMNS[column](5, 0)
+    one = SequenceDatasetIterator([np.arange(5)])
+
+    zipped = one.zip(SequenceDatasetIterator([values]))
+
+    assert access_to(zipped).fixed_columns == (column != "a list")
 
 
 class Growing(AccessedDatasetIterator):

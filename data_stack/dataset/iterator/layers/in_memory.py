@@ -30,10 +30,10 @@ class InMemoryDatasetIterator(AccessedDatasetIterator):
     """The samples of ``dataset_iterator``, read from first to last when this is made, then kept.
 
     Samples come back as they were read, type and all. Where the iterator below has columns of one
-    dtype and shape (``SampleAccess.fixed_columns``: arrays, HDF5, records and Parquet of numbers),
-    each column is kept as one array: a million small samples then take the memory of their bytes,
-    and stay shared with forked workers. All other samples are kept in a list. Without samples, the
-    columns below are kept, with their types.
+    dtype and shape (``SampleAccess.fixed_columns``: arrays, HDF5, records and Parquet of numbers;
+    combinations of these, and what is zipped of them), each column is kept as one array: a million
+    small samples then take the memory of their bytes, and stay shared with forked workers. All
+    other samples are kept in a list. Without samples, the columns below are kept, with their types.
 
     Samples, batches and columns may be written to: they are copies, at any depth, by the rule of
     :func:`~data_stack.values.copies.copy_value`. Objects of other classes are not copied; a whole

@@ -260,6 +260,10 @@ class _ZippedAccess(SampleAccess):
     # ------------------------------------------------------------------ what is known of them
 
     @property
+    def fixed_columns(self) -> bool:  # type: ignore[override]  # read-only here
+        return all(part.fixed_columns for part in self._parts)
+
+    @property
     def n_at_once(self) -> int:  # type: ignore[override]  # read-only here
         return min(part.n_at_once for part in self._parts)
 
