@@ -45,6 +45,11 @@ STORES: dict[str, Callable[[Callable[[str], Any]], StorageConnector]] = {
     "mongodb in small chunks": lambda fixture: MongoDBStorageConnector(
         fixture("mongodb_auth_uri"), chunk_bytes=65_536, inline_bytes=0
     ),
+    "s3 by fsspec": lambda fixture: FsspecStorageConnector(
+        f"s3://{fixture('s3_server').new_bucket()}/folder",
+        client="fsspec",
+        **fixture("s3_server").options(),
+    ),
     "s3": lambda fixture: FsspecStorageConnector(
         f"s3://{fixture('s3_server').new_bucket()}/folder", **fixture("s3_server").options()
     ),
