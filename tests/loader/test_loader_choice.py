@@ -72,6 +72,28 @@ def test_processes_need_processors_and_threads_do_not() -> None:
     assert choose({"inline": (20, 0)}, n_processors=1) == "threads"
 
 
+def choose_after_threads(n_busy_processors: float, n_processors: int) -> str:
+    """Choose after threads that were slower than as many processes could be."""
+    measurements = {
+        "inline": Measurement(0.160, 0.0),
+        "threads": Measurement(0.100, 0.0, n_busy_processors),
+    }
+    return choose_kind(
+        measurements,
+        n_workers=2,
+        n_processors=n_processors,
+        n_batches=math.inf,
+        can_use_processes=True,
+        are_kept=True,
+    )
+
+
+def test_processes_are_not_tried_where_threads_leave_no_processor_idle() -> None:
+    assert choose_after_threads(1.9, n_processors=2) == "threads"
+    assert choose_after_threads(1.5, n_processors=2) == "processes"  # they wait for the GIL
+    assert choose_after_threads(1.9, n_processors=8) == "processes"
+
+
 def test_refused_processes_are_not_chosen_though_measured_fastest() -> None:
     milliseconds = {"inline": (20.0, 0.0), "threads": (10.0, 0.0), "processes": (5.0, 0.0)}
 
@@ -92,6 +114,7 @@ def test_an_iteration_at_its_end_tries_nothing() -> None:
         (3, 0.06, False),
         (1, 1.1, True),
         (1, 0.9, False),
+        (0, 9.0, False),
     ],
 )
 def test_a_measurement_takes_many_rounds_or_long_ones(
@@ -103,7 +126,6 @@ def test_a_measurement_takes_many_rounds_or_long_ones(
 def test_a_probe_leaves_the_first_round_out() -> None:
     probe = Probe(n_workers=2)
 
-    # Two batches of 10 s would be measured at once, two of 0.5 s are the first round.
     probe.add(asked_at=0.0, delivered_at=0.5)
     probe.add(asked_at=0.6, delivered_at=1.1)
     for number in range(4):
@@ -123,6 +145,42 @@ def test_a_probe_measures_a_slow_first_batch() -> None:
 
     assert probe.is_done
     assert probe.measurement().waiting_seconds == 2.0
+
+
+def test_a_probe_of_slow_workers_measures_whole_rounds_after_the_first() -> None:
+    probe = Probe(n_workers=2)
+    # Both make a batch in 2 s, so one comes every second.
+    probe.add(asked_at=0.0, delivered_at=2.0)
+    probe.add(asked_at=2.0, delivered_at=2.0)
+
+    probe.add(asked_at=2.0, delivered_at=4.0)
+    is_done_in_the_middle_of_a_round = probe.is_done
+    probe.add(asked_at=4.0, delivered_at=4.0)
+
+    assert not is_done_in_the_middle_of_a_round
+    assert probe.is_done
+    assert probe.measurement().batch_seconds == 1.0
+
+
+def test_a_probe_tells_how_many_processors_were_busy() -> None:
+    probe = Probe(n_workers=1)
+    probe.add(asked_at=0.0, delivered_at=1.0, busy_seconds=7.0)
+
+    probe.add(asked_at=1.5, delivered_at=2.0, busy_seconds=8.5)
+    probe.add(asked_at=2.5, delivered_at=3.0, busy_seconds=10.0)
+
+    assert probe.measurement().n_busy_processors == 1.5
+
+
+def test_work_between_iterations_keeps_no_processor_busy() -> None:
+    probe = Probe(n_workers=0)
+    probe.add(asked_at=0.0, delivered_at=1.0, busy_seconds=1.0)
+
+    probe.pause()
+    probe.add(asked_at=50.0, delivered_at=51.0, busy_seconds=90.0)
+    probe.add(asked_at=51.0, delivered_at=52.0, busy_seconds=92.0)
+
+    assert probe.measurement().n_busy_processors == 1.0
 
 
 def test_a_pause_between_iterations_is_no_step() -> None:

@@ -64,6 +64,12 @@ def choose_kind(
         if kind == "processes":
             n_at_once = min(n_at_once, n_processors)
         possible_seconds = _shortest_batch_seconds(kind, measurements["inline"], n_at_once)
+        if kind == "processes" and "threads" in measurements:
+            # Processes use the time in which threads wait for the GIL. Where threads left no
+            # processor idle, there is no such time.
+            threads = measurements["threads"]
+            busy_share = min(1.0, threads.n_busy_processors / n_processors)
+            possible_seconds = max(possible_seconds, busy_share * threads.batch_seconds)
         if possible_seconds >= _CLEARLY_FASTER * fastest_seconds:
             continue
 

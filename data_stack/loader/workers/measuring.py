@@ -24,10 +24,13 @@ class Measurement:
         waiting_seconds: how long the consumer waits for a batch, on average.
         step_seconds: how long the consumer uses a batch. This is the median, which ignores
             pauses such as a validation.
+        n_busy_processors: how many processors the threads of this process used meanwhile, on
+            average; 0 if unknown.
     """
 
     waiting_seconds: float
     step_seconds: float
+    n_busy_processors: float = 0.0
 
     @property
     def batch_seconds(self) -> float:
@@ -39,9 +42,13 @@ def is_enough(n_rounds: int, elapsed_seconds: float) -> bool:
     """Return whether a measurement suffices: many quick batches, or a few slow ones.
 
     Args:
-        n_rounds: the number of rounds that were measured. A round is one batch of each worker.
+        n_rounds: the number of whole rounds that were measured. A round is one batch of each
+            worker. Workers finish the batches of a round at about the same time, so that a part of
+            a round tells nothing.
         elapsed_seconds: how long they took together.
     """
+    if n_rounds == 0:
+        return False
     if n_rounds >= 4:
         return elapsed_seconds > _FOUR_ROUNDS_SECONDS
     if n_rounds >= 2:
@@ -52,13 +59,15 @@ def is_enough(n_rounds: int, elapsed_seconds: float) -> bool:
 class Probe:
     """Measures the workers of one kind by the first batches that they deliver.
 
-    The first round is not measured, as it opens files and fills queues. A batch that takes longer
-    than a second is always measured.
+    The first round is not measured, as it opens files and fills queues. Inline, a batch that takes
+    longer than a second is always measured.
 
     Args:
         n_workers: the number of workers; 0 for inline.
     """
 
+    #: Whether the batches are made in the thread of the consumer.
+    _is_inline: bool
     #: The number of batches in a round.
     _n_batches_of_round: int
     #: The number of batches that were delivered, measured or not.
@@ -71,34 +80,52 @@ class Probe:
     _elapsed_seconds: float
     #: How long the consumer used each of the last batches.
     _steps_seconds: deque[float]
+    #: How long processors worked for this process during the measured batches.
+    _busy_seconds: float
     #: When the last batch was delivered; None at the beginning of an iteration.
     _delivered_at: float | None
+    #: How long processors had worked for this process by then.
+    _busy_seconds_then: float
 
     def __init__(self, n_workers: int) -> None:
+        self._is_inline = n_workers == 0
         self._n_batches_of_round = max(1, n_workers)
         self._n_delivered = 0
         self._n_measured = 0
         self._waiting_seconds = 0.0
         self._elapsed_seconds = 0.0
         self._steps_seconds = deque(maxlen=_MAX_STEPS)
+        self._busy_seconds = 0.0
         self._delivered_at = None
+        self._busy_seconds_then = 0.0
 
-    def add(self, asked_at: float, delivered_at: float) -> None:
-        """Add a batch, by the times at which the consumer asked for it and got it."""
+    def add(self, asked_at: float, delivered_at: float, busy_seconds: float = 0.0) -> None:
+        """Add a batch, by the times at which the consumer asked for it and got it.
+
+        Args:
+            asked_at: when the consumer asked for the batch.
+            delivered_at: when the consumer got it.
+            busy_seconds: how long processors had worked for this process by then.
+        """
         waiting_seconds = delivered_at - asked_at
         step_seconds = 0.0
+        busy_seconds_of_batch = 0.0
         if self._delivered_at is not None:
             step_seconds = asked_at - self._delivered_at
+            busy_seconds_of_batch = busy_seconds - self._busy_seconds_then
         self._delivered_at = delivered_at
+        self._busy_seconds_then = busy_seconds
 
         self._n_delivered += 1
         is_of_first_round = self._n_delivered <= self._n_batches_of_round
-        is_slow = waiting_seconds > _MAX_PROBE_SECONDS
+        # The first batches of several workers take as long as a whole round.
+        is_slow = self._is_inline and waiting_seconds > _MAX_PROBE_SECONDS
         if is_slow or not is_of_first_round:
             self._n_measured += 1
             self._waiting_seconds += waiting_seconds
             self._elapsed_seconds += waiting_seconds + step_seconds
             self._steps_seconds.append(step_seconds)
+            self._busy_seconds += busy_seconds_of_batch
 
     def pause(self) -> None:
         """Note the end of an iteration: the time until the next one is no step of the consumer."""
@@ -117,4 +144,5 @@ class Probe:
         return Measurement(
             waiting_seconds=self._waiting_seconds / self._n_measured,
             step_seconds=statistics.median(self._steps_seconds),
+            n_busy_processors=self._busy_seconds / self._elapsed_seconds,
         )
