@@ -11,6 +11,7 @@ from typing import Any, Final
 from data_stack.exception import ConfigError, DatasetFileCorruptError
 from data_stack.io.archives.decompression import compression_of, open_decompressed
 from data_stack.io.positional import PositionalFile
+from data_stack.io.resources import StreamedResource
 from data_stack.io.stand_ins import HEAD_BYTES, check_no_stand_in
 
 #: The usual size of a piece, so large that the cost of a piece does not count.
@@ -20,7 +21,7 @@ PIECE_BYTES: Final = 1 << 20
 _MAGIC_BYTES: Final = 6
 
 #: The byte order mark, which some programs write before text in UTF-8.
-_UTF8_BOM: Final = b"\xef\xbb\xbf"
+UTF8_BOM: Final = b"\xef\xbb\xbf"
 
 #: The size of a text whose end was not read yet, for :func:`check_no_stand_in`.
 _UNKNOWN_SIZE: Final = -1
@@ -60,6 +61,22 @@ class TextFile:
             raise ConfigError(f"Python has no encoding {encoding!r:.60}") from error
         self._is_utf8 = codec.name in ("utf-8", "utf-8-sig")
 
+    @property
+    def resource(self) -> StreamedResource:
+        """The file as it is stored."""
+        return self._file.resource
+
+    @property
+    def n_stored_bytes(self) -> int:
+        """The size of the file as it is stored."""
+        return self._file.size
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether the file is text in UTF-8, not compressed."""
+        head = self._file.read_at(0, _MAGIC_BYTES)
+        return self._is_utf8 and compression_of(head) is None
+
     def pieces(self, n_bytes: int = PIECE_BYTES) -> Iterator[bytes]:
         """Yield the text in UTF-8, without a byte order mark, in pieces of about ``n_bytes``.
 
@@ -69,13 +86,13 @@ class TextFile:
             ArchiveError: the file is compressed, and damaged or larger than the limits.
         """
         # The mark must lie within the first piece.
-        pieces = self._decompress(max(n_bytes, len(_UTF8_BOM)))
+        pieces = self._decompress(max(n_bytes, len(UTF8_BOM)))
         if not self._is_utf8:
             pieces = self._decode(pieces)
         is_first = True
         for piece in pieces:
             if is_first:
-                piece = piece.removeprefix(_UTF8_BOM)
+                piece = piece.removeprefix(UTF8_BOM)
                 # A short piece is the whole text. Otherwise the size of the text is not known yet.
                 size = len(piece) if len(piece) < n_bytes else _UNKNOWN_SIZE
                 check_no_stand_in(piece[:HEAD_BYTES], repr(self.name), size)
