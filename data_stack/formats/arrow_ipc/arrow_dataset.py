@@ -22,10 +22,10 @@ from data_stack.formats.arrow_tables import check_names
 from data_stack.formats.column_reader import ColumnReader
 from data_stack.formats.columns import ColumnsAccess, ColumnsDatasetIterator, of_files_only
 from data_stack.formats.parquet.schema import Schema
+from data_stack.formats.text_tables.column_errors import check_columns
 from data_stack.io.location import Location, is_path_or_url
 from data_stack.io.positional import PositionalFile
 from data_stack.io.versions import is_same_version, version_of
-from data_stack.util.suggestions import did_you_mean
 
 #: The rows of open files, and the process that opened them.
 _OpenedRows = tuple[int, ArrowRows]
@@ -61,7 +61,7 @@ class ArrowDataset(ColumnsDatasetIterator):
             mode of their feature, or no conversion.
 
     Attributes:
-        features: the features by column; empty without such.
+        stored_features: the features by column; empty without such.
         metadata: the metadata of the schema of the first file.
 
     Raises:
@@ -74,7 +74,7 @@ class ArrowDataset(ColumnsDatasetIterator):
     #: The reader of pyarrow and its lock belong to the process that made them.
     _opens_in_each_process = True
 
-    features: dict[str, Any]
+    stored_features: dict[str, Any]
     metadata: dict[bytes, bytes]
 
     #: The files, each of which is read by position.
@@ -109,15 +109,13 @@ class ArrowDataset(ColumnsDatasetIterator):
         self._given_features = None
         check_names(rows.schema.names)
         if features is None:
-            self.features = features_of_schema(rows.schema)
+            self.stored_features = features_of_schema(rows.schema)
         else:
             self._given_features = dict(features)
-            self.features = self._given_features
+            self.stored_features = self._given_features
             check_features(features, rows.schema, "features=")
         names = rows.schema.names if columns is None else list(columns)
-        for name in names:
-            if name not in rows.schema.names:
-                raise _unknown_column_error(name, rows)
+        check_columns(self._positional_files[0].name, names, rows.schema.names)
         # Unsupported types and unknown features are refused now, not at the first sample.
         for name in names:
             self._cell_reader_of(rows, name)
@@ -166,9 +164,9 @@ class ArrowDataset(ColumnsDatasetIterator):
         written_schema = Schema.from_metadata(self.metadata)
         if written_schema is not None and name in written_schema:
             return FieldCellReader(written_schema[name], has_nulls=has_nulls)
-        if name in self.features:
+        if name in self.stored_features:
             return reader_of_feature(
-                field, self.features[name], has_nulls=has_nulls, image_mode=self._image_mode
+                field, self.stored_features[name], has_nulls=has_nulls, image_mode=self._image_mode
             )
         return PlainCellReader(field, has_nulls=has_nulls)
 
@@ -228,11 +226,3 @@ def plain_field(field: pa.Field) -> pa.Field:
     if isinstance(type_, pa.BaseExtensionType) and not isinstance(type_, pa.FixedShapeTensorType):
         return pa.field(field.name, type_.storage_type, field.nullable)
     return field
-
-
-def _unknown_column_error(name: Any, rows: ArrowRows) -> ConfigError:
-    names = rows.schema.names
-    return ConfigError(
-        f"{rows.files[0].file.name!r} has no column {name!r:.80}{did_you_mean(name, names)}; "
-        f"it has {', '.join(names)!s:.1000}"
-    )

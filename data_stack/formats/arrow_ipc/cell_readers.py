@@ -88,7 +88,8 @@ class PlainCellReader(CellReader):
         self._name = field.name
         self._shape = shape
         dtype, value_shape = describe_values(field.name, field.type, shape)
-        self.declared = DeclaredColumn(dtype, value_shape, has_nulls, Origin(field, kind=kind))
+        origin = Origin(_field_of_values(field, shape), kind=kind)
+        self.declared = DeclaredColumn(dtype, value_shape, has_nulls, origin)
         is_text = dtype in ("str", "bytes") and not value_shape
         is_struct = pa.types.is_struct(field.type) and has_python_values(field.type)
         self._is_python = is_text or is_struct
@@ -202,6 +203,19 @@ class ImageCellReader(CellReader):
             return decode_image(data, self._mode)
         except ValueError as error:
             raise DatasetFileCorruptError(f"column {self._name!r}: {error}") from error
+
+
+def _field_of_values(field: pa.Field, shape: tuple[int, ...]) -> pa.Field | None:
+    """Return a field that describes the values of a column; None if its type does not.
+
+    Values of a dictionary are those that it holds. Arrays of a shape are stored in lists of any
+    length.
+    """
+    if shape:
+        return None
+    if pa.types.is_dictionary(field.type):
+        return pa.field(field.name, field.type.value_type, field.nullable, field.metadata)
+    return field
 
 
 def _check_text(cells: pa.Array) -> None:
