@@ -254,7 +254,10 @@ class _LayoutBuilder:
         stored_schema = file.read_exactly_at(start, self._schema.n_bytes)
         self._arrow_schema = pa.ipc.read_schema(pa.py_buffer(stored_schema))
 
-        n_nodes_of_columns = [_count_nodes(field.type) for field in self._arrow_schema]
+        n_nodes_of_columns = []
+        for field in self._arrow_schema:
+            _ = field.name  # pyarrow decodes it now, and raises if it is damaged
+            n_nodes_of_columns.append(_count_nodes(field.type))
         ends = np.cumsum([0, *n_nodes_of_columns])
         self._top_nodes = ends[:-1]
         self._n_nodes = int(ends[-1])
@@ -421,8 +424,16 @@ def _check_n_rows(batch: BatchHeader, body_bytes: int) -> None:
 
 
 def _count_nodes(type_: pa.DataType) -> int:
-    """Return how many arrays a column of a type has: its own, and those in it."""
+    """Return how many arrays a column of a type has: its own, and those in it.
+
+    Raises:
+        UnicodeDecodeError: the name of a field in it is damaged.
+    """
     if isinstance(type_, pa.BaseExtensionType):
         return _count_nodes(type_.storage_type)
-    inner_types = [type_.field(number).type for number in range(type_.num_fields)]
-    return 1 + sum(_count_nodes(inner_type) for inner_type in inner_types)
+    n_nodes = 1
+    for number in range(type_.num_fields):
+        inner_field = type_.field(number)
+        _ = inner_field.name  # as above
+        n_nodes += _count_nodes(inner_field.type)
+    return n_nodes

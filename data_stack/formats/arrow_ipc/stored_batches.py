@@ -16,6 +16,7 @@ from data_stack.formats.arrow_ipc.errors import reading_arrow
 from data_stack.formats.arrow_ipc.fed_stream import FedStream
 from data_stack.formats.arrow_ipc.layout import IpcLayout, Message, read_layout
 from data_stack.formats.arrow_ipc.message import parse_header
+from data_stack.formats.arrow_tables.cell_types import TYPE_OF_VIEW, without_views
 from data_stack.formats.mapped_files import map_sealed_file
 from data_stack.io.positional import PositionalFile
 from data_stack.io.versions import LocalVersion, local_version_of
@@ -51,11 +52,11 @@ class _DecodedBatch:
 
     Attributes:
         batch: all columns, or a single one.
-        valid: the positions of the columns that are validated.
+        columns: the columns that are validated, by their positions in the file.
     """
 
     batch: pa.RecordBatch
-    valid: set[int] = field(default_factory=set)
+    columns: dict[int, pa.Array] = field(default_factory=dict)
 
 
 class StoredBatches:
@@ -115,9 +116,9 @@ class StoredBatches:
         self._streams = {}
         self._fed = {}
         self._lock = fork_lock()
-        self.is_mapped = (
-            self.map is not None and not self.layout.is_compressed and not self.layout.is_big_endian
-        )
+        has_views = any(field.type in TYPE_OF_VIEW for field in self.layout.arrow_schema)
+        is_copied = self.layout.is_compressed or self.layout.is_big_endian or has_views
+        self.is_mapped = self.map is not None and not is_copied
         if self.is_mapped:
             self._cache = ByteCache(_MAX_CACHED_OBJECT_BYTES, _size_of_objects)
         else:
@@ -175,12 +176,14 @@ class StoredBatches:
         Raises:
             DatasetFileCorruptError, pyarrow.ArrowInvalid: the column is damaged.
         """
-        cells = decoded.batch.column(0 if self.layout.is_compressed else number)
-        if number not in decoded.valid:
+        cells = decoded.columns.get(number)
+        if cells is None:
+            cells = decoded.batch.column(0 if self.layout.is_compressed else number)
             if len(cells) != self.layout.n_rows[batch]:
                 raise DatasetFileCorruptError("a column has another length than its record batch")
             _bytes_of_text(cells).validate(full=True)
-            decoded.valid.add(number)
+            cells = without_views(cells)
+            decoded.columns[number] = cells
         return cells
 
     def _decode(self, batch: int, number: int | None, message: memoryview) -> pa.RecordBatch:
@@ -295,8 +298,11 @@ def _size_of_objects(decoded: _DecodedBatch) -> int:
 
 
 def _size_of_values(decoded: _DecodedBatch) -> int:
-    """Return what a decoded record batch takes with its values."""
-    return _size_of_objects(decoded) + int(decoded.batch.nbytes)
+    """Return what a decoded record batch takes with its values.
+
+    ``nbytes`` would read offsets that are not validated yet.
+    """
+    return _size_of_objects(decoded) + int(decoded.batch.get_total_buffer_size())
 
 
 def _bytes_of_text(cells: pa.Array) -> pa.Array:

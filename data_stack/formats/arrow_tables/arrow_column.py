@@ -16,6 +16,7 @@ from data_stack.formats.arrow_tables.cell_types import (
     describe_values,
     has_python_values,
     is_list_of_numbers_or_text,
+    without_views,
 )
 from data_stack.formats.arrow_tables.origin import IndexLevel, Origin
 from data_stack.formats.arrow_tables.values import (
@@ -28,9 +29,6 @@ from data_stack.formats.parquet.types import is_list
 from data_stack.values.stacking import join_columns
 
 _Array = npt.NDArray[Any]
-
-#: Types for which pyarrow lacks take(), and the types to cast them to.
-_TYPE_OF_VIEW = {pa.string_view(): pa.large_string(), pa.binary_view(): pa.large_binary()}
 
 
 class ArrowColumn(ColumnReader):
@@ -85,9 +83,7 @@ class ArrowColumn(ColumnReader):
         shape: tuple[int, ...] = (),
         level: IndexLevel | None = None,
     ) -> None:
-        if cells.type in _TYPE_OF_VIEW:
-            cells = cells.cast(_TYPE_OF_VIEW[cells.type])
-        cells = unshifted(cells)
+        cells = unshifted(without_views(cells))
         categories: Any = None
         if pa.types.is_dictionary(cells.type):
             cells = cells.unify_dictionaries()

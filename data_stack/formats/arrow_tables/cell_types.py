@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 import numpy.typing as npt
 import pyarrow as pa
@@ -12,6 +12,19 @@ from data_stack.formats.parquet.types import dtype_name, is_list
 from data_stack.values.stacked_values import objects
 
 _Array = npt.NDArray[Any]
+
+#: Types for which pyarrow lacks take(), and the types to cast them to.
+TYPE_OF_VIEW: Final = {
+    pa.string_view(): pa.large_string(),
+    pa.binary_view(): pa.large_binary(),
+}
+
+
+def without_views(cells: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
+    """Return views of text or bytes as text or bytes; other cells as they are."""
+    if cells.type in TYPE_OF_VIEW:
+        return cells.cast(TYPE_OF_VIEW[cells.type])
+    return cells
 
 
 def describe_values(
