@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from data_stack.dataset.iterator import SampleAccess
-from data_stack.exception import ConfigError, ResourceChangedError
+from data_stack.exception import ConfigError, LeftOutWarning, ResourceChangedError
 from data_stack.formats.arrow_ipc.arrow_rows import ArrowRows
 from data_stack.formats.arrow_ipc.batch_column import BatchColumn
 from data_stack.formats.arrow_ipc.cell_readers import CellReader, FieldCellReader, PlainCellReader
@@ -26,6 +26,7 @@ from data_stack.formats.text_tables.column_errors import check_columns
 from data_stack.io.location import Location, is_path_or_url
 from data_stack.io.positional import PositionalFile
 from data_stack.io.versions import is_same_version, version_of
+from data_stack.util.program_lines import warn_program
 
 #: The rows of open files, and the process that opened them.
 _OpenedRows = tuple[int, ArrowRows]
@@ -69,6 +70,9 @@ class ArrowDataset(ColumnsDatasetIterator):
         DatasetFileCorruptError: a file is damaged, has other columns than the first one, or is a
             Feather file of version 1; or ``features`` are not those of the columns.
         ResourceChangedError: at an access, if a file was written to since it was opened.
+
+    Warns:
+        LeftOutWarning: a stream ends without the mark of its end, so that it may be cut off.
     """
 
     #: The reader of pyarrow and its lock belong to the process that made them.
@@ -104,6 +108,7 @@ class ArrowDataset(ColumnsDatasetIterator):
         self._first_versions = [version_of(file.resource) for file in self._positional_files]
         rows = ArrowRows(self._positional_files)
         self._opened_rows = (os.getpid(), rows)
+        _warn_of_missing_ends(rows)
         self.metadata = dict(rows.schema.metadata or {})
         self._image_mode = image_mode
         self._given_features = None
@@ -210,11 +215,23 @@ def _list_files(files: Any) -> list[Any]:
     Raises:
         ConfigError: there are none.
     """
-    is_one = is_path_or_url(files) or isinstance(files, (tuple, Location)) or hasattr(files, "read")
-    listed = [files] if is_one else list(files)
+    is_in_store = isinstance(files, tuple) and files and hasattr(files[0], "get_resource")
+    is_file = is_path_or_url(files) or isinstance(files, Location) or hasattr(files, "read")
+    listed = [files] if is_in_store or is_file else list(files)
     if not listed:
         raise ConfigError("an Arrow dataset needs at least one file")
     return listed
+
+
+def _warn_of_missing_ends(rows: ArrowRows) -> None:
+    """Warn of streams that may be cut off behind a record batch."""
+    names = [file.file.name for file in rows.files if not file.layout.has_end]
+    if names:
+        warn_program(
+            f"{', '.join(names)!s:.300} ends without the mark of a stream's end: "
+            "rows behind its last record batch may be missing",
+            LeftOutWarning,
+        )
 
 
 def plain_field(field: pa.Field) -> pa.Field:

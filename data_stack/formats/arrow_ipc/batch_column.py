@@ -73,12 +73,10 @@ class BatchColumn(ColumnReader):
         self._rows.check_unchanged()
         values = self._read_mapped(np.array([index]))
         if values is not None:
-            return values[0] if values.ndim > 1 else python_values(values[0])
+            return values[0] if values.ndim > 1 else python_values(values)[0]
         batch, row = self._rows.locate(index)
         with self._reading(batch):
-            value = self.cells.value(self._rows.column(batch, self._number), row)
-        # Labels hash and compare as those of Python do.
-        return python_values(value) if isinstance(value, np.generic) else value
+            return self.cells.value(self._rows.column(batch, self._number), row)
 
     def read(self, indices: npt.NDArray[np.int64] | None) -> _Array:
         self._rows.check_unchanged()

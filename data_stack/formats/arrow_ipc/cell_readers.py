@@ -23,7 +23,7 @@ from data_stack.formats.parquet.columns import CellError
 from data_stack.formats.parquet.schema import Field
 from data_stack.formats.parquet.types import dtype_name
 from data_stack.util.request_limit import current_request, decoding_for
-from data_stack.values.stacked_values import objects, stack_values
+from data_stack.values.stacked_values import objects, python_values, stack_values
 
 _Array = npt.NDArray[Any]
 
@@ -54,7 +54,11 @@ class CellReader(ABC):
     def value(self, cells: pa.Array, row: int) -> Any:
         """Return the value of one cell."""
         # take() makes cells from the start of their buffers.
-        return self.values(cells.take(pa.array([row])))[0]
+        values = self.values(cells.take(pa.array([row])))
+        if values.ndim > 1:
+            return values[0]
+        # Labels hash and compare as those of Python do.
+        return python_values(values)[0]
 
 
 class PlainCellReader(CellReader):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import struct
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -92,6 +92,7 @@ class IpcLayout:
             need the same ones share the tuple.
         is_compressed: whether a record batch is compressed.
         is_big_endian: whether numbers are stored in that order of bytes.
+        has_end: whether the file says where it ends. A stream need not, and may be cut off.
     """
 
     schema: Message
@@ -102,6 +103,7 @@ class IpcLayout:
     dictionaries: list[tuple[Message, ...]]
     is_compressed: bool
     is_big_endian: bool
+    has_end: bool = True
 
 
 def read_layout(file: PositionalFile) -> IpcLayout:
@@ -164,12 +166,27 @@ def _layout_of_stream(file: PositionalFile) -> IpcLayout:
     next_start = builder.first_start
     while next_start < file.size:
         found = builder.find(next_start)
-        if found is None:  # the end of the stream
-            break
+        if found is None:
+            _check_end(file, next_start)
+            return builder.build()
         message, header = found
         builder.add(message, header)
         next_start = message.end
-    return builder.build()
+    return replace(builder.build(), has_end=False)
+
+
+def _check_end(file: PositionalFile, start: int) -> None:
+    """Check that nothing follows the mark of a stream's end.
+
+    Raises:
+        DatasetFileCorruptError: something does, which pyarrow would leave out.
+    """
+    is_long_mark = file.read_at(start, 4) == struct.pack("<I", _CONTINUATION)
+    n_left = file.size - start - (8 if is_long_mark else 4)
+    if n_left > 0:
+        raise DatasetFileCorruptError(
+            f"{n_left} bytes follow the end of the stream; write each stream to a file of its own"
+        )
 
 
 # ---------------------------------------------------------------------- messages

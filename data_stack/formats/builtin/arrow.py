@@ -124,20 +124,18 @@ class ArrowFormat(WritableFormat):
         return False
 
     def check(self, source: ColumnSource, location: Location, shardlen: int | None) -> None:
-        from data_stack.formats.conversion.parquet_columns import parquet_schema
+        from data_stack.formats.arrow_ipc.writer import schema_of_others, tensors_of
 
         super().check(source, location, shardlen)
-        parquet_schema(location.name, source)
+        schema_of_others(location.name, source, tensors_of(source))
 
     @contextlib.contextmanager
     def writer(
         self, location: Location, source: ColumnSource, *, name: str, shardlen: int | None
     ) -> Iterator[WriteBatch]:
         from data_stack.formats.arrow_ipc.writer import ArrowWriter
-        from data_stack.formats.conversion.parquet_columns import parquet_schema
 
-        schema = parquet_schema(name, source)
         with location.folder.create(location.name) as file:
-            writer = ArrowWriter(file, name, schema, source.stored_names)
+            writer = ArrowWriter(file, name, source)
             yield writer.write
             writer.finish()
