@@ -369,16 +369,15 @@ class _LayoutBuilder:
         Raises:
             DatasetFileCorruptError: the message is damaged, or is cut off.
         """
-        prefix_bytes = 8
-        size, second = struct.unpack("<II", self._read(start, prefix_bytes, at_least=4))
+        prefix_bytes = 4
+        size = int.from_bytes(self._read(start, prefix_bytes), "little")
         if size == _CONTINUATION:
-            size = second
-        else:
-            prefix_bytes = 4
+            prefix_bytes = 8
+            size = int.from_bytes(self._read(start, prefix_bytes)[4:], "little")
         if size == 0:
             return None
         _check_header_size(size)
-        header = parse_header(self._read(start + prefix_bytes, size, at_least=size))
+        header = parse_header(self._read(start + prefix_bytes, size))
         message = Message(start, prefix_bytes + size, header.body_bytes)
         if message.end > self._end:
             raise DatasetFileCorruptError(
@@ -387,29 +386,23 @@ class _LayoutBuilder:
             )
         return message, header
 
-    def _read(self, start: int, n_bytes: int, *, at_least: int) -> bytes:
-        """Return bytes of the file, padded by zeros at its end.
-
-        Args:
-            start: where they begin.
-            n_bytes: how many.
-            at_least: how many must be there.
+    def _read(self, start: int, n_bytes: int) -> bytes:
+        """Return bytes of the file.
 
         Raises:
-            DatasetFileCorruptError: there are fewer.
+            DatasetFileCorruptError: the file ends before.
         """
-        is_in_piece = self._piece_start <= start and start + n_bytes <= self._piece_start + len(
-            self._piece
-        )
+        piece_end = self._piece_start + len(self._piece)
+        is_in_piece = self._piece_start <= start and start + n_bytes <= piece_end
         if not is_in_piece:
             wanted_bytes = min(max(n_bytes, _READ_AHEAD_BYTES), max(0, self._end - start))
             self._piece = self._file.read_at(start, wanted_bytes)
             self._piece_start = start
         offset = start - self._piece_start
         data = self._piece[offset : offset + n_bytes]
-        if len(data) < at_least:
+        if len(data) < n_bytes:
             raise DatasetFileCorruptError(f"it ends within the message at byte {start}")
-        return data.ljust(n_bytes, b"\0")
+        return data
 
 
 def _check_header_size(n_bytes: int) -> None:

@@ -294,7 +294,8 @@ class StoredBatches:
 
 def _size_of_objects(decoded: _DecodedBatch) -> int:
     """Return what a decoded record batch takes beside its values, which are those of a map."""
-    return _COLUMN_BYTES * (1 + decoded.batch.num_columns)
+    n_columns: int = decoded.batch.num_columns
+    return _COLUMN_BYTES * (1 + n_columns)
 
 
 def _size_of_values(decoded: _DecodedBatch) -> int:

@@ -119,7 +119,7 @@ def test_a_file_of_the_caller_is_read(tmp_path: Path) -> None:
 def test_feather_files_are_loaded_by_their_suffix(tmp_path: Path) -> None:
     feather.write_feather(TABLE.drop_columns(["null"]), str(tmp_path / "a.feather"))
 
-    loaded = data_stack.load(str(tmp_path / "a.feather"), columns=["string", "int8"])
+    loaded: Any = data_stack.load(str(tmp_path / "a.feather"), columns=["string", "int8"])
 
     assert loaded[3] == {"string": "üüü", "int8": -2}
 
@@ -140,7 +140,7 @@ def test_dictionaries_that_grow_and_are_replaced_are_read_in_any_order(tmp_path:
             codes = pa.array(range(len(dictionary)), pa.int8())
             cells = pa.DictionaryArray.from_arrays(codes, pa.array(dictionary))
             writer.write_batch(pa.record_batch([cells], schema))
-    rows = ArrowDataset(tmp_path / "a.arrows")
+    rows: Any = ArrowDataset(tmp_path / "a.arrows")
     expected = [name for dictionary in names for name in dictionary]
 
     positions = [7, 0, 5, 4, 1, 6, 2, 3]
@@ -200,7 +200,7 @@ def test_splits_are_found_by_the_names_of_files(tmp_path: Path) -> None:
 def test_a_file_without_rows_has_its_columns(tmp_path: Path, stream: bool) -> None:
     path = write(tmp_path / "a.arrow", TABLE.slice(0, 0), stream=stream)
 
-    rows = ArrowDataset(path)
+    rows: Any = ArrowDataset(path)
 
     assert len(rows) == 0
     assert list(rows) == []
@@ -220,7 +220,7 @@ def test_columns_of_one_dtype_and_shape_are_fixed(tmp_path: Path) -> None:
 
 
 def test_values_are_copies_that_a_caller_may_change(tmp_path: Path) -> None:
-    rows = ArrowDataset(write(tmp_path / "a.arrow", TABLE), ["matrix", "list", "int8"])
+    rows: Any = ArrowDataset(write(tmp_path / "a.arrow", TABLE), ["matrix", "list", "int8"])
 
     rows[4]["matrix"][:] = 9
     rows.read_batch([4])["matrix"][:] = 9
@@ -239,7 +239,7 @@ def _sum_of(rows: Any) -> int:
 
 @pytest.mark.parametrize("method", ["spawn", "fork"])
 def test_another_process_opens_the_files_itself(tmp_path: Path, method: str) -> None:
-    rows = ArrowDataset(write(tmp_path / "a.arrow", TABLE, compression="zstd"), ["int8"])
+    rows: Any = ArrowDataset(write(tmp_path / "a.arrow", TABLE, compression="zstd"), ["int8"])
     expected = _sum_of(rows)
 
     with get_context(method).Pool(1) as pool:
@@ -247,7 +247,9 @@ def test_another_process_opens_the_files_itself(tmp_path: Path, method: str) -> 
 
 
 def test_threads_share_a_dataset(tmp_path: Path) -> None:
-    rows = ArrowDataset(write(tmp_path / "a.arrow", TABLE, compression="lz4"), ["string", "list"])
+    rows: Any = ArrowDataset(
+        write(tmp_path / "a.arrow", TABLE, compression="lz4"), ["string", "list"]
+    )
     expected = rows.read_batch(range(N))
 
     def read(seed: int) -> bool:
@@ -261,7 +263,7 @@ def test_threads_share_a_dataset(tmp_path: Path) -> None:
 
 def test_a_file_that_is_written_to_is_an_error_that_says_so(tmp_path: Path) -> None:
     path = write(tmp_path / "a.arrow", TABLE)
-    rows = ArrowDataset(path, ["int8", "string"])
+    rows: Any = ArrowDataset(path, ["int8", "string"])
     rows[0]
 
     with path.open("r+b") as file:
@@ -276,7 +278,7 @@ def test_a_file_that_is_written_to_is_an_error_that_says_so(tmp_path: Path) -> N
 
 def test_a_file_that_was_replaced_is_read_on_but_not_reopened(tmp_path: Path) -> None:
     path = write(tmp_path / "a.arrow", TABLE)
-    rows = ArrowDataset(path, ["int8"])
+    rows: Any = ArrowDataset(path, ["int8"])
     pickled = pickle.dumps(rows)
 
     os.replace(write(tmp_path / "b.arrow", TABLE.slice(5)), path)
@@ -291,9 +293,9 @@ def test_a_file_that_was_replaced_is_read_on_but_not_reopened(tmp_path: Path) ->
 
 def test_a_recipe_opens_the_file_again(tmp_path: Path) -> None:
     path = write(tmp_path / "a.arrow", TABLE)
-    rows = data_stack.load(str(path), columns=["int8", "string"])
+    rows: Any = data_stack.load(str(path), columns=["int8", "string"])
 
-    again = data_stack.from_recipe(rows.recipe())
+    again: Any = data_stack.from_recipe(rows.recipe())
 
     assert list(again) == list(rows)
     assert again.fingerprint() == rows.fingerprint()

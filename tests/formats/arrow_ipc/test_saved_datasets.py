@@ -115,7 +115,7 @@ def test_an_image_that_is_a_path_is_never_opened(tmp_path: Path) -> None:
     with pa.ipc.new_stream(str(tmp_path / "saved" / file_name), table.schema) as writer:
         writer.write_table(table)
 
-    rows = data_stack.load(str(tmp_path / "saved"))
+    rows: Any = data_stack.load(str(tmp_path / "saved"))
 
     with pytest.raises(ConfigError, match="opens no files that a dataset names"):
         rows[0]
@@ -127,7 +127,7 @@ def test_positions_of_rows_are_respected(saved: Path) -> None:
         writer.write_table(table)
     edit(saved / "train" / "state.json", _indices_data_files=[{"filename": "indices.arrow"}])
 
-    rows = data_stack.load(str(saved), split="train")
+    rows: Any = data_stack.load(str(saved), split="train")
 
     assert [row["text"] for row in rows] == ["ü" * 8, "", ""]
 
@@ -206,7 +206,9 @@ def test_translations_are_dicts(tmp_path: Path) -> None:
     with pa.ipc.new_stream(str(tmp_path / "a.arrow"), features.arrow_schema) as writer:
         writer.write_table(pa.Table.from_pylist(rows, features.arrow_schema))
 
-    assert list(data_stack.load(str(tmp_path / "a.arrow"))) == rows
+    loaded: Any = data_stack.load(str(tmp_path / "a.arrow"))
+
+    assert list(loaded) == rows
 
 
 def test_a_saved_split_converts_to_records(saved: Path, tmp_path: Path) -> None:
