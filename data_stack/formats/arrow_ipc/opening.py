@@ -132,7 +132,7 @@ def _read_positions(files: Sequence[Location], n_rows: int) -> Any:
 # ---------------------------------------------------------------------- the target
 
 
-def with_target_of_features(samples: Any, source: str, target: str | None) -> DatasetIteratorIF:
+def with_target_of_features(samples: Any, source: str, target: str | None) -> Any:
     """Return samples whose ``dataset_meta`` names the target, and its classes.
 
     Args:
