@@ -94,6 +94,7 @@ HEAVY = {
     "py4j": set[str](),
     "pyarrow": {
         "data_stack.exchange.tables",
+        "data_stack.formats.arrow_ipc",
         "data_stack.formats.arrow_tables",
         "data_stack.formats.text_tables",
         "data_stack.formats.conversion.parquet_columns",

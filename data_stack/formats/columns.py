@@ -171,7 +171,7 @@ class ColumnsDatasetIterator(AccessedDatasetIterator):
     # ------------------------------------------------------------------ access, recipe
 
     def make_access(self) -> SampleAccess:
-        return _ColumnsAccess(self)
+        return ColumnsAccess(self)
 
     def _arguments(self) -> dict[str, Any]:
         keys = [None if isinstance(source, PositionalFile) else source for source in self._sources]
@@ -256,7 +256,7 @@ def _check_lengths(names: Sequence[Any], readers: Sequence[ColumnReader]) -> Non
     )
 
 
-class _ColumnsAccess(RemoteAccess):
+class ColumnsAccess(RemoteAccess):
     """Access to the columns of an iterator, which are opened when they are first needed."""
 
     source: ColumnsDatasetIterator

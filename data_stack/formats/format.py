@@ -132,6 +132,20 @@ class Format(ABC):
         """
         return False
 
+    def list_splits(self, folder: Folder, names: Sequence[str]) -> list[str]:
+        """Return the names of the splits that a file in a folder lists; none without such a file.
+
+        Each split is a folder of this format, whatever its name.
+
+        Args:
+            folder: the folder.
+            names: the names of the files and folders in it.
+
+        Raises:
+            DatasetFileCorruptError: the list is damaged, or a split is missing.
+        """
+        return []
+
     # ------------------------------------------------------------------ opening
 
     @classmethod

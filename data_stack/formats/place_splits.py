@@ -99,6 +99,9 @@ def find_splits(place: Location, kind: str | None = None) -> dict[str, DatasetFi
     names = _visible_names(place)
     if _lists_its_files(names):
         return {}
+    splits = _find_listed_splits(place.as_folder(), names, kind)
+    if splits:
+        return splits
     splits = _find_splits(place.as_folder(), names, kind)
     if splits:
         return _as_one_if_named_alike(place, splits)
@@ -118,6 +121,22 @@ def _lists_its_files(names: Iterable[str]) -> bool:
     for format_ in known_formats().values():
         listing_files.update(format_.listing_files)
     return not listing_files.isdisjoint(names)
+
+
+def _find_listed_splits(
+    folder: Folder, names: Sequence[str], kind: str | None
+) -> dict[str, DatasetFiles]:
+    """Find the splits that a file in a folder lists; none without such a file."""
+    for format_ in known_formats().values():
+        if kind not in (None, format_.name):
+            continue
+        splits = format_.list_splits(folder, names)
+        if splits:
+            return {
+                split: DatasetFiles(format_.name, (Location(folder, split),), is_split=True)
+                for split in splits
+            }
+    return {}
 
 
 def _as_one_if_named_alike(

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import itertools
 import math
-import mmap
-import weakref
 from typing import Any, Final
 
 import numpy as np
@@ -14,7 +12,7 @@ import numpy.typing as npt
 from data_stack.dataset.positions import IndexArrayOfInts
 from data_stack.exception import DatasetFileCorruptError
 from data_stack.formats.column_reader import ColumnReader
-from data_stack.io.local_files import map_file, most_open_files
+from data_stack.formats.mapped_files import map_sealed_file
 from data_stack.io.positional import PositionalFile
 from data_stack.values.stacked_values import python_values
 from data_stack.values.stacking import take_runs
@@ -24,9 +22,6 @@ _GAP_BYTES: Final = 1 << 14
 
 #: The maximum size of a request, so that a large batch is not in memory twice.
 _REQUEST_BYTES: Final = 16 << 20
-
-#: The memory maps of all columns of this process, each of which keeps a descriptor open.
-_maps: weakref.WeakSet[mmap.mmap] = weakref.WeakSet()
 
 
 class StoredRowsReader(ColumnReader):
@@ -83,16 +78,9 @@ class StoredRowsReader(ColumnReader):
         n_bytes = self._length * self._row_bytes
         if n_bytes == 0:
             return None
-        # A file that a caller has open may be cut short, and reading the missing part of a map
-        # ends the process.
-        if not self._file.resource.is_sealed:
-            return None
-        if len(_maps) >= most_open_files():
-            return None
-        data = map_file(self._file.resource, self._file.size)
+        data = map_sealed_file(self._file)
         if data is None or self._offset + n_bytes > self._file.size:
             return None
-        _maps.add(data)
         shape = (self._length, *self._row_shape)
         rows: npt.NDArray[Any] = np.ndarray(shape, self._dtype, data, self._offset)
         return rows

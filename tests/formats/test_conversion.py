@@ -71,6 +71,7 @@ NAMES = {
     "hdf5": "out.h5",
     "npz": "out.npz",
     "torch": "out.pt",
+    "arrow": "out.arrow",
     "parquet": "out.parquet",
     "csv": "out.csv",
     "jsonl": "out.jsonl",

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from data_stack.exception import ConfigError
-from data_stack.formats.arrow_tables import ARROW_ERRORS, JSON_TEXT, Origin
+from data_stack.formats.arrow_tables import ARROW_ERRORS, JSON_TEXT, Origin, cells_of_tensors
 from data_stack.formats.parquet.codecs.cells import null_mask
 from data_stack.formats.parquet.codecs.exact_cells import exact_cells
 from data_stack.formats.parquet.columns import CellError
@@ -121,7 +121,7 @@ def _cells_of_inferred_type(values: _Array) -> pa.Array:
 
     is_array_of_numbers = values.ndim > 1 and values.dtype.kind in _KINDS_OF_NUMBERS
     if is_array_of_numbers and math.prod(values.shape[1:]):
-        return _cells_of_fixed_size(values)
+        return cells_of_tensors(values)
 
     type_of_lists = _find_type_of_nested_lists(values)
     if type_of_lists is not None:
@@ -135,15 +135,6 @@ def _cells_of_inferred_type(values: _Array) -> pa.Array:
     # The type in which a Parquet file stores such a column.
     (field,) = schema_of_columns("", {"value": values})
     return field.cells.encode_column(field, values)
-
-
-def _cells_of_fixed_size(values: _Array) -> pa.Array:
-    """Convert arrays of numbers of one shape to lists of fixed size, one level for each axis."""
-    native_dtype = values.dtype.newbyteorder("=")
-    cells = pa.array(np.ascontiguousarray(values, native_dtype).reshape(-1))
-    for size in reversed(values.shape[1:]):
-        cells = pa.FixedSizeListArray.from_arrays(cells, size)
-    return cells
 
 
 def _find_type_of_nested_lists(values: _Array) -> pa.DataType | None:

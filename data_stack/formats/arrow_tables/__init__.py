@@ -17,7 +17,13 @@ from data_stack.formats.arrow_tables.table_iterator import (
     check_names,
     iterator_of_table,
 )
-from data_stack.formats.arrow_tables.values import ARROW_ERRORS, field_of, unshifted, values_of
+from data_stack.formats.arrow_tables.values import (
+    ARROW_ERRORS,
+    cells_of_tensors,
+    field_of,
+    unshifted,
+    values_of,
+)
 
 __all__ = [
     "ARROW_ERRORS",
@@ -29,6 +35,7 @@ __all__ = [
     "Origin",
     "PlainColumn",
     "TableIterator",
+    "cells_of_tensors",
     "check_names",
     "field_of",
     "iterator_of_table",

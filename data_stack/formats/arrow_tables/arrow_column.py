@@ -11,22 +11,24 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from data_stack.dataset.iterator.access import DeclaredColumn
+from data_stack.formats.arrow_tables.cell_types import (
+    array_of_list,
+    describe_values,
+    has_python_values,
+    is_list_of_numbers_or_text,
+    without_views,
+)
 from data_stack.formats.arrow_tables.origin import IndexLevel, Origin
 from data_stack.formats.arrow_tables.values import (
-    field_of,
     unshifted,
     update_digest,
     values_of,
 )
 from data_stack.formats.column_reader import ArrayReader, ColumnReader
-from data_stack.formats.parquet.types import dtype_name, is_list
-from data_stack.values.stacked_values import objects
+from data_stack.formats.parquet.types import is_list
 from data_stack.values.stacking import join_columns
 
 _Array = npt.NDArray[Any]
-
-#: Types for which pyarrow lacks take(), and the types to cast them to.
-_TYPE_OF_VIEW = {pa.string_view(): pa.large_string(), pa.binary_view(): pa.large_binary()}
 
 
 class ArrowColumn(ColumnReader):
@@ -81,9 +83,7 @@ class ArrowColumn(ColumnReader):
         shape: tuple[int, ...] = (),
         level: IndexLevel | None = None,
     ) -> None:
-        if cells.type in _TYPE_OF_VIEW:
-            cells = cells.cast(_TYPE_OF_VIEW[cells.type])
-        cells = unshifted(cells)
+        cells = unshifted(without_views(cells))
         categories: Any = None
         if pa.types.is_dictionary(cells.type):
             cells = cells.unify_dictionaries()
@@ -99,12 +99,11 @@ class ArrowColumn(ColumnReader):
         self._shape = shape
 
         type_ = pa.int64() if as_codes else cells.type
-        dtype, value_shape = _describe_values(field.name, type_, shape)
+        dtype, value_shape = describe_values(field.name, type_, shape)
         self._declared = DeclaredColumn(dtype, value_shape, bool(cells.null_count), self.origin)
         is_text = dtype in ("str", "bytes") and not value_shape
-        is_list_of_one_level = pa.types.is_list(type_) or pa.types.is_large_list(type_)
-        self._is_flat_list = is_list_of_one_level and not shape and _is_number_or_text(type_)
-        is_plain_struct = pa.types.is_struct(type_) and _has_python_values(type_)
+        self._is_flat_list = not shape and is_list_of_numbers_or_text(type_)
+        is_plain_struct = pa.types.is_struct(type_) and has_python_values(type_)
         self._is_python = is_text or is_plain_struct
 
     def __len__(self) -> int:
@@ -119,7 +118,7 @@ class ArrowColumn(ColumnReader):
         if self._is_python:
             return self._cells[index].as_py()
         if self._is_flat_list:
-            value = _array_of_list(self._cells[index])
+            value = array_of_list(self._cells[index])
             if value is not None:
                 return value
         return self.values(np.array([index]))[0]
@@ -180,57 +179,6 @@ def _categories_of(cells: pa.ChunkedArray) -> pa.Array:
     if cells.num_chunks:
         return cells.chunk(0).dictionary
     return pa.array([], cells.type.value_type)
-
-
-def _describe_values(
-    name: str, type_: pa.DataType, shape: tuple[int, ...]
-) -> tuple[str | None, tuple[int | None, ...]]:
-    """Return dtype and shape of the values of a type.
-
-    Raises:
-        ConfigError: the type is unsupported.
-    """
-    field = field_of(name, type_)
-    no_values = values_of(pa.nulls(0, type_), name, has_nulls=False, shape=shape)
-    if no_values.ndim > 2:
-        return no_values.dtype.name, no_values.shape[1:]
-    return dtype_name(field.dtype), field.shape
-
-
-def _is_number_or_text(type_: pa.DataType) -> bool:
-    """Return whether a list holds integers, floats or text."""
-    inner = type_.value_type
-    is_number = pa.types.is_integer(inner) or pa.types.is_floating(inner)
-    return bool(is_number or pa.types.is_string(inner))
-
-
-def _array_of_list(cell: Any) -> _Array | None:
-    """Return a list of numbers or text as an array; None if it is null or holds a null number."""
-    elements = cell.values
-    if elements is None:
-        return None
-    if pa.types.is_string(elements.type):
-        return objects(elements.to_pylist())
-    if elements.null_count:
-        return None
-    array: _Array = elements.to_numpy(zero_copy_only=False).copy()
-    return array
-
-
-def _has_python_values(type_: pa.DataType) -> bool:
-    """Return whether ``as_py()`` returns the values of a type as samples hold them.
-
-    It does not for times, which are numpy's in samples.
-    """
-    if pa.types.is_struct(type_):
-        fields = [type_.field(number) for number in range(type_.num_fields)]
-        names = {field.name for field in fields}
-        are_distinct = len(names) == len(fields)  # as_py() raises for equal names
-        return are_distinct and all(_has_python_values(field.type) for field in fields)
-    if is_list(type_):
-        return _has_python_values(type_.value_type)
-    is_number = pa.types.is_integer(type_) or pa.types.is_floating(type_)
-    return bool(is_number or pa.types.is_boolean(type_) or pa.types.is_string(type_))
 
 
 def _is_described_by_dtype(type_: pa.DataType) -> bool:

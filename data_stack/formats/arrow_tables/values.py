@@ -172,6 +172,19 @@ def values_of(
         ) from error
 
 
+def cells_of_tensors(values: _Array) -> pa.Array:
+    """Convert arrays of numbers of one shape to lists of fixed size, one level for each axis.
+
+    Args:
+        values: shape ``(n, ...)`` of at least two axes, none of them of size 0 but the first.
+    """
+    native_dtype = values.dtype.newbyteorder("=")
+    cells = pa.array(np.ascontiguousarray(values, native_dtype).reshape(-1))
+    for size in reversed(values.shape[1:]):
+        cells = pa.FixedSizeListArray.from_arrays(cells, size)
+    return cells
+
+
 def _with_nulls(valid_values: _Array, cells: pa.Array) -> _Array:
     """Return the value of each cell as an array of objects, shape ``(n,)``, with None for null.
 

@@ -11,7 +11,6 @@ import numpy.typing as npt
 from data_stack.dataset.encoders import Encoder
 from data_stack.dataset.encoders.errors import EncodingError
 from data_stack.exception import ConfigError
-from data_stack_huggingface.arrow_types import arrow_type_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -53,6 +52,7 @@ class CastEncoder(Encoder):
     def _transform(self, column: npt.NDArray[Any]) -> npt.NDArray[Any]:
         import pyarrow as pa
 
+        from data_stack.formats.arrow_ipc.feature_types import arrow_type_of
         from data_stack.formats.parquet import infer_schema
         from data_stack.formats.parquet.types import type_described
 

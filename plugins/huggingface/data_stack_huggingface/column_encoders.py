@@ -10,9 +10,7 @@ import numpy as np
 from data_stack.dataset.encoders import Encoder
 from data_stack.dataset.iterator import access_to
 from data_stack.exception import CatalogueSchemaError, ConfigError
-from data_stack_huggingface.arrow_types import arrow_type_of
 from data_stack_huggingface.cast_encoder import CastEncoder, check_cast
-from data_stack_huggingface.features import LIST_KINDS
 from data_stack_huggingface.hub_encoder import HubEncoder
 
 if TYPE_CHECKING:
@@ -163,6 +161,8 @@ def _encoder_of_values(
 
 def _dtype_of(feature: Mapping[str, Any]) -> str | None:
     """Return the dtype of a value, or of the values of a list; None for other features."""
+    from data_stack.formats.arrow_ipc.feature_types import LIST_KINDS
+
     value_feature: Any = feature
     if feature.get("_type") in LIST_KINDS:
         value_feature = feature.get("feature")
@@ -182,6 +182,7 @@ def _cast_encoder_of(
     Raises:
         ConfigError: Arrow does not cast the stored type to the declared one.
     """
+    from data_stack.formats.arrow_ipc.feature_types import arrow_type_of
     from data_stack.formats.parquet.types import describe_type
 
     stored_description = describe_type(stored_type)

@@ -13,9 +13,6 @@ from typing import Any
 from data_stack.exception import CatalogueSchemaError
 from data_stack_huggingface.card import info_of_config
 
-#: Features whose values are a list of values of another feature.
-LIST_KINDS = ("List", "Sequence", "LargeList")
-
 #: dtypes of cards that are features of their own.
 _MEDIA_DTYPES = ("image", "audio", "video")
 

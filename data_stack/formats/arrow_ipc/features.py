@@ -1,0 +1,178 @@
+"""Reads what Hugging Face's ``datasets`` says of columns, the *features*.
+
+A feature is a dict such as ``{"_type": "ClassLabel", "names": ["cat", "dog"]}``. The features of an
+Arrow file are in the metadata of its schema; those of a folder of ``save_to_disk`` are in its
+``dataset_info.json``, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import pyarrow as pa
+
+from data_stack.exception import ConfigError, DatasetFileCorruptError
+from data_stack.formats.arrow_ipc.cell_readers import CellReader, ImageCellReader, PlainCellReader
+from data_stack.formats.arrow_ipc.feature_types import storage_type_of
+from data_stack.formats.parquet.types import describe_type
+from data_stack.util.untrusted_text import parse_json
+
+#: The key of the features in the metadata of a schema.
+_KEY: Final = b"huggingface"
+
+
+@dataclass(frozen=True)
+class StoredFeature:
+    """A feature of a column, as ``kind`` of its :class:`~data_stack.formats.arrow_tables.Origin`.
+
+    Attributes:
+        description: the feature as plain data.
+    """
+
+    description: Any
+
+
+def features_of_schema(schema: pa.Schema) -> dict[str, Any]:
+    """Return the features in the metadata of a schema, by column; empty without such.
+
+    Tools that are not ``datasets`` keep the metadata when they change a column. So a feature whose
+    type is not that of its column is left out, as ``datasets`` does.
+
+    Raises:
+        ConfigError: a feature of a column is unknown.
+        DatasetFileCorruptError: the metadata are damaged.
+    """
+    metadata = schema.metadata or {}
+    if _KEY not in metadata:
+        return {}
+    try:
+        info = parse_json(metadata[_KEY])["info"]
+        features = dict(info.get("features") or {})
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise DatasetFileCorruptError(
+            f"the metadata of Hugging Face in its schema are damaged: {error!s:.200}"
+        ) from error
+    return {
+        field.name: features[field.name]
+        for field in schema
+        if field.name in features and _is_stored_as(field, features[field.name])
+    }
+
+
+def check_features(features: Mapping[str, Any], schema: pa.Schema, place: str) -> None:
+    """Check that features are those of the columns, as ``datasets`` does.
+
+    Args:
+        features: a feature for each column.
+        schema: the columns.
+        place: where the features are from, for messages.
+
+    Raises:
+        ConfigError: a feature is unknown.
+        DatasetFileCorruptError: columns have no feature, or a feature no column, or another type.
+    """
+    differing = features.keys() ^ set(schema.names)
+    if differing:
+        names = ", ".join(sorted(map(str, differing)))
+        raise DatasetFileCorruptError(
+            f"{place} describes other columns than the Arrow files have: {names:.300}"
+        )
+    for field in schema:
+        if not _is_stored_as(field, features[field.name]):
+            raise DatasetFileCorruptError(
+                f"{place} says that column {field.name!r} is {features[field.name]!s:.120}, "
+                f"but the Arrow files have the type {field.type!s:.80}"
+            )
+
+
+def _is_stored_as(field: pa.Field, feature: Any) -> bool:
+    """Return whether the type of a column is the one of its feature.
+
+    Raises:
+        ConfigError: the feature is unknown.
+    """
+    try:
+        expected_type = storage_type_of(feature)
+    except ConfigError as error:
+        raise ConfigError(
+            f"column {field.name!r} is of a feature of Hugging Face that cannot be read: {error}; "
+            "leave it out of columns=…"
+        ) from error
+    try:
+        return bool(describe_type(field.type) == describe_type(expected_type))
+    except ConfigError:  # Arrow's types without a name: they have no values here
+        return bool(field.type == expected_type)
+
+
+# ---------------------------------------------------------------------- values
+
+
+def reader_of_feature(
+    field: pa.Field, feature: Any, *, has_nulls: bool, image_mode: str | None
+) -> CellReader:
+    """Return a reader of a column with a feature.
+
+    Args:
+        field: the column.
+        feature: its feature.
+        has_nulls: whether a value is null.
+        image_mode: the mode of Pillow to convert images to; None for that of the feature.
+
+    Raises:
+        ConfigError: the type of the column is unsupported.
+    """
+    kind = StoredFeature(feature)
+    if kind_of(feature) == "Image":
+        mode = image_mode or feature.get("mode")
+        return ImageCellReader(field.name, has_nulls=has_nulls, mode=mode, kind=kind)
+    return PlainCellReader(
+        field, has_nulls=has_nulls, shape=_shape_of(feature), kind=StoredFeature(feature)
+    )
+
+
+def kind_of(feature: Any) -> str | None:
+    """Return the name of the class of a feature; None for a dict or list of features."""
+    if not isinstance(feature, Mapping):
+        return None
+    kind = feature.get("_type")
+    return kind if isinstance(kind, str) else None
+
+
+def _shape_of(feature: Any) -> tuple[int, ...]:
+    """Return the shape of arrays; ``()`` for other features, and if a size differs."""
+    if not (kind_of(feature) or "").startswith("Array"):
+        return ()
+    shape = feature.get("shape")
+    are_sizes = isinstance(shape, list) and all(type(size) is int for size in shape)
+    if not are_sizes:
+        return ()
+    return tuple(shape)
+
+
+# ---------------------------------------------------------------------- roles
+
+
+def target_of(features: Mapping[str, Any], names: Sequence[str]) -> str | None:
+    """Return the column of the target, the only ``ClassLabel``; None if there are more or none."""
+    return _only([name for name in names if kind_of(features.get(name)) == "ClassLabel"])
+
+
+def sample_of(features: Mapping[str, Any], names: Sequence[str]) -> str | None:
+    """Return the column of the sample, the only ``Image``; None if there are more or none."""
+    return _only([name for name in names if kind_of(features.get(name)) == "Image"])
+
+
+def class_names_of(feature: Any) -> list[str] | None:
+    """Return the names of the classes of a feature; None without such."""
+    if kind_of(feature) != "ClassLabel":
+        return None
+    names = feature.get("names")
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        return None
+    return names
+
+
+def _only(names: Sequence[str]) -> str | None:
+    return names[0] if len(names) == 1 else None

@@ -1,0 +1,158 @@
+"""Reads the headers of Arrow's messages: how many rows and bytes a message holds.
+
+The format: https://arrow.apache.org/docs/format/Columnar.html#serialization-and-interprocess-communication-ipc
+Its tables are numbered as in ``Message.fbs`` and ``File.fbs`` of Arrow.
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from data_stack.exception import DatasetFileCorruptError
+from data_stack.formats.arrow_ipc.flatbuffer import FlatTable
+
+#: Arrow's ``FieldNode``: the length of an array, and how many of its values are null.
+_NODE: Final = np.dtype([("length", "<i8"), ("null_count", "<i8")])
+
+#: Arrow's ``Buffer``: where it begins in the body of its message, and its size.
+_BUFFER: Final = np.dtype([("start", "<i8"), ("n_bytes", "<i8")])
+
+#: Arrow's ``Block``: where a message begins in the file, and the sizes of its two parts.
+_BLOCK: Final = np.dtype(
+    [("start", "<i8"), ("header_bytes", "<i4"), ("padding", "<i4"), ("body_bytes", "<i8")]
+)
+
+
+class MessageKind(enum.IntEnum):
+    """What a message holds; other kinds are not those of tables."""
+
+    SCHEMA = 1
+    DICTIONARY = 2
+    RECORD_BATCH = 3
+
+
+@dataclass(frozen=True, slots=True)
+class BatchHeader:
+    """What the header of a message says of the arrays in its body.
+
+    Attributes:
+        n_rows: the number of rows.
+        nodes: length and null count of each array, with the arrays in it behind it; a structured
+            array with the fields ``length`` and ``null_count``.
+        buffers: the buffers of all arrays; a structured array with the fields ``start``, within the
+            body, and ``n_bytes``.
+        is_compressed: whether each buffer is compressed.
+    """
+
+    n_rows: int
+    nodes: npt.NDArray[np.void]
+    buffers: npt.NDArray[np.void]
+    is_compressed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class MessageHeader:
+    """The header of a message.
+
+    Attributes:
+        kind: the number of its kind, one of :class:`MessageKind` or another.
+        body_bytes: the size of the body, which follows the header.
+        batch: the arrays of a record batch or dictionary; None for another message.
+        dictionary_id: the number of the dictionary; 0 for another message.
+        is_delta: whether a dictionary is appended to the former one with the same number.
+        is_big_endian: whether a schema says that numbers are stored in that order of bytes.
+    """
+
+    kind: int
+    body_bytes: int
+    batch: BatchHeader | None
+    dictionary_id: int = 0
+    is_delta: bool = False
+    is_big_endian: bool = False
+
+
+def parse_header(data: bytes) -> MessageHeader:
+    """Parse the header of a message.
+
+    Args:
+        data: the FlatBuffer of the header.
+
+    Raises:
+        DatasetFileCorruptError: the header is damaged.
+    """
+    message = FlatTable.root(data)
+    kind = message.integer(1, "<B")
+    body_bytes = message.integer(3, "<q")
+    if body_bytes < 0:
+        raise DatasetFileCorruptError(f"a message states a size of {body_bytes} bytes")
+    content = message.table(2)
+    if content is None:
+        raise DatasetFileCorruptError("a message has no content")
+    if kind == MessageKind.RECORD_BATCH:
+        return MessageHeader(kind, body_bytes, _parse_batch(content, body_bytes))
+    if kind == MessageKind.DICTIONARY:
+        values = content.table(1)
+        if values is None:
+            raise DatasetFileCorruptError("a dictionary has no values")
+        return MessageHeader(
+            kind,
+            body_bytes,
+            _parse_batch(values, body_bytes),
+            dictionary_id=content.integer(0, "<q"),
+            is_delta=bool(content.integer(2, "<?")),
+        )
+    is_big_endian = kind == MessageKind.SCHEMA and content.integer(0, "<h") != 0
+    return MessageHeader(kind, body_bytes, None, is_big_endian=is_big_endian)
+
+
+def _parse_batch(table: FlatTable, body_bytes: int) -> BatchHeader:
+    """Parse what a header says of arrays, and check that all buffers lie in the body.
+
+    Raises:
+        DatasetFileCorruptError: a number of rows is negative, or a buffer lies outside of the body.
+    """
+    n_rows = table.integer(0, "<q")
+    nodes = np.frombuffer(table.structs(1, _NODE.itemsize), _NODE)
+    buffers = np.frombuffer(table.structs(2, _BUFFER.itemsize), _BUFFER)
+    starts = buffers["start"]
+    sizes = buffers["n_bytes"]
+    # The end of a buffer is not computed: it may exceed int64.
+    are_inside = (starts >= 0) & (sizes >= 0) & (starts <= body_bytes)
+    are_inside &= sizes <= body_bytes - np.minimum(starts, body_bytes)
+    if not are_inside.all():
+        raise DatasetFileCorruptError("a buffer lies outside of its message")
+    if n_rows < 0:
+        raise DatasetFileCorruptError(f"a message states {n_rows} rows")
+    is_compressed = table.position_of(3) is not None
+    return BatchHeader(n_rows, nodes, buffers, is_compressed)
+
+
+@dataclass(frozen=True, slots=True)
+class Footer:
+    """The end of a file in Arrow's file format, which lists the messages before it.
+
+    Attributes:
+        dictionaries: the messages of dictionaries; a structured array with the fields ``start``,
+            ``header_bytes`` and ``body_bytes``.
+        batches: the messages of record batches, likewise.
+    """
+
+    dictionaries: npt.NDArray[np.void]
+    batches: npt.NDArray[np.void]
+
+
+def parse_footer(data: bytes) -> Footer:
+    """Parse the FlatBuffer of a footer.
+
+    Raises:
+        DatasetFileCorruptError: the footer is damaged.
+    """
+    table = FlatTable.root(data)
+    dictionaries = np.frombuffer(table.structs(2, _BLOCK.itemsize), _BLOCK)
+    batches = np.frombuffer(table.structs(3, _BLOCK.itemsize), _BLOCK)
+    return Footer(dictionaries, batches)

@@ -1,0 +1,318 @@
+"""Reads the record batches of one Arrow file."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+import pyarrow as pa
+
+from data_stack.exception import DatasetFileCorruptError, ResourceChangedError
+from data_stack.formats.arrow_ipc.errors import reading_arrow
+from data_stack.formats.arrow_ipc.fed_stream import FedStream
+from data_stack.formats.arrow_ipc.layout import IpcLayout, Message, read_layout
+from data_stack.formats.arrow_ipc.message import parse_header
+from data_stack.formats.arrow_tables.cell_types import TYPE_OF_VIEW, without_views
+from data_stack.formats.mapped_files import map_sealed_file
+from data_stack.io.positional import PositionalFile
+from data_stack.io.versions import LocalVersion, local_version_of
+from data_stack.util.byte_cache import ByteCache
+from data_stack.util.forks import fork_lock
+from data_stack.util.request_limit import check_request
+
+#: How much memory the decoded columns of a file may take that are not those of a map.
+_MAX_CACHED_BYTES: Final = 64 << 20
+
+#: What the object of a decoded column takes, beside its values.
+_COLUMN_BYTES: Final = 1 << 10
+
+#: How much memory such objects may take: a million columns of record batches.
+_MAX_CACHED_OBJECT_BYTES: Final = 1 << 30
+
+#: Where the size of the values stands in a compressed buffer, and the size that means "not
+#: compressed".
+_PREFIX_BYTES: Final = 8
+_NOT_COMPRESSED: Final = -1
+
+#: Time between two checks of a mapped file, in nanoseconds; see ``Footers`` of Parquet.
+_CHECK_INTERVAL_NS: Final = 10_000
+
+#: A decoded record batch: its position in the file, and the position of its only column, or None
+#: for all columns.
+_Key = tuple[int, int | None]
+
+
+@dataclass(slots=True)
+class _DecodedBatch:
+    """A record batch that pyarrow has decoded.
+
+    Attributes:
+        batch: all columns, or a single one.
+        columns: the columns that are validated, by their positions in the file.
+    """
+
+    batch: pa.RecordBatch
+    columns: dict[int, pa.Array] = field(default_factory=dict)
+
+
+class StoredBatches:
+    """The record batches of one file, each column of which is decoded when it is needed.
+
+    A local file is mapped into memory: its columns are those of the map, unless they are
+    compressed. Of a file in a store, whole record batches are read by range. Threads may share the
+    object; a forked child makes its own.
+
+    A column is validated before it is used for the first time: offsets, sizes and indices of a
+    damaged file would make pyarrow read any memory.
+
+    Args:
+        file: the file.
+
+    Attributes:
+        file: the file.
+        layout: where its messages lie.
+        map: the bytes of the file, mapped into memory; None if it is read by range.
+        is_mapped: whether the buffers of columns are parts of the map.
+
+    Raises:
+        DatasetFileCorruptError: the file is damaged, or not one of Arrow.
+    """
+
+    file: PositionalFile
+    layout: IpcLayout
+    is_mapped: bool
+
+    map: memoryview | None
+
+    #: The version of the file when it was opened; None if it is not a file of this machine.
+    _version: LocalVersion | None
+
+    #: When the version was checked last, by ``time.perf_counter_ns``.
+    _checked_ns: int
+
+    #: The decoded record batches.
+    _cache: ByteCache[_Key, _DecodedBatch]
+
+    #: Decodes all columns, by the key None; or a single one, by its position.
+    _streams: dict[int | None, FedStream]
+
+    #: The dictionaries that each of these readers has.
+    _fed: dict[int | None, tuple[Message, ...]]
+
+    #: Held by the thread that decodes.
+    _lock: threading.Lock
+
+    def __init__(self, file: PositionalFile) -> None:
+        self.file = file
+        self._version = local_version_of(file.resource)
+        self._checked_ns = time.perf_counter_ns()
+        self.layout = read_layout(file)
+        mapped = map_sealed_file(file)
+        self.map = None if mapped is None else memoryview(mapped)
+        self._streams = {}
+        self._fed = {}
+        self._lock = fork_lock()
+        has_views = any(field.type in TYPE_OF_VIEW for field in self.layout.arrow_schema)
+        is_copied = self.layout.is_compressed or self.layout.is_big_endian or has_views
+        self.is_mapped = self.map is not None and not is_copied
+        if self.is_mapped:
+            self._cache = ByteCache(_MAX_CACHED_OBJECT_BYTES, _size_of_objects)
+        else:
+            self._cache = ByteCache(_MAX_CACHED_BYTES, _size_of_values)
+
+    # ------------------------------------------------------------------ columns
+
+    def column(self, batch: int, number: int) -> pa.Array:
+        """Return a column of a record batch.
+
+        Args:
+            batch: the position of the record batch.
+            number: the position of the column.
+
+        Raises:
+            DatasetFileCorruptError: the column is damaged.
+            RequestLimitError: its values take more memory than a request may.
+            ResourceChangedError: the file was written to.
+        """
+        return self.columns([batch], number)[0]
+
+    def columns(self, batches: Sequence[int], number: int) -> list[pa.Array]:
+        """Return a column of several record batches; raises as :meth:`column`."""
+        decoded = self._decoded_batches(batches, self._stream_of(number))
+        columns = []
+        with reading_arrow(self.file.name):
+            for batch, decoded_batch in zip(batches, decoded, strict=True):
+                columns.append(self._valid_column(batch, number, decoded_batch))
+        return columns
+
+    def _stream_of(self, number: int) -> int | None:
+        """Return what decodes a column: each of a compressed file is decoded by itself."""
+        return number if self.layout.is_compressed else None
+
+    def _decoded_batches(self, batches: Sequence[int], stream: int | None) -> list[_DecodedBatch]:
+        """Return decoded record batches, those that are not in the cache by one request."""
+        decoded = self._cache.get_many((batch, stream) for batch in batches)
+        missing = [batch for batch in batches if (batch, stream) not in decoded]
+        if missing:
+            self.check_unchanged()
+            with reading_arrow(self.file.name):
+                messages = self._read_ranges([self.layout.batches[batch] for batch in missing])
+                for batch, message in zip(missing, messages, strict=True):
+                    if self.layout.is_compressed:
+                        self._check_sizes(message, self.layout.batches[batch])
+                    with self._lock:
+                        decoded_batch = _DecodedBatch(self._decode(batch, stream, message))
+                    decoded[(batch, stream)] = decoded_batch
+                    self._cache.put((batch, stream), decoded_batch)
+        return [decoded[(batch, stream)] for batch in batches]
+
+    def _valid_column(self, batch: int, number: int, decoded: _DecodedBatch) -> pa.Array:
+        """Return a column of a record batch, and check what pyarrow relies on.
+
+        Raises:
+            DatasetFileCorruptError, pyarrow.ArrowInvalid: the column is damaged.
+        """
+        cells = decoded.columns.get(number)
+        if cells is None:
+            cells = decoded.batch.column(0 if self.layout.is_compressed else number)
+            if len(cells) != self.layout.n_rows[batch]:
+                raise DatasetFileCorruptError("a column has another length than its record batch")
+            _bytes_of_text(cells).validate(full=True)
+            cells = without_views(cells)
+            decoded.columns[number] = cells
+        return cells
+
+    def _decode(self, batch: int, number: int | None, message: memoryview) -> pa.RecordBatch:
+        """Decode one column of a record batch; all if ``number`` is None."""
+        stream = self._streams.pop(number, None)
+        if stream is None:
+            schema = self._read_message(self.layout.schema)
+            stream = FedStream(schema, None if number is None else [number])
+            self._fed[number] = ()
+        dictionaries = self.layout.dictionaries[batch]
+        messages = []
+        if dictionaries != self._fed[number]:
+            messages = [self._read_message(dictionary) for dictionary in dictionaries]
+            for dictionary, stored in zip(dictionaries, messages, strict=True):
+                self._check_sizes(stored, dictionary)
+        decoded = stream.decode([*messages, message])
+        # A reader that raised is not used again.
+        self._streams[number] = stream
+        self._fed[number] = dictionaries
+        return decoded
+
+    # ------------------------------------------------------------------ messages
+
+    def _read_message(self, message: Message) -> memoryview:
+        return self._read_ranges([message])[0]
+
+    def _read_ranges(self, messages: Sequence[Message]) -> list[memoryview]:
+        """Return the bytes of messages, those of the map without a copy.
+
+        Raises:
+            DatasetFileCorruptError: the file ends before.
+            RequestLimitError: they take more memory than a request may.
+        """
+        if self.map is not None:
+            return [self.map[message.start : message.end] for message in messages]
+        n_bytes = sum(message.n_bytes for message in messages)
+        check_request(n_bytes, f"the record batches of {self.file.name!r}")
+        pieces = self.file.read_ranges([(message.start, message.n_bytes) for message in messages])
+        for message, piece in zip(messages, pieces, strict=True):
+            if len(piece) != message.n_bytes:
+                raise DatasetFileCorruptError(f"it ends within the message at {message.start}")
+        return [memoryview(piece) for piece in pieces]
+
+    def _check_sizes(self, data: memoryview, message: Message) -> None:
+        """Check the sizes that the compressed buffers of a message state.
+
+        pyarrow allocates what a buffer states, before it decompresses it.
+
+        Raises:
+            DatasetFileCorruptError: a buffer states a negative size.
+            RequestLimitError: together they exceed the limit of a request.
+        """
+        header_start = _PREFIX_BYTES if bytes(data[:4]) == b"\xff\xff\xff\xff" else 4
+        batch = parse_header(bytes(data[header_start : message.header_bytes])).batch
+        if batch is None or not batch.is_compressed:
+            return
+        body = data[message.header_bytes :]
+        n_bytes = 0
+        for start, stored_bytes in batch.buffers.tolist():
+            if stored_bytes < _PREFIX_BYTES:
+                continue
+            stated = int.from_bytes(body[start : start + _PREFIX_BYTES], "little", signed=True)
+            if stated < _NOT_COMPRESSED:
+                raise DatasetFileCorruptError(f"a buffer states a size of {stated} bytes")
+            n_bytes += max(stated, 0)
+        check_request(n_bytes, f"a record batch of {self.file.name!r}")
+
+    # ------------------------------------------------------------------ the store
+
+    @property
+    def fetched_bytes(self) -> int:
+        """The size of all record batches, if they are fetched from a store in advance; else 0."""
+        if not self.file.resource.prefetches:
+            return 0
+        return sum(message.n_bytes for message in self.layout.batches)
+
+    def fetch(self, batches: Iterable[int]) -> None:
+        """Fetch record batches from the store into its cache."""
+        ranges = []
+        for batch in batches:
+            message = self.layout.batches[batch]
+            ranges.append((message.start, message.n_bytes))
+        self.file.resource.prefetch(ranges)
+
+    def check_unchanged(self) -> None:
+        """Check that nobody has written to a local file since it was opened.
+
+        A file that replaced it is no change: the open one is read on.
+
+        Raises:
+            ResourceChangedError: the file was written to.
+            StorageError, UnpicklableResourceError: it was closed; see
+                :meth:`~data_stack.io.positional.PositionalFile.check_usable`.
+        """
+        now_ns = time.perf_counter_ns()
+        if now_ns - self._checked_ns < _CHECK_INTERVAL_NS:
+            return
+        self._checked_ns = now_ns
+        self.file.check_usable()
+        before = self._version
+        if before is None:
+            return
+        status = os.fstat(self.file.resource.fileno())
+        if (status.st_size, status.st_mtime_ns) != (before.size, before.modified_ns):
+            now = LocalVersion.of(status)
+            raise ResourceChangedError(self.file.name, str(before), str(now))
+
+
+def _size_of_objects(decoded: _DecodedBatch) -> int:
+    """Return what a decoded record batch takes beside its values, which are those of a map."""
+    n_columns: int = decoded.batch.num_columns
+    return _COLUMN_BYTES * (1 + n_columns)
+
+
+def _size_of_values(decoded: _DecodedBatch) -> int:
+    """Return what a decoded record batch takes with its values.
+
+    ``nbytes`` would read offsets that are not validated yet.
+    """
+    return _size_of_objects(decoded) + int(decoded.batch.get_total_buffer_size())
+
+
+def _bytes_of_text(cells: pa.Array) -> pa.Array:
+    """Return text as bytes, without a copy; other cells as they are.
+
+    Validating text would read all of it. That text is valid UTF-8 is checked where it is decoded.
+    """
+    if cells.type == pa.string():
+        return cells.view(pa.binary())
+    if cells.type == pa.large_string():
+        return cells.view(pa.large_binary())
+    return cells
