@@ -195,7 +195,7 @@ class RowIndexBuilder:
     def _write_out(self) -> None:
         """Move the offsets in memory to the end of the file."""
         if self._file is None:
-            self._file = tempfile.NamedTemporaryFile(  # noqa: SIM115  # it outlives this method
+            self._file = tempfile.NamedTemporaryFile(  # it outlives this method
                 prefix="data_stack_rows_", delete=False
             )
             weakref.finalize(self, _remove_unfinished, self._file)
