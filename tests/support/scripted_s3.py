@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from email.utils import formatdate
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
+from typing import Any, Literal
 from urllib.parse import parse_qs, unquote, urlsplit
 from xml.sax.saxutils import escape
 
@@ -65,9 +65,11 @@ class ScriptedS3:
         objects: content and time of the objects by key.
         rule: is asked before each request: an answer, or None for the right one.
         requests: what arrived, in order.
+        client: of the stores: "obstore" or "fsspec"; None for the default.
     """
 
     bucket = "data"
+    client: Literal["obstore", "fsspec"] | None = None
 
     def __init__(self) -> None:
         self.objects: dict[str, tuple[bytes, float]] = {}
@@ -139,13 +141,13 @@ class ScriptedS3:
             f"s3://{bucket}/f",
             endpoint_url=self.endpoint_url,
             timeout_seconds=5,
-            **login,
-            **options,
+            **{"client": self.client, **login, **options},
         )
 
     def place(self, bucket: str = bucket) -> str:
         """The URL of the same store, for commands, which find the login in the environment."""
-        return f"s3://{bucket}/f?endpointUrl={self.endpoint_url}&region=us-east-1"
+        url = f"s3://{bucket}/f?endpointUrl={self.endpoint_url}&region=us-east-1"
+        return url if self.client is None else f"{url}&client={self.client}"
 
     def put(self, key: str, data: bytes, *, age_seconds: float = 100.0) -> None:
         """Put an object as another tool does."""

@@ -33,9 +33,10 @@ def server() -> Iterator[ScriptedS3]:
         yield server
 
 
-@pytest.fixture
-def s3(server: ScriptedS3) -> ScriptedS3:
-    """The server, with nothing in it and without faults."""
+@pytest.fixture(params=["obstore", "fsspec"])
+def s3(server: ScriptedS3, request: pytest.FixtureRequest) -> ScriptedS3:
+    """The server, with nothing in it and without faults, for each client."""
+    server.client = request.param
     server.objects.clear()
     server.requests.clear()
     server.rule = lambda request: None
@@ -339,6 +340,58 @@ def test_listings_of_many_pages_are_put_together(s3: ScriptedS3) -> None:
     assert s3.store().list_resources() == names
 
 
+def test_a_hundred_thousand_keys_are_listed(s3: ScriptedS3) -> None:
+    n_keys = 100_000
+
+    def rule(request: S3Request) -> S3Answer | None:
+        if request.prefix != "f/":
+            return None
+        start = int(request.query.get("continuation-token", "0"))
+        stop = start + 1000
+        rows = [OTHER_KEY.format(f"f/n{number:06}") for number in range(start, stop)]
+        if stop == n_keys:
+            return listing_of(*rows)
+        token = f"<NextContinuationToken>{stop}</NextContinuationToken>"
+        return listing_of(*rows, end=f"<IsTruncated>true</IsTruncated>{token}")
+
+    s3.rule = rule
+
+    names = s3.store().list_resources()
+
+    assert len(names) == n_keys
+    assert (names[0], names[-1]) == ("n000000", "n099999")
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        "a b",
+        "a+b",
+        "a%20b",
+        "100%",
+        "größe",
+        "数据",
+        "a&b=c?d#e",
+        "a//b",
+        "a;b:c@d",
+        "~a",
+        "e\u0301",
+    ],
+)
+def test_keys_of_other_tools_are_read_by_their_exact_names(s3: ScriptedS3, key: str) -> None:
+    s3.put(f"f/{key}", DATA[:1000])
+    s3.put("f/a", b"not this")
+    store = s3.store()
+
+    assert key in store.list_keys()
+    assert store.has_key(key)
+    with store.open_key(key) as resource:
+        assert resource.read() == DATA[:1000]
+    store.delete_key(key)
+
+    assert list(s3.objects) == ["f/a"]
+
+
 # ---------------------------------------------------------------------- refusals
 
 
@@ -347,6 +400,7 @@ REFUSALS = {
     "RequestTimeTooSkewed": (403, "The difference is too large.", "Set the clock of this machine"),
     "SignatureDoesNotMatch": (403, "The signature does not match.", "Check the secret key"),
     "AccessDenied": (403, "Access Denied", "s3:ListBucket"),
+    "InvalidAccessKeyId": (403, "The access key does not exist.", "log in again"),
 }
 
 
@@ -364,6 +418,55 @@ def test_a_refusal_says_why_and_what_to_do(s3: ScriptedS3, code: str) -> None:
     for call in (store.list_resources, lambda: store.set_resource("a", b"a")):
         with pytest.raises(StorageError, match=code):
             call()
+
+
+def test_a_server_that_is_overloaded_is_asked_again(s3: ScriptedS3) -> None:
+    s3.put("f/plain", DATA)
+    n_refused = 0
+
+    def rule(request: S3Request) -> S3Answer | None:
+        nonlocal n_refused
+        if n_refused == 2:
+            return None
+        n_refused += 1
+        return refusal(503, "SlowDown", "Please reduce your request rate.")
+
+    s3.rule = rule
+
+    assert content(s3.store(), "plain") == DATA
+    assert n_refused == 2
+
+
+def test_a_server_that_stays_overloaded_is_unavailable(s3: ScriptedS3) -> None:
+    s3.rule = lambda request: refusal(503, "SlowDown", "Please reduce your request rate.")
+
+    with pytest.raises(StorageUnavailableError, match=r"SlowDown: .*Please reduce"):
+        s3.store().has_resource("a")
+
+
+def test_an_upload_that_is_refused_in_the_middle_publishes_nothing(s3: ScriptedS3) -> None:
+    store = s3.store()
+    store.set_resource("a", b"old")
+    n_parts = 0
+
+    def rule(request: S3Request) -> S3Answer | None:
+        nonlocal n_parts
+        if request.method == "PUT" and "/objects/" in request.key:
+            n_parts += 1
+            if n_parts == 2:
+                return refusal(403, "AccessDenied", "Access Denied")
+        return None
+
+    s3.rule = rule
+
+    with pytest.raises(StorageError, match="Access"):
+        store.set_resource("a", DATA * 15)
+    with pytest.raises(StorageError, match="Access"):
+        n_parts = 0
+        store.set_resource("b", DATA * 15)
+
+    assert content(store, "a") == b"old"
+    assert not store.has_resource("b")
 
 
 def test_a_refused_plain_file_gives_the_reason_of_get(s3: ScriptedS3) -> None:

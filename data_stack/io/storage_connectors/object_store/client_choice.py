@@ -16,6 +16,9 @@ _S3_OPTIONS: Final = frozenset(
 )
 _GS_OPTIONS: Final = frozenset({"endpoint_url", "token"})
 _AZ_OPTIONS: Final = frozenset({"account_name", "account_key", "anon"})
+#: The schemes that obstore serves unless the URL names another client. Google and Azure have more
+#: ways to log in than it knows.
+_DEFAULT_SCHEMES: Final = ("s3", "s3a")
 #: The schemes that obstore serves, and the options of their file systems that it has, too.
 OBSTORE_OPTIONS: Final[Mapping[str, frozenset[str]]] = {
     "s3": _S3_OPTIONS,
@@ -42,7 +45,7 @@ def choose_client(
     """Return the client for a store.
 
     Args:
-        client: the wanted client; None: obstore where it serves the store and is installed.
+        client: the wanted client; None: obstore for S3, where it serves the store and is installed.
         protocol: the scheme of the URL.
         bucket: the bucket.
         options: the arguments of the file system of fsspec.
@@ -58,7 +61,8 @@ def choose_client(
         return FSSPEC
     reason = why_not_obstore(protocol, bucket, options)
     if client is None:
-        return OBSTORE if reason is None and is_installed else FSSPEC
+        is_default = protocol in _DEFAULT_SCHEMES
+        return OBSTORE if is_default and reason is None and is_installed else FSSPEC
     if reason is not None:
         raise ConfigError(f"the client {OBSTORE!r} {reason}; use the client {FSSPEC!r}")
     if not is_installed:

@@ -96,9 +96,9 @@ class FsspecStorageConnector(StorageConnector):
         read_only: whether to never write, not even a lease.
         timeout_seconds: the limit of a single request, retries included. Listings may take ten
             times as long. HDFS and SFTP keep it as far as their clients do.
-        client: ``"obstore"`` reads and writes the objects of s3://, gs:// and az:// with a fifth of
-            the processor time of ``"fsspec"``, which has all options of its file systems. By
-            default it is obstore, where it is installed and has all given options.
+        client: ``"obstore"`` reads and writes the objects of s3://, gs:// and az:// with a fraction
+            of the processor time of ``"fsspec"``, which has all options of its file systems. By
+            default it is obstore for s3://, where it is installed and has all given options.
         storage_options: arguments of the class of the file system, e.g.
             ``endpoint_url="https://…"`` for ``s3fs.S3FileSystem``.
 

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import obstore
 
-from data_stack.exception import MissingDependencyError
 from data_stack.io.storage_connectors.object_store import obstore_runtime
 from data_stack.io.storage_connectors.object_store.file_system import (
     S3_PROTOCOLS,
@@ -72,7 +71,9 @@ class ObstoreObjects(ObjectClient):
       survive a fork, and a request would never end;
     - everything in a bucket in another region than the requested one, which obstore does not look
       for;
-    - objects whose names obstore does not take as they are, such as ``a//b`` and ``a/``.
+    - objects whose names obstore does not take as they are, such as ``a//b`` and ``a/``;
+    - describing and deleting objects of Google and Azure: it names their versions otherwise, and
+      deletes by requests for many objects.
 
     Args:
         file_system: the file system of the URL.
@@ -84,8 +85,7 @@ class ObstoreObjects(ObjectClient):
     _timeout_seconds: float
     _other: ObjectClient
     _bucket: str
-    #: Whether the description of an object is that of the other client, to the byte.
-    _describes: bool
+    _is_s3: bool
     #: The store; None before it is used in this process.
     _store: Any
     #: Whether the bucket turned out to be in another region.
@@ -98,7 +98,7 @@ class ObstoreObjects(ObjectClient):
         self._timeout_seconds = timeout_seconds
         self._other = other
         self._bucket = file_system.root.partition("/")[0]
-        self._describes = file_system.protocol in S3_PROTOCOLS
+        self._is_s3 = file_system.protocol in S3_PROTOCOLS
         self._store = None
         self._is_elsewhere = False
         call_in_forks(self._leave_inherited_store)
@@ -108,18 +108,18 @@ class ObstoreObjects(ObjectClient):
     def read_ranges(self, ranges: Sequence[FileRange], etag: str | None) -> Sequence[Any]:
         names = [file_range.path for file_range in ranges]
         if not self._sends(names):
-            return self._send_by_other(lambda: self._other.read_ranges(ranges, etag))
+            return self._other.read_ranges(ranges, etag)
         read = functools.partial(self._read_range, etag=etag)
         if len(ranges) == 1:
             answers = [read(ranges[0])]
         else:
             answers = list(waiting.map(read, ranges, at_once=len(ranges)))
         if any(self._shows_other_region(answer) for answer in answers):
-            return self._send_by_other(lambda: self._other.read_ranges(ranges, etag))
+            return self._other.read_ranges(ranges, etag)
         return answers
 
     def describe(self, path: str) -> RemoteFile | None:
-        if not self._describes:
+        if not self._is_s3:
             return self._other.describe(path)
         return self._send(
             path,
@@ -142,6 +142,9 @@ class ObstoreObjects(ObjectClient):
         )
 
     def delete(self, path: str) -> None:
+        if not self._is_s3:
+            self._other.delete(path)
+            return
         self._send(
             path,
             lambda key: self._request(obstore.delete, key),
@@ -228,13 +231,11 @@ class ObstoreObjects(ObjectClient):
 
     def _run(self, function: Callable[[], _Result], *, has_body: bool = True) -> _Result:
         """Send a request, and raise the exceptions of the other clients in place of obstore's."""
-        with obstore_runtime.request():
-            try:
-                return function()
-            except (WrongAnswerError, OtherVersionError, ConnectionError):
-                raise
-            except (obstore.exceptions.BaseError, OSError) as error:
-                raise translate(error, has_body=has_body) from None
+        obstore_runtime.note_start()
+        try:
+            return function()
+        except (obstore.exceptions.BaseError, FileNotFoundError) as error:
+            raise translate(error, has_body=has_body) from None
 
     # ------------------------------------------------------------------ the other client
 
@@ -249,32 +250,19 @@ class ObstoreObjects(ObjectClient):
             other_request: sends it by the other client.
         """
         if not self._sends([path]):
-            return self._send_by_other(other_request)
+            return other_request()
         try:
             return request(self._file_system.key_of(path))
         except OSError as error:
             if not self._shows_other_region(error):
                 raise
-        return self._send_by_other(other_request)
+        return other_request()
 
     def _sends(self, paths: Sequence[str]) -> bool:
         """Return whether obstore can send requests for these objects."""
         if self._is_elsewhere or obstore_runtime.is_lost():
             return False
         return all(_keeps_key(self._file_system.key_of(path)) for path in paths)
-
-    def _send_by_other(self, request: Callable[[], _Result]) -> _Result:
-        try:
-            return request()
-        except MissingDependencyError as error:
-            if not obstore_runtime.is_lost():
-                raise
-            raise MissingDependencyError(
-                "this process was forked after obstore had started, so it needs another client, "
-                "or start it by spawn or forkserver; the other client",
-                "s3fs",
-                "s3",
-            ) from error
 
     def _shows_other_region(self, answer: Any) -> bool:
         """Return whether an answer says that the bucket is in another region, and note it."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
@@ -66,7 +67,8 @@ def make_s3_store(bucket: str, options: Mapping[str, Any], timeout_seconds: floa
         endpoint = endpoint.replace("://", f"://{bucket}.", 1)
 
     config: Any = {
-        "endpoint": endpoint,
+        # Not "endpoint": the variable AWS_ENDPOINT_URL_S3 would take precedence over that.
+        "aws_endpoint_url_s3": endpoint,
         "region": client.meta.region_name,
         "virtual_hosted_style_request": has_virtual_host,
         "skip_signature": is_anonymous,
@@ -116,6 +118,7 @@ def make_az_store(container: str, options: Mapping[str, Any], timeout_seconds: f
         options: arguments of ``adlfs.AzureBlobFileSystem``; see ``OBSTORE_OPTIONS`` for which.
         timeout_seconds: the limit of a request.
     """
+    endpoint = os.environ.get("AZURE_STORAGE_ENDPOINT") or os.environ.get("AZURE_ENDPOINT")
     config: Any = {"skip_signature": options.get("anon") is True}
     for name in ("account_name", "account_key"):
         if options.get(name):
@@ -123,7 +126,7 @@ def make_az_store(container: str, options: Mapping[str, Any], timeout_seconds: f
     return AzureStore(
         container,
         config=config,
-        client_options=_client_options(None, timeout_seconds, None),
+        client_options=_client_options(endpoint, timeout_seconds, None),
         retry_config=_NO_RETRIES,
     )
 
