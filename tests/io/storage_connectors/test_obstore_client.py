@@ -1,4 +1,4 @@
-"""What obstore as a client of object stores must not change: forks, exits, logins, regions."""
+"""What stays as it was where obstore sends the requests: forks, exits, logins, regions."""
 
 from __future__ import annotations
 
@@ -276,40 +276,6 @@ def last_login(s3: ScriptedS3) -> str:
     return s3.requests[-1].headers.get("authorization", "")
 
 
-def test_a_profile_gives_login_region_and_endpoint(
-    s3: ScriptedS3, no_login: None, tmp_path: Path
-) -> None:
-    (tmp_path / "config").write_text(
-        f"[profile lab]\nregion = eu-lab-7\nendpoint_url = {s3.endpoint_url}\n"
-    )
-    (tmp_path / "credentials").write_text(
-        "[lab]\naws_access_key_id = key-of-lab\naws_secret_access_key = s\naws_session_token = tok\n"
-    )
-
-    store = FsspecStorageConnector.from_url("s3://data/f?profile=lab")
-
-    assert content(store, "plain") == DATA
-    assert "key-of-lab/" in last_login(s3)
-    assert "/eu-lab-7/s3/" in last_login(s3)
-    assert s3.requests[-1].headers["x-amz-security-token"] == "tok"
-
-
-def test_variables_name_profile_and_endpoint(
-    s3: ScriptedS3, no_login: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "credentials").write_text(
-        "[lab]\naws_access_key_id = key-of-lab\naws_secret_access_key = s\n"
-    )
-    monkeypatch.setenv("AWS_PROFILE", "lab")
-    monkeypatch.setenv("AWS_ENDPOINT_URL", s3.endpoint_url)
-    monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-lab-8")
-
-    assert content(FsspecStorageConnector("s3://data/f"), "plain") == DATA
-
-    assert "key-of-lab/" in last_login(s3)
-    assert "/eu-lab-8/s3/" in last_login(s3)
-
-
 def test_the_endpoint_of_a_url_precedes_those_of_variables(
     s3: ScriptedS3, no_login: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -319,14 +285,6 @@ def test_the_endpoint_of_a_url_precedes_those_of_variables(
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "s")
 
     assert content(FsspecStorageConnector.from_url(s3.place()), "plain") == DATA
-
-
-def test_an_anonymous_reader_sends_no_login(s3: ScriptedS3, no_login: None) -> None:
-    store = FsspecStorageConnector.from_url(f"{s3.place()}&anonymous=true")
-
-    assert content(store, "plain") == DATA
-
-    assert last_login(s3) == ""
 
 
 def test_missing_credentials_are_an_error_that_says_so(s3: ScriptedS3, no_login: None) -> None:
