@@ -19,6 +19,7 @@ from data_stack.formats.arrow_tables.cell_types import (
     has_python_values,
     is_list_of_numbers_or_text,
 )
+from data_stack.formats.parquet.codecs import ArrowCodec
 from data_stack.formats.parquet.columns import CellError
 from data_stack.formats.parquet.schema import Field
 from data_stack.formats.parquet.types import dtype_name
@@ -34,10 +35,12 @@ class CellReader(ABC):
     Attributes:
         declared: what a schema says of the column.
         releases_gil: whether most of the time is spent outside of the GIL.
+        has_plain_cells: whether other programs read the same values from the cells.
     """
 
     declared: DeclaredColumn
     releases_gil: bool = False
+    has_plain_cells: bool = True
 
     @abstractmethod
     def values(self, cells: pa.Array, *, lent: bool = False) -> _Array:
@@ -134,6 +137,7 @@ class FieldCellReader(CellReader):
         self._has_nulls = has_nulls
         self.declared = DeclaredColumn(dtype_name(field.dtype), field.shape, field.nullable)
         self.releases_gil = field.codec.releases_gil
+        self.has_plain_cells = isinstance(field.codec, ArrowCodec)
 
     def values(self, cells: pa.Array, *, lent: bool = False) -> _Array:
         name = self._field.name
@@ -156,6 +160,7 @@ class ImageCellReader(CellReader):
         has_nulls: whether a cell of the column is null.
         mode: the mode of Pillow to convert images to; None for that of each file.
         kind: see :class:`~data_stack.formats.arrow_tables.Origin`.
+        is_mode_of_feature: whether ``kind`` says the mode.
     """
 
     releases_gil = True
@@ -166,9 +171,18 @@ class ImageCellReader(CellReader):
     #: The mode of Pillow to convert images to; None for no conversion.
     _mode: str | None
 
-    def __init__(self, name: str, *, has_nulls: bool, mode: str | None, kind: Any) -> None:
+    def __init__(
+        self,
+        name: str,
+        *,
+        has_nulls: bool,
+        mode: str | None,
+        kind: Any,
+        is_mode_of_feature: bool = True,
+    ) -> None:
         self._name = name
         self._mode = mode
+        self.has_plain_cells = is_mode_of_feature
         # Arrays of different shapes: only the values tell dtype and shape.
         self.declared = DeclaredColumn(None, None, has_nulls, Origin(None, kind=kind))
 
