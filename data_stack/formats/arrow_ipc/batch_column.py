@@ -10,12 +10,12 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from data_stack.dataset.iterator.access import DeclaredColumn
+from data_stack.dataset.positions import IndexArrayOfInts
 from data_stack.formats.arrow_ipc.arrow_rows import ArrowRows
-from data_stack.formats.arrow_ipc.cell_readers import CellReader
+from data_stack.formats.arrow_ipc.cell_readers import CellReader, list_values
 from data_stack.formats.arrow_ipc.errors import reading_arrow
 from data_stack.formats.arrow_ipc.mapped_values import MappedValues
-from data_stack.formats.column_reader import ColumnReader
-from data_stack.values.stacked_values import python_values
+from data_stack.formats.column_reader import ColumnReader, as_int64
 from data_stack.values.stacking import join_columns
 
 _Array = npt.NDArray[Any]
@@ -73,10 +73,13 @@ class BatchColumn(ColumnReader):
         self._rows.check_unchanged()
         values = self._read_mapped(np.array([index]))
         if values is not None:
-            return values[0] if values.ndim > 1 else python_values(values)[0]
+            return list_values(values)[0]
         batch, row = self._rows.locate(index)
         with self._reading(batch):
             return self.cells.value(self._rows.column(batch, self._number), row)
+
+    def values(self, indices: IndexArrayOfInts) -> list[Any]:
+        return list_values(self.read(as_int64(indices)))
 
     def read(self, indices: npt.NDArray[np.int64] | None) -> _Array:
         self._rows.check_unchanged()

@@ -57,11 +57,7 @@ class CellReader(ABC):
     def value(self, cells: pa.Array, row: int) -> Any:
         """Return the value of one cell."""
         # take() makes cells from the start of their buffers.
-        values = self.values(cells.take(pa.array([row])))
-        if values.ndim > 1:
-            return values[0]
-        # Labels hash and compare as those of Python do.
-        return python_values(values)[0]
+        return list_values(self.values(cells.take(pa.array([row]))))[0]
 
 
 class PlainCellReader(CellReader):
@@ -221,6 +217,16 @@ class ImageCellReader(CellReader):
             return decode_image(data, self._mode)
         except ValueError as error:
             raise DatasetFileCorruptError(f"column {self._name!r}: {error}") from error
+
+
+def list_values(column: _Array) -> list[Any]:
+    """Return the values of a column as samples have them."""
+    is_structured = column.dtype.names is not None
+    if column.ndim > 1 or is_structured:
+        return list(column)
+    # Labels hash and compare as those of Python do.
+    values: list[Any] = python_values(column)
+    return values
 
 
 def _field_of_values(field: pa.Field, shape: tuple[int, ...]) -> pa.Field | None:
