@@ -198,8 +198,9 @@ def to_huggingface(
     With ``streaming``, return a ``datasets.IterableDataset`` that reads samples when it is
     iterated.
 
-    Samples of a Hugging Face dataset keep its features if only rows and columns were selected
-    since. Otherwise features are inferred from the first few MiB:
+    Samples of a Hugging Face dataset, and of Arrow files with its features, keep these if only rows
+    and columns were selected since. Rows of local Arrow files are not copied: the dataset has the
+    pages of the files. Otherwise features are inferred from the first few MiB:
 
     - the target is a ``ClassLabel`` if the meta has its class names,
     - uint8 arrays of shape ``(height, width)``, ``(height, width, 3)`` or ``(height, width, 4)``
@@ -242,7 +243,7 @@ def _dataset_of_files(iterator: Any) -> datasets.Dataset | None:
     if not isinstance(access, ArrowAccess):
         return None
     rows = access.source
-    for name, column in access.declare_columns().items():
+    for name, column in (access.declare_columns() or {}).items():
         has_feature = name in rows.stored_features
         is_of_arrays = column.shape is not None and len(column.shape) > 1
         # Such arrays become an Image or an ArrayXD.

@@ -139,7 +139,7 @@ class HubDataset(data_stack.CatalogueDataset):
 
         files = [prepared[name] for name in names]
         rows = ArrowDataset(files, features=self._features or None, image_mode=image_mode)
-        self._set_parts(rows.stored_features, rows.column_names)
+        self._set_parts(rows.stored_features, list(map(str, rows.column_names)))
         return rows
 
     def _open_lazily(self, config: Mapping[str, Any]) -> DatasetIteratorIF:
