@@ -12,9 +12,14 @@ import pyarrow as pa
 from data_stack.codecs.fitting import fits_shape
 from data_stack.codecs.images import decode_image, pixels_of
 from data_stack.dataset.iterator import DatasetIteratorIF
+from data_stack.dataset.iterator.access import access_to
+from data_stack.dataset.iterator.adapted import as_iterator
+from data_stack.dataset.positions import as_index_array
 from data_stack.exception import ConfigError, MissingDependencyError
 from data_stack.exchange.tables.cells import cells_of
 from data_stack.exchange.tables.table import NamedColumns
+from data_stack.formats.arrow_ipc.arrow_dataset import ArrowAccess
+from data_stack.formats.arrow_ipc.features import StoredFeature, class_names_of
 from data_stack.formats.arrow_tables import ArrowColumn, Origin, TableIterator, unshifted
 from data_stack.formats.targets import with_target
 from data_stack.values.stacked_values import objects, stack_values
@@ -193,8 +198,9 @@ def to_huggingface(
     With ``streaming``, return a ``datasets.IterableDataset`` that reads samples when it is
     iterated.
 
-    Samples of a Hugging Face dataset keep its features if only rows and columns were selected
-    since. Otherwise features are inferred from the first few MiB:
+    Samples of a Hugging Face dataset, and of Arrow files with its features, keep these if only rows
+    and columns were selected since. Rows of local Arrow files are not copied: the dataset has the
+    pages of the files. Otherwise features are inferred from the first few MiB:
 
     - the target is a ``ClassLabel`` if the meta has its class names,
     - uint8 arrays of shape ``(height, width)``, ``(height, width, 3)`` or ``(height, width, 4)``
@@ -213,6 +219,10 @@ def to_huggingface(
             or a value does not fit its feature. With ``streaming``, the error of a value is raised
             when its row is read.
     """
+    if features is None and not streaming:
+        stored = _dataset_of_files(iterator)
+        if stored is not None:
+            return stored
     columns = NamedColumns(iterator)
     if features is None:
         features = _infer_features(columns)
@@ -221,6 +231,46 @@ def to_huggingface(
         return datasets.IterableDataset.from_generator(_read_rows, features, arguments)
     table = pa.concat_tables(list(_read_tables(columns, features)))
     return datasets.Dataset(InMemoryTable(table), info=datasets.DatasetInfo(features=features))
+
+
+def _dataset_of_files(iterator: Any) -> datasets.Dataset | None:
+    """Return rows of mapped Arrow files as a dataset, without a copy of the cells.
+
+    Returns:
+        None for other samples, and if the meta says more of a column than its feature.
+    """
+    access, positions = access_to(as_iterator(iterator)).unwrap()
+    if not isinstance(access, ArrowAccess):
+        return None
+    rows = access.source
+    for name, column in (access.declare_columns() or {}).items():
+        has_feature = name in rows.stored_features
+        is_of_arrays = column.shape is not None and len(column.shape) > 1
+        # Such arrays become an Image or an ArrayXD.
+        if is_of_arrays and not has_feature:
+            return None
+    meta: Any = getattr(iterator, "dataset_meta", None)
+    class_names = list(getattr(meta, "class_names", None) or ())
+    if class_names and class_names != class_names_of(rows.stored_features.get(meta.target_pos)):
+        return None
+    table = rows.stored_table()
+    if table is None:
+        return None
+
+    features = datasets.Features.from_arrow_schema(table.schema)
+    for name in table.column_names:
+        if name in rows.stored_features:
+            features[name] = _feature_described(rows.stored_features[name])
+    table = table_cast(table, features.arrow_schema)
+    dataset = datasets.Dataset(InMemoryTable(table), info=datasets.DatasetInfo(features=features))
+    if positions is None:
+        return dataset
+    return dataset.select(as_index_array(positions))
+
+
+def _feature_described(description: Any) -> Any:
+    """Return the feature that plain data describe."""
+    return datasets.Features.from_dict({"value": description})["value"]
 
 
 def _read_rows(samples: Any, features: datasets.Features) -> Iterator[dict[str, Any]]:
@@ -249,6 +299,8 @@ def _infer_features(columns: NamedColumns) -> datasets.Features:
 def _infer_feature(name: str, values: ColumnArray, columns: NamedColumns) -> Any:
     """Return the feature that a column had, or else one that fits its values."""
     origin = columns.origins.get(name)
+    if origin is not None and isinstance(origin.kind, StoredFeature):
+        return _feature_described(origin.kind.description)
     if origin is not None and _is_feature(origin.kind):
         return origin.kind
 

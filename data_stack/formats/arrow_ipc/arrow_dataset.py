@@ -157,6 +157,28 @@ class ArrowDataset(ColumnsDatasetIterator):
         self._opened_rows = (os.getpid(), rows)
         return rows
 
+    def stored_table(self) -> pa.Table | None:
+        """Return the cells of all rows, which are those of the maps of the files.
+
+        Returns:
+            None if the files are not mapped as they are, or if a conversion of data_stack has
+            written cells that other programs do not read as values.
+        """
+        rows = self.rows()
+        if not all(file.is_mapped for file in rows.files):
+            return None
+        arrays = []
+        fields = []
+        for name in self._sources:
+            number = rows.schema.names.index(name)
+            if not self._cell_reader_of(rows, name).has_plain_cells:
+                return None
+            field = plain_field(rows.schema.field(number))
+            chunks = [rows.column(batch, number) for batch in range(rows.n_batches)]
+            arrays.append(pa.chunked_array([_plain_cells(chunk) for chunk in chunks], field.type))
+            fields.append(field)
+        return pa.Table.from_arrays(arrays, schema=pa.schema(fields))
+
     def _cell_reader_of(self, rows: ArrowRows, name: str) -> CellReader:
         """Return what makes the values of a column.
 
@@ -178,7 +200,7 @@ class ArrowDataset(ColumnsDatasetIterator):
     # ------------------------------------------------------------------ the iterator
 
     def make_access(self) -> SampleAccess:
-        return _ArrowAccess(self)
+        return ArrowAccess(self)
 
     def _arguments(self) -> dict[str, Any]:
         arguments = super()._arguments()
@@ -195,7 +217,7 @@ class ArrowDataset(ColumnsDatasetIterator):
         return {**super().__getstate__(), "_opened_rows": None}
 
 
-class _ArrowAccess(ColumnsAccess):
+class ArrowAccess(ColumnsAccess):
     """Access to the rows of Arrow files."""
 
     source: ArrowDataset
@@ -232,6 +254,14 @@ def _warn_of_missing_ends(rows: ArrowRows) -> None:
             "rows behind its last record batch may be missing",
             LeftOutWarning,
         )
+
+
+def _plain_cells(cells: pa.Array) -> pa.Array:
+    """Return cells of the type that :func:`plain_field` returns."""
+    is_extension = isinstance(cells.type, pa.BaseExtensionType)
+    if is_extension and not isinstance(cells.type, pa.FixedShapeTensorType):
+        return cells.storage
+    return cells
 
 
 def plain_field(field: pa.Field) -> pa.Field:

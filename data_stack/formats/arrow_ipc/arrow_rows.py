@@ -174,9 +174,19 @@ class ArrowRows:
         for file, batches_in_file in batches_of_file.items():
             self.files[file].fetch(batches_in_file)
 
-    def check_unchanged(self) -> None:
-        """Check that nobody has written to a local file; see the method of a file."""
-        for file in self.files:
+    def check_unchanged(self, batches: _Integers | None = None) -> None:
+        """Check that nobody has written to the local files of record batches.
+
+        Args:
+            batches: the numbers of the record batches; None for all.
+
+        Raises:
+            ResourceChangedError: see :meth:`StoredBatches.check_unchanged`.
+        """
+        files = self.files
+        if batches is not None and len(files) > 1:
+            files = [self.files[file] for file in np.unique(self.files_of(batches)).tolist()]
+        for file in files:
             file.check_unchanged()
 
 

@@ -10,18 +10,23 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from data_stack.dataset.iterator.access import DeclaredColumn
+from data_stack.dataset.positions import IndexArrayOfInts
 from data_stack.formats.arrow_ipc.arrow_rows import ArrowRows
-from data_stack.formats.arrow_ipc.cell_readers import CellReader
+from data_stack.formats.arrow_ipc.cell_readers import CellReader, list_values
 from data_stack.formats.arrow_ipc.errors import reading_arrow
 from data_stack.formats.arrow_ipc.mapped_values import MappedValues
-from data_stack.formats.column_reader import ColumnReader
-from data_stack.values.stacked_values import python_values
+from data_stack.formats.column_reader import ColumnReader, as_int64
+from data_stack.values.stacked_values import objects, python_values
 from data_stack.values.stacking import join_columns
 
 _Array = npt.NDArray[Any]
 
 #: Reading a whole column decodes so many record batches at once.
 _BATCHES_AT_ONCE: Final = 64
+
+#: Text is read value by value if a record batch has fewer rows of a request on average: to take a
+#: slice costs as much as about eight values.
+_ROWS_OF_SLICE: Final = 8
 
 
 class BatchColumn(ColumnReader):
@@ -70,23 +75,62 @@ class BatchColumn(ColumnReader):
     # ------------------------------------------------------------------ values
 
     def value(self, index: int) -> Any:
-        self._rows.check_unchanged()
+        batch, row = self._rows.locate(index)
+        file, _ = self._rows.file_of(batch)
+        self._rows.files[file].check_unchanged()
+        if self._mapped is not None:
+            value = self._mapped.value(file, batch, row)
+            if value is not None:
+                return value if value.ndim else python_values(value)
         values = self._read_mapped(np.array([index]))
         if values is not None:
-            return values[0] if values.ndim > 1 else python_values(values)[0]
-        batch, row = self._rows.locate(index)
+            return list_values(values)[0]
         with self._reading(batch):
             return self.cells.value(self._rows.column(batch, self._number), row)
 
+    def values(self, indices: IndexArrayOfInts) -> list[Any]:
+        return list_values(self.read(as_int64(indices)))
+
     def read(self, indices: npt.NDArray[np.int64] | None) -> _Array:
-        self._rows.check_unchanged()
         if indices is None:
+            self._rows.check_unchanged()
             return self._read_all()
         if not len(indices):
             return self._no_values()
+        batches, rows_in_batches = self._rows.locate_many(indices)
+        self._rows.check_unchanged(batches)
         mapped_values = self._read_mapped(indices)
         if mapped_values is not None:
             return mapped_values
+        distinct_batches = np.unique(batches)
+        are_scattered = len(indices) < _ROWS_OF_SLICE * len(distinct_batches)
+        if self.cells.is_fast_for_one and are_scattered:
+            return self._read_one_by_one(batches, rows_in_batches, distinct_batches)
+        return self._read_by_batch(indices)
+
+    def _read_one_by_one(
+        self,
+        batches: npt.NDArray[np.int64],
+        rows_in_batches: npt.NDArray[np.int64],
+        distinct_batches: npt.NDArray[np.int64],
+    ) -> _Array:
+        """Return values of which a record batch has few.
+
+        Args:
+            batches: the record batch of each value.
+            rows_in_batches: the position of each value in its record batch.
+            distinct_batches: the record batches, each once.
+        """
+        numbers = distinct_batches.tolist()
+        columns = dict(zip(numbers, self._rows.columns(numbers, self._number), strict=True))
+        values = []
+        with self._reading(numbers[0]):
+            for batch, row in zip(batches.tolist(), rows_in_batches.tolist(), strict=True):
+                values.append(self.cells.value(columns[batch], row))
+        return objects(values)
+
+    def _read_by_batch(self, indices: npt.NDArray[np.int64]) -> _Array:
+        """Return values that are taken from each record batch by one call."""
         groups, order = self._rows.group_by_batch(indices)
         columns = self._rows.columns([group.batch for group in groups], self._number)
         with self._reading(groups[0].batch):

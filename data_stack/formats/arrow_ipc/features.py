@@ -125,11 +125,14 @@ def reader_of_feature(
     """
     kind = StoredFeature(feature)
     if kind_of(feature) == "Image":
-        mode = image_mode or feature.get("mode")
-        return ImageCellReader(field.name, has_nulls=has_nulls, mode=mode, kind=kind)
-    return PlainCellReader(
-        field, has_nulls=has_nulls, shape=_shape_of(feature), kind=StoredFeature(feature)
-    )
+        return ImageCellReader(
+            field.name,
+            has_nulls=has_nulls,
+            mode=image_mode or feature.get("mode"),
+            kind=kind,
+            is_mode_of_feature=image_mode in (None, feature.get("mode")),
+        )
+    return PlainCellReader(field, has_nulls=has_nulls, shape=_shape_of(feature), kind=kind)
 
 
 def kind_of(feature: Any) -> str | None:

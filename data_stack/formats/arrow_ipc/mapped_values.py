@@ -87,6 +87,24 @@ class MappedValues:
             firsts = self._firsts[batches]
         return self._take(batches, firsts + rows_in_batches * self._n_items)
 
+    def value(self, file: int, batch: int, row: int) -> _Array | None:
+        """Return one value, with a shape of ``()`` if it is a number.
+
+        Args:
+            file: the number of the file.
+            batch: the record batch of the value.
+            row: the position of the value in it.
+
+        Returns:
+            None if the record batch was not read before.
+        """
+        first = int(self._firsts[batch])
+        if first == _UNKNOWN:
+            return None
+        items = self._windows[file][first + row * self._n_items]
+        value: _Array = items.reshape(self._shape).copy()
+        return value
+
     def _take(self, batches: _Integers, starts: _Integers) -> _Array:
         """Return the values that begin at items of the maps.
 

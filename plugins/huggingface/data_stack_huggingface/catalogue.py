@@ -42,7 +42,7 @@ _MAX_TITLE_LENGTH: Final = 200
 
 
 class HuggingFaceCatalogue(data_stack.Catalogue):
-    """The datasets of the Hugging Face Hub with Parquet files, their own or converted by the Hub.
+    """The datasets of the Hugging Face Hub with Parquet or Arrow files, or converted by the Hub.
 
     None of their code is run. The server is ``HF_ENDPOINT``, the token that of huggingface_hub.
     """
@@ -112,10 +112,10 @@ def _find_converted(
 
 
 def _make_no_parquet_error(repo: str, revision: str) -> exception.CatalogueError:
-    """Return the error for a dataset without Parquet files."""
+    """Return the error for a dataset without Parquet and Arrow files."""
     return exception.CatalogueError(
-        f"hf:{repo} has no Parquet files at {revision!r:.80}, and the Hub has not converted its "
-        f"main branch. Read it with the package datasets, and pass it to "
+        f"hf:{repo} has no Parquet or Arrow files at {revision!r:.80}, and the Hub has not "
+        f"converted its main branch. Read it with the package datasets, and pass it to "
         f"data_stack.from_huggingface()"
     )
 
@@ -123,14 +123,15 @@ def _make_no_parquet_error(repo: str, revision: str) -> exception.CatalogueError
 def _name_files(
     files_of_split: Mapping[str, Sequence[str]], files: Mapping[str, HubFile]
 ) -> dict[str, HubFile]:
-    """Return files by their names in a store, ``data/SPLIT/00000.parquet``."""
+    """Return files by their names in a store, ``data/SPLIT/00000.parquet`` or ``….arrow``."""
     # The names are sorted, so all have the same number of digits.
     max_n_files = max(len(paths) for paths in files_of_split.values())
     n_digits = max(_MIN_DIGITS, len(str(max_n_files)))
     named_files = {}
     for split, paths in files_of_split.items():
         for number, path in enumerate(paths):
-            named_files[f"data/{split}/{number:0{n_digits}}.parquet"] = files[path]
+            suffix = ".arrow" if path.endswith(".arrow") else ".parquet"
+            named_files[f"data/{split}/{number:0{n_digits}}{suffix}"] = files[path]
     return named_files
 
 

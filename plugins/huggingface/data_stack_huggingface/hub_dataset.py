@@ -29,7 +29,7 @@ class HubDataset(data_stack.CatalogueDataset):
     Args:
         name: name of the dataset.
         version: the commit; for files converted by the Hub, ``parquet-`` and the commit.
-        files: files by their names in the store, ``data/SPLIT/00000.parquet``.
+        files: files by their names in the store, ``data/SPLIT/00000.parquet`` or ``….arrow``.
         card: metadata of the README; may be empty.
     """
 
@@ -100,6 +100,10 @@ class HubDataset(data_stack.CatalogueDataset):
         Raises:
             CatalogueSchemaError: the columns of a file differ from the features.
         """
+        arrow_names = self._arrow_names_of(split)
+        if arrow_names:
+            return self._open_arrow(arrow_names, prepared, image_mode)
+
         from data_stack.formats.parquet import ParquetDataset
 
         rows = ParquetDataset(prepared, prefix=f"data/{split}")
@@ -117,6 +121,26 @@ class HubDataset(data_stack.CatalogueDataset):
         if encoders:
             iterator = iterator.encode(encoders)
         return iterator
+
+    def _arrow_names_of(self, split: str) -> list[str]:
+        """Return the names of the Arrow files of a split in the store; none if it has Parquet."""
+        prefix = f"data/{split}/"
+        return [key for key in self._files if key.startswith(prefix) and key.endswith(".arrow")]
+
+    def _open_arrow(
+        self, names: Sequence[str], prepared: data_stack.Resources, image_mode: str | None
+    ) -> DatasetIteratorIF:
+        """Open Arrow files, whose features are those of the card or else their own.
+
+        Raises:
+            DatasetFileCorruptError: the columns of a file differ from the features of the card.
+        """
+        from data_stack.formats.arrow_ipc import ArrowDataset
+
+        files = [prepared[name] for name in names]
+        rows = ArrowDataset(files, features=self._features or None, image_mode=image_mode)
+        self._set_parts(rows.stored_features, list(map(str, rows.column_names)))
+        return rows
 
     def _open_lazily(self, config: Mapping[str, Any]) -> DatasetIteratorIF:
         """Open a split whose files are read from the Hub by range."""

@@ -1,4 +1,4 @@
-"""Finds the Parquet files of each split of a configuration.
+"""Finds the Parquet or Arrow files of each split of a configuration.
 
 The card's ``configs`` are described at
 https://huggingface.co/docs/hub/datasets-manual-configuration, names of files and folders at
@@ -51,7 +51,14 @@ _CONVERTED_FILE = re.compile(
 
 #: Names of files that are never data.
 _FILES_WITHOUT_DATA = frozenset(
-    ("README.md", "config.json", "dataset_info.json", "dataset_infos.json", "dataset_dict.json")
+    (
+        "README.md",
+        "config.json",
+        "dataset_info.json",
+        "dataset_infos.json",
+        "dataset_dict.json",
+        "state.json",
+    )
 )
 
 #: Maximum number of comparisons of a card's patterns with the names of files: seconds of work.
@@ -61,6 +68,9 @@ _MAX_COMPARISONS = 20_000_000
 _METADATA_FILES = ("metadata.csv", "metadata.jsonl", "metadata.parquet")
 
 _PARQUET_ENDINGS = frozenset(("parquet", "geoparquet", "gpq"))
+
+#: The endings of the formats that are read.
+_ENDINGS_OF_FORMATS = {"parquet": _PARQUET_ENDINGS, "arrow": frozenset(("arrow",))}
 
 #: Endings of files that hold samples, beside those of pictures, sound and videos.
 _DATA_ENDINGS = _PARQUET_ENDINGS | {
@@ -84,7 +94,7 @@ _MEDIA_TYPES = ("image", "audio", "video")
 def split_files(
     repo: str, card: Mapping[str, Any], paths: Iterable[str], config_name: str | None
 ) -> dict[str, list[str]]:
-    """Return the Parquet files of each split of a configuration, in order.
+    """Return the Parquet or Arrow files of each split of a configuration, in order.
 
     A file that several patterns of a split match is listed once.
 
@@ -105,7 +115,7 @@ def split_files(
     data_paths = sorted(
         path for path in paths if posixpath.basename(path) not in _FILES_WITHOUT_DATA
     )
-    if not any(path.endswith(".parquet") for path in data_paths):
+    if not any(path.endswith((".parquet", ".arrow")) for path in data_paths):
         return {}
     try:
         files_of_split = _files_of_config(repo, card, data_paths, config_name)
@@ -114,15 +124,16 @@ def split_files(
             f"the configs in the card of hf:{repo} are damaged ({error!s:.100}): report it to "
             f"its owner"
         ) from error
-    if _common_format(repo, files_of_split) != "parquet":
+    endings = _ENDINGS_OF_FORMATS.get(_common_format(repo, files_of_split) or "")
+    if endings is None:
         return {}
 
-    parquet_files = {}
+    files_of_format = {}
     for split, files in files_of_split.items():
-        files_of_format = [path for path in files if _ending_of(path) in _PARQUET_ENDINGS]
-        if files_of_format:
-            parquet_files[split] = files_of_format
-    return parquet_files
+        chosen_files = [path for path in files if _ending_of(path) in endings]
+        if chosen_files:
+            files_of_format[split] = chosen_files
+    return files_of_format
 
 
 def converted_files(

@@ -206,7 +206,9 @@ def test_files_with_other_columns_than_the_first_are_an_error(hub: HubServer) ->
 def test_other_files_are_read_as_the_hub_converts_them(hub: HubServer) -> None:
     repo = hub.repos["team/lines"] = Repo(card={"license": "mit"})
     repo.commit({"loading_script.py": b"raise SystemExit", "data/train.csv": b"x"})
-    with pytest.raises(CatalogueError, match=r"no Parquet files at 'main'.*from_huggingface"):
+    with pytest.raises(
+        CatalogueError, match=r"no Parquet or Arrow files at 'main'.*from_huggingface"
+    ):
         data_stack.load("hf:team/lines")
     files = {
         f"{config}/{split}/0000.parquet": parquet_of({"x": [config, split]})
@@ -223,7 +225,7 @@ def test_other_files_are_read_as_the_hub_converts_them(hub: HubServer) -> None:
     again = data_stack.from_recipe(train.recipe(), storage="memory://")
     assert [sample["x"] for sample in again] == ["b", "train"]
     assert data_stack.describe(f"hf:team/lines#b@parquet-{commit}").license == "mit"
-    with pytest.raises(CatalogueError, match="no Parquet files"):
+    with pytest.raises(CatalogueError, match="no Parquet or Arrow files"):
         data_stack.load(f"hf:team/lines@{repo.refs['main']}")
 
 
@@ -638,3 +640,35 @@ def test_two_default_configurations_are_refused_unless_one_is_named(
     with pytest.raises(CatalogueError, match=r"several configurations as the default \(a, b\)"):
         data_stack.load("hf:team/repo")
     assert list(data_stack.load("hf:team/repo#b")) == ["train"]
+
+
+# ------------------------------------------------------------------------------------- Arrow files
+
+
+def arrow_of(rows: dict[str, Any], features: datasets.Features, folder: Path) -> bytes:
+    """The bytes of the Arrow file that ``datasets`` saves."""
+    datasets.Dataset.from_dict(rows, features=features).save_to_disk(str(folder))
+    (file,) = folder.glob("*.arrow")
+    return file.read_bytes()
+
+
+@pytest.mark.parametrize("lazy", [False, True])
+def test_arrow_files_are_read_as_datasets_reads_them(
+    hub: HubServer, tmp_path: Path, lazy: bool
+) -> None:
+    rows, features = pictures()
+    data = arrow_of(rows, features, tmp_path / "saved")
+    files = {
+        "train/data-00000-of-00001.arrow": data,
+        "train/state.json": b"{}",
+        "test/data-00000-of-00001.arrow": data,
+    }
+    hub.repos["team/saved"] = Repo()
+    hub.repos["team/saved"].commit(files)
+    expected = data_stack.from_huggingface(datasets.Dataset.from_dict(rows, features=features))
+
+    train: Any = data_stack.load("hf:team/saved", split="train", lazy=lazy)
+
+    assert exact(list(train)) == exact(list(expected))
+    assert train.dataset_meta.class_names == ("cat", "dog", "owl")
+    assert train.dataset_meta.target_pos == "label"

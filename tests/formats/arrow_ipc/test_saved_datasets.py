@@ -223,3 +223,46 @@ def test_a_saved_split_converts_to_records(saved: Path, tmp_path: Path) -> None:
 def test_a_folder_of_splits_has_no_samples_of_its_own(saved: Path, tmp_path: Path) -> None:
     with pytest.raises(DataStackError, match=r"train|splits"):
         convert(saved, tmp_path / "records")
+
+
+# ------------------------------------------------------------------ back to datasets
+
+
+def test_a_split_goes_back_to_datasets_without_a_copy(saved: Path) -> None:
+    loaded: Any = data_stack.load(str(saved), split="train")
+
+    back = loaded.to_huggingface()
+
+    expected = datasets.load_from_disk(str(saved))["train"]
+    assert back.features == expected.features
+    assert back.with_format("arrow")[:] == expected.with_format("arrow")[:]
+    values = back.data.column("weight").chunk(0).buffers()[1]
+    mapped = np.frombuffer(loaded.rows().files[0].map, np.uint8)
+    first = mapped.__array_interface__["data"][0]
+    assert first <= values.address < first + len(mapped)
+
+
+def test_chosen_rows_go_back_to_datasets(saved: Path) -> None:
+    loaded: Any = data_stack.load(str(saved), split="train")
+
+    back = loaded[[8, 1, 1]].to_huggingface()
+
+    assert back["text"][:] == ["ü" * 8, "ü", "ü"]
+    assert back.features == FEATURES
+
+
+def test_chosen_columns_keep_their_features(saved: Path) -> None:
+    loaded: Any = data_stack.load(str(saved), split="train", columns=["text", "label"])
+
+    back = loaded.to_huggingface()
+
+    assert back.features == {name: FEATURES[name] for name in ("label", "text")}
+    assert back["label"][:3] == [0, 1, 0]
+
+
+def test_converted_images_are_not_the_stored_ones(saved: Path) -> None:
+    loaded: Any = data_stack.load(str(saved), split="train", columns=["image"], image_mode="L")
+
+    back = loaded.to_huggingface()
+
+    assert np.asarray(back[3]["image"]).shape == (4, 5)
