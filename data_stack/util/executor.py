@@ -148,6 +148,10 @@ class Executor:
         Raises:
             RuntimeError: no thread can be started, as when Python is exiting.
         """
+        # The end of Python stops threads without a word, and starting one then waits forever up to
+        # Python 3.11.
+        if sys.is_finalizing():
+            raise RuntimeError("Python is exiting, so no thread can be started")
         future: Future[_Result] = Future()
         task = _Task(future, function, arguments)
         with self._has_task:

@@ -98,6 +98,27 @@ time.sleep(0.1)
     assert time.monotonic() - began < 15
 
 
+def test_no_thread_is_started_while_python_ends() -> None:
+    program = """
+from data_stack.util.executor import waiting
+
+class Late:
+    def __init__(self):
+        self.me = self  # only the end of Python frees it
+
+    def __del__(self):
+        try:
+            waiting.submit(print, "done")
+        except RuntimeError as error:
+            print(error)
+
+late = Late()
+"""
+    output, errors = run_python("-W", "error", "-c", program)
+
+    assert (output, errors) == ("Python is exiting, so no thread can be started\n", "")
+
+
 class Counted:
     def __init__(self) -> None:
         self.n_forks = 0

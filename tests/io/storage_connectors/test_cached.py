@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import io
 import logging
 import mmap
 import os
@@ -18,7 +19,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from process_harness import exit_status, forked, until
+from process_harness import exit_status, forked, run_python, until
 from sizes import sized
 from web_server import Answer, ScriptedServer, Seen
 
@@ -190,6 +191,33 @@ def test_chunks_of_a_remote_are_moved_once(remote: Remote, tmp_path: Path) -> No
         ) as resource:  # of other blocks
             assert resource.read_at(offset, 9) == LARGE[offset : offset + 9]
     assert Chunks.moved == list(range(-(-len(LARGE) // 100_000)))
+
+
+def test_a_process_ends_although_nobody_closed_what_it_read(tmp_path: Path) -> None:
+    # All blocks of the file are fetched, so that closing it hashes the whole file.
+    program = """
+import sys
+from data_stack.io.storage_connectors import CachedStorageConnector, FileStorageConnector
+
+class Reader:
+    def __init__(self, connector):
+        self.me = self  # only the end of Python frees it
+        self.resource = connector.get_resource("a")
+
+remote = FileStorageConnector(sys.argv[1])
+reader = Reader(CachedStorageConnector(remote, sys.argv[2]))
+print(sum(len(reader.resource.read_at(start, 1 << 20)) for start in range(0, 4 << 20, 1 << 20)))
+"""
+    data = os.urandom(4 << 20)
+    remote = FileStorageConnector(str(tmp_path / "remote"))
+    remote.set_resource("a", StreamedResource("a", io.BytesIO(data)))
+
+    output, errors = run_python("-c", program, tmp_path / "remote", tmp_path / "cache")
+
+    assert (output, errors) == (f"{4 << 20}\n", "")
+    with CachedStorageConnector(remote, str(tmp_path / "cache")).get_resource("a") as resource:
+        assert resource.read() == data
+    assert not files_below(tmp_path / "cache" / "blocks")
 
 
 def test_a_late_write_to_a_whole_file_fetches_nothing(

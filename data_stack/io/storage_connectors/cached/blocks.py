@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final, TypeAlias
@@ -123,12 +124,16 @@ class CachedBlocks(Blocks):
     def close(self) -> None:
         """Close the files. If the file has all blocks, it becomes a whole file of the cache.
 
+        A resource that nobody closed is closed when Python ends. It has no threads and few built-in
+        functions by then, so the file keeps its blocks, and the next reader completes it.
+
         Raises:
             ChecksumMismatchError: the remote sent bytes without its own digest.
         """
         files = self._files
+        may_complete = self._adds_blocks and not sys.is_finalizing()
         try:
-            if self._adds_blocks and files is not None:
+            if may_complete and files is not None:
                 self._complete_file(files)
         finally:
             self._files = None
