@@ -42,11 +42,7 @@ class ColumnReader(ABC):
 
     def values(self, indices: IndexArrayOfInts) -> list[Any]:
         """Return what :meth:`value` returns for each of ``indices``, in one request."""
-        rows = self.read(as_int64(indices))
-        if rows.ndim > 1:
-            return list(rows)
-        scalars: list[Any] = python_values(rows)
-        return scalars
+        return list_values(self.read(as_int64(indices)))
 
     def runs(self, starts: IndexArrayOfInts, length: int) -> npt.NDArray[Any] | None:
         """Return consecutive values from several positions on.
@@ -118,3 +114,11 @@ class ArrayReader(ColumnReader):
 def as_int64(positions: IndexArrayOfInts) -> npt.NDArray[np.int64]:
     """Return positions as int64, without a copy if they are int64 already."""
     return positions.astype(np.int64, copy=False)
+
+
+def list_values(rows: npt.NDArray[Any]) -> list[Any]:
+    """Return stacked values one by one: rows as arrays, scalars as Python's."""
+    if rows.ndim > 1:
+        return list(rows)
+    scalars: list[Any] = python_values(rows)
+    return scalars

@@ -277,7 +277,7 @@ class ColumnsAccess(RemoteAccess):
         return self.source._form.make([reader.value(position) for reader in readers])
 
     def values_of_sample(self, position: int, keys: Sequence[ColumnKey]) -> list[Any]:
-        return [reader.value(position) for reader in self._readers_of(keys)]
+        return [reader.value(position) for reader in self.readers_of(keys)]
 
     def samples(self, positions: IndexArrayOfInts) -> list[Sample]:
         self.await_prefetched(positions)
@@ -303,12 +303,12 @@ class ColumnsAccess(RemoteAccess):
         self, keys: Sequence[ColumnKey], positions: IndexArrayOfInts | None = None
     ) -> list[npt.NDArray[Any]]:
         wide_positions = None if positions is None else as_int64(positions)
-        return [reader.read(wide_positions) for reader in self._readers_of(keys)]
+        return [reader.read(wide_positions) for reader in self.readers_of(keys)]
 
     def runs(
         self, starts: IndexArrayOfInts, length: int, keys: Sequence[ColumnKey] | None = None
     ) -> Batch | None:
-        readers = self.source._columns() if keys is None else self._readers_of(keys)
+        readers = self.source._columns() if keys is None else self.readers_of(keys)
         wide_starts = as_int64(starts)
         columns = all_columns(reader.runs(wide_starts, length) for reader in readers)
         if columns is None or keys is not None:
@@ -346,7 +346,8 @@ class ColumnsAccess(RemoteAccess):
             return None
         return self.source._content_of_files()
 
-    def _readers_of(self, keys: Sequence[ColumnKey]) -> list[ColumnReader]:
+    def readers_of(self, keys: Sequence[ColumnKey]) -> list[ColumnReader]:
+        """Return the readers of some columns."""
         form = self.source._form
         readers = self.source._columns()
         return [readers[form.keys.index(form.find(key))] for key in keys]

@@ -150,7 +150,7 @@ class _FeatureColumn(ArrowColumn):
         return self.values(np.array([index]))[0]
 
     def read(self, indices: npt.NDArray[np.int64] | None) -> ColumnArray:
-        return self._values(self._take(indices))
+        return self.array_of_cells(self._take(indices))
 
     def _take(self, indices: npt.NDArray[np.int64] | None) -> pa.ChunkedArray:
         rows: slice | list[int] = slice(None)

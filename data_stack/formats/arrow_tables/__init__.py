@@ -15,8 +15,10 @@ from data_stack.formats.arrow_tables.table_iterator import (
     READERS,
     TableIterator,
     check_names,
+    iterator_of_rows,
     iterator_of_table,
 )
+from data_stack.formats.arrow_tables.table_rows import ChosenRows, TableRows
 from data_stack.formats.arrow_tables.values import (
     ARROW_ERRORS,
     cells_of_tensors,
@@ -30,14 +32,17 @@ __all__ = [
     "JSON_TEXT",
     "READERS",
     "ArrowColumn",
+    "ChosenRows",
     "IndexLevel",
     "JsonColumn",
     "Origin",
     "PlainColumn",
     "TableIterator",
+    "TableRows",
     "cells_of_tensors",
     "check_names",
     "field_of",
+    "iterator_of_rows",
     "iterator_of_table",
     "unshifted",
     "values_of",

@@ -24,7 +24,7 @@ from data_stack.formats.arrow_tables.values import (
     update_digest,
     values_of,
 )
-from data_stack.formats.column_reader import ArrayReader, ColumnReader
+from data_stack.formats.column_reader import ArrayReader, ColumnReader, list_values
 from data_stack.formats.parquet.types import is_list
 from data_stack.values.stacking import join_columns
 
@@ -104,7 +104,9 @@ class ArrowColumn(ColumnReader):
         is_text = dtype in ("str", "bytes") and not value_shape
         self._is_flat_list = not shape and is_list_of_numbers_or_text(type_)
         is_plain_struct = pa.types.is_struct(type_) and has_python_values(type_)
-        self._is_python = is_text or is_plain_struct
+        # Numbers of a column with nulls are numpy's in samples.
+        is_plain_number = _is_plain_number(type_) and not as_codes and not cells.null_count
+        self._is_python = is_text or is_plain_struct or is_plain_number
 
     def __len__(self) -> int:
         return len(self._cells)
@@ -115,18 +117,33 @@ class ArrowColumn(ColumnReader):
     def value(self, index: int) -> Any:
         if self._array_reader is not None:
             return self._array_reader.value(index)
+        if self._is_python or self._is_flat_list:
+            return self.value_of_cell(self._cells, index)
+        return self.values(np.array([index]))[0]
+
+    def value_of_cell(self, cells: pa.ChunkedArray, index: int) -> Any:
+        """Return the value of a cell of this column, as :meth:`value` does.
+
+        Args:
+            cells: cells of the column, which may be elsewhere than the column itself.
+            index: the position of the cell in ``cells``.
+        """
         if self._is_python:
-            return self._cells[index].as_py()
+            return cells[index].as_py()
         if self._is_flat_list:
-            value = array_of_list(self._cells[index])
+            value = array_of_list(cells[index])
             if value is not None:
                 return value
-        return self.values(np.array([index]))[0]
+        return self.values_of_cells(cells.slice(index, 1))[0]
+
+    def values_of_cells(self, cells: pa.ChunkedArray) -> list[Any]:
+        """Return the values of cells of this column, as :meth:`values` does."""
+        return list_values(self.array_of_cells(cells))
 
     def read(self, indices: npt.NDArray[np.int64] | None) -> _Array:
         if self._array_reader is not None:
             return self._array_reader.read(indices)
-        return self._values(self._take(indices))
+        return self.array_of_cells(self._take(indices))
 
     def runs(self, starts: npt.NDArray[Any], length: int) -> _Array | None:
         if self._array_reader is None:
@@ -135,21 +152,26 @@ class ArrowColumn(ColumnReader):
 
     def digest(self) -> str:
         """Return the SHA-256 of the values, whatever their chunks are."""
+        digest = self.begin_digest()
+        update_digest(digest, len(self), self._take)
+        return str(digest.hexdigest())
+
+    def begin_digest(self) -> Any:
+        """Return the digest of the column before its first cell."""
         categories = None
         if self.origin.categories is not None:
             categories = self.origin.categories.to_pylist()
         digest = hashlib.sha256(repr((self._declared[:3], categories)).encode())
         if not _is_described_by_dtype(self._cells.type):
             digest.update(str(self._cells.type).encode())
-        update_digest(digest, len(self), self._take)
-        return digest.hexdigest()
+        return digest
 
     @functools.cached_property
     def _array_reader(self) -> ArrayReader | None:
         """A reader of all values as one array; None if their shape or dtype varies."""
         if not self._declared.is_fixed:
             return None
-        return ArrayReader(self._values(self._cells, lent=True))
+        return ArrayReader(self.array_of_cells(self._cells, lent=True))
 
     def _take(self, indices: npt.NDArray[np.int64] | None) -> pa.ChunkedArray:
         """Return the cells at indices; None for all. A subclass may read them from elsewhere."""
@@ -157,7 +179,7 @@ class ArrowColumn(ColumnReader):
             return self._cells
         return self._cells.take(pa.array(indices))
 
-    def _values(self, cells: pa.ChunkedArray, *, lent: bool = False) -> _Array:
+    def array_of_cells(self, cells: pa.ChunkedArray, *, lent: bool = False) -> _Array:
         """Return the values of cells in any number of chunks; see :func:`values_of`."""
         chunks = cells.chunks or [pa.array([], cells.type)]
         return join_columns([self._decode(chunk, lent=lent) for chunk in chunks])
@@ -179,6 +201,12 @@ def _categories_of(cells: pa.ChunkedArray) -> pa.Array:
     if cells.num_chunks:
         return cells.chunk(0).dictionary
     return pa.array([], cells.type.value_type)
+
+
+def _is_plain_number(type_: pa.DataType) -> bool:
+    """Return whether a type is that of integers, floats or truth values."""
+    is_number = pa.types.is_integer(type_) or pa.types.is_floating(type_)
+    return bool(is_number or pa.types.is_boolean(type_))
 
 
 def _is_described_by_dtype(type_: pa.DataType) -> bool:

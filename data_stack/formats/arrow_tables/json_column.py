@@ -63,16 +63,32 @@ class JsonColumn(ColumnReader):
         return self._declared
 
     def value(self, index: int) -> Any:
-        return self._parse(self._cells[index].as_py())
+        return self.value_of_cell(self._cells, index)
+
+    def value_of_cell(self, cells: pa.ChunkedArray, index: int) -> Any:
+        """Return the value of a cell of this column, as :meth:`value` does.
+
+        Args:
+            cells: cells of the column, which may be elsewhere than the column itself.
+            index: the position of the cell in ``cells``.
+        """
+        return self._parse(cells[index].as_py())
+
+    def values_of_cells(self, cells: pa.ChunkedArray) -> list[Any]:
+        """Return the values of cells of this column, as :meth:`values` does."""
+        return [self._parse(text) for text in cells.to_pylist()]
+
+    def array_of_cells(self, cells: pa.ChunkedArray) -> npt.NDArray[Any]:
+        """Return the values of cells of this column, as :meth:`read` does."""
+        return objects(self.values_of_cells(cells))
 
     def read(self, indices: npt.NDArray[np.int64] | None) -> npt.NDArray[Any]:
-        cells = self._cells
-        if indices is not None:
-            cells = self._take(indices)
-        return objects([self._parse(text) for text in cells.to_pylist()])
+        return self.array_of_cells(self._take(indices))
 
-    def _take(self, indices: npt.NDArray[np.int64]) -> pa.ChunkedArray:
-        """Return the cells at some positions."""
+    def _take(self, indices: npt.NDArray[np.int64] | None) -> pa.ChunkedArray:
+        """Return the cells at indices; None for all. A subclass may read them from elsewhere."""
+        if indices is None:
+            return self._cells
         return self._cells.take(pa.array(indices))
 
     def values(self, indices: IndexArrayOfInts) -> list[Any]:
@@ -80,12 +96,16 @@ class JsonColumn(ColumnReader):
 
     def digest(self) -> str:
         """Return the SHA-256 of the text, in hexadecimal, whatever its chunks are."""
+        digest = self.begin_digest()
+        update_digest(digest, len(self), self._take)
+        return str(digest.hexdigest())
+
+    def begin_digest(self) -> Any:
+        """Return the digest of the column before its first cell."""
         declared = self._declared
         # The text of this tuple is a part of the digest, so it must not change.
         content_of_schema = repr((declared.dtype, declared.shape, declared.is_nullable))
-        digest = hashlib.sha256(content_of_schema.encode())
-        update_digest(digest, len(self), self._take)
-        return digest.hexdigest()
+        return hashlib.sha256(content_of_schema.encode())
 
     def _parse(self, text: str | None) -> Any:
         """Return the value of a cell; None for null.

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, TypeAlias
 
 import pyarrow as pa
 
-from data_stack.dataset.iterator import DatasetIteratorIF
+from data_stack.dataset.iterator import DatasetIteratorIF, SampleAccess
 from data_stack.dataset.iterator.access import DeclaredColumn
 from data_stack.dataset.iterator.layer import layer
 from data_stack.dataset.recipes.nodes import TABLE_FILE
@@ -17,13 +16,22 @@ from data_stack.exception import ConfigError
 from data_stack.formats.arrow_tables.arrow_column import ArrowColumn
 from data_stack.formats.arrow_tables.json_column import JsonColumn
 from data_stack.formats.arrow_tables.plain_column import PlainColumn
+from data_stack.formats.arrow_tables.table_rows import (
+    JsonRowsColumn,
+    RowsAccess,
+    RowsColumn,
+    TableRows,
+    columns_of_rows,
+    digests_of_rows,
+)
 from data_stack.formats.column_reader import ColumnReader
 from data_stack.formats.columns import ColumnsDatasetIterator, of_files_only
 from data_stack.formats.targets import with_target
+from data_stack.io.content import content_of_resource
 from data_stack.io.positional import PositionalFile
 from data_stack.io.url import scheme_of
 
-TableColumn: TypeAlias = ArrowColumn | JsonColumn | PlainColumn
+TableColumn: TypeAlias = ArrowColumn | JsonColumn | PlainColumn | RowsColumn | JsonRowsColumn
 
 #: The functions that read a file as a table, by their names in recipes.
 READERS: dict[str, Callable[..., DatasetIteratorIF]] = {}
@@ -31,37 +39,52 @@ READERS: dict[str, Callable[..., DatasetIteratorIF]] = {}
 
 @layer(TABLE_FILE)
 class TableIterator(ColumnsDatasetIterator):
-    """Samples ``{column: value}`` of a table in memory, which is not copied.
+    """Samples ``{column: value}`` of a table in memory, which is not copied, or in a file.
 
     Args:
         columns: columns of one length by name.
         read_from: the file of the table for recipes: ``path``, ``sha256``, ``function`` and
             ``options``; None if no recipe can make the table.
+        rows: the table, if its rows stay in a file, from which the columns read; otherwise None.
 
     Raises:
         ConfigError: there are no columns, or two have the same name, or a name is not text.
     """
 
     #: The columns by name.
-    _columns_in_memory: Mapping[str, TableColumn]
+    _table_columns: Mapping[str, TableColumn]
 
     #: The file of the table for recipes; None without one.
     _read_from: Mapping[str, Any] | None
 
+    #: The table, if its rows stay in a file.
+    _rows: TableRows | None
+
     def __init__(
-        self, columns: Mapping[str, TableColumn], read_from: Mapping[str, Any] | None = None
+        self,
+        columns: Mapping[str, TableColumn],
+        read_from: Mapping[str, Any] | None = None,
+        rows: TableRows | None = None,
     ) -> None:
         super().__init__({name: name for name in columns})
-        self._columns_in_memory = columns
+        self._table_columns = columns
         self._read_from = read_from
+        self._rows = rows
 
-    # The samples depend on nothing but the values in memory, whose digests take the place of files.
+    def make_access(self) -> SampleAccess:
+        if self._rows is not None:
+            return RowsAccess(self, self._rows, self._table_columns)
+        return super().make_access()
+
+    # The samples depend on nothing but the values, whose digests take the place of files.
     @of_files_only
     def _open_columns(self) -> list[ColumnReader]:
-        return list(self._columns_in_memory.values())
+        return list(self._table_columns.values())
 
     def _content_of_files(self) -> list[str]:
-        return [column.digest() for column in self._columns_in_memory.values()]
+        if self._rows is not None:
+            return digests_of_rows(self._rows, columns_of_rows(self._rows))
+        return [column.digest() for column in self._table_columns.values()]
 
     def _arguments(self) -> dict[str, Any]:
         return {"columns": self.column_types}
@@ -80,8 +103,7 @@ class TableIterator(ColumnsDatasetIterator):
                 f"tables are read by {' or '.join(READERS)} from a path, "
                 f"not {path!r:.200} by {function!r:.80}"
             )
-        file = PositionalFile(path)
-        sha256 = hashlib.sha256(file.read_at(0, file.size)).hexdigest()
+        sha256 = content_of_resource(PositionalFile(path).resource)
         if sha256 != arguments["sha256"]:
             raise ConfigError(
                 f"file {path!r:.200} has changed: its SHA-256 is {sha256}; "
@@ -96,8 +118,7 @@ class TableIterator(ColumnsDatasetIterator):
         A column whose dtype varies is an ``array``. ``or None`` follows if values are missing.
         """
         return {
-            name: _type_as_text(column.declare())
-            for name, column in self._columns_in_memory.items()
+            name: _type_as_text(column.declare()) for name, column in self._table_columns.items()
         }
 
     def __repr__(self) -> str:
@@ -173,3 +194,19 @@ def iterator_of_table(
     return with_target(
         TableIterator(columns, read_from), source, list(columns), target, class_names
     )
+
+
+def iterator_of_rows(
+    rows: TableRows,
+    source: str,
+    target: str | None,
+    read_from: Mapping[str, Any] | None = None,
+) -> DatasetIteratorIF:
+    """Return the rows of a table in a file as dict samples, with a meta if there is a target.
+
+    The arguments and errors are those of :func:`iterator_of_table`.
+    """
+    names = rows.schema.names
+    check_names(names)
+    columns = columns_of_rows(rows)
+    return with_target(TableIterator(columns, read_from, rows), source, names, target)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -122,10 +122,20 @@ def update_digest(digest: Any, n_cells: int, take: Callable[[_Indices], pa.Chunk
         n_cells: the number of cells.
         take: a function that returns the cells at some positions.
     """
+    for positions in pieces_of_digest(n_cells):
+        add_piece(digest, take(positions))
+
+
+def pieces_of_digest(n_cells: int) -> Iterator[_Indices]:
+    """Yield the positions of the cells that :func:`add_piece` adds to a digest at once."""
     for start in range(0, n_cells, _CELLS_OF_DIGEST):
-        stop = min(start + _CELLS_OF_DIGEST, n_cells)
-        piece = pa.concat_arrays(take(np.arange(start, stop)).chunks)
-        digest.update(pa.record_batch([piece], ["values"]).serialize())
+        yield np.arange(start, min(start + _CELLS_OF_DIGEST, n_cells))
+
+
+def add_piece(digest: Any, cells: pa.ChunkedArray) -> None:
+    """Add the cells of a piece to a digest; see :func:`update_digest`."""
+    piece = pa.concat_arrays(cells.chunks)
+    digest.update(pa.record_batch([piece], ["values"]).serialize())
 
 
 def values_of(

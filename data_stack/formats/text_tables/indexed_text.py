@@ -11,6 +11,7 @@ import numpy as np
 
 from data_stack.dataset.positions import IndexArrayOfInts
 from data_stack.exception import UnpicklableResourceError
+from data_stack.formats.text_tables.kept_indexes import KeptIndex
 from data_stack.formats.text_tables.row_index import RowIndex, RowIndexBuilder, RowScanner
 from data_stack.formats.text_tables.row_text import RowText, TextInFile, TextInMemory
 from data_stack.formats.text_tables.text_file import PIECE_BYTES, TextFile
@@ -28,6 +29,8 @@ class IndexedText:
     from afar is read once. A text in UTF-8 that is not compressed, and can be opened again, is read
     by ranges. Any other text is kept in memory.
 
+    The index of a large file is kept on this machine for the next opening (:class:`KeptIndex`).
+
     It is pickled with the path of its index, if that is stored. Without the index, another process
     makes its own.
 
@@ -40,11 +43,13 @@ class IndexedText:
         name: the name of the file for messages.
         sha256: the digest of the file's bytes, hexadecimal; None before it was read to its end.
         index: where the rows begin; None before the first iteration.
+        kept: what is kept of the file; None if nothing is.
     """
 
     name: str
     sha256: str | None
     index: RowIndex | None
+    kept: KeptIndex | None
 
     #: Makes what finds the rows.
     _make_scanner: Callable[[], RowScanner]
@@ -69,6 +74,9 @@ class IndexedText:
             # An open file of the caller, who may close it, cannot be opened again.
             with contextlib.suppress(UnpicklableResourceError):
                 self._source = TextInFile(text.resource)
+        self.kept = KeptIndex.of(self.file)
+        if self.kept is not None:
+            self.index = self.kept.load_rows()
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in self.__dict__.items() if name != "_lock"}
@@ -91,6 +99,7 @@ class IndexedText:
         source = self._source
         if self.index is not None:
             yield from source.pieces(n_bytes)
+            self.sha256 = source.sha256
             return
 
         builder = RowIndexBuilder(self._make_scanner())
@@ -102,7 +111,10 @@ class IndexedText:
         self.sha256 = source.sha256
         if isinstance(source, TextFile):
             self._source = TextInMemory(self.name, b"".join(pieces_in_memory), source.sha256)
-        self.index = builder.finish()
+        index = builder.finish()
+        if self.kept is not None:
+            index = self.kept.store_rows(index)
+        self.index = index
 
     def check_unchanged(self, sha256: str | None) -> None:
         """Do nothing: the text is checked while it is read, or is in memory."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import json
 from collections.abc import Sequence
-from decimal import Decimal
+from decimal import Decimal, InvalidOperation
 from typing import Any, Final
 
 import pyarrow as pa
@@ -279,7 +279,7 @@ def _decimal_of(value: Any) -> Decimal | None:
     """Return a number as a Decimal, with the digits of the file.
 
     Raises:
-        TypeError: the value is not a number.
+        TypeError, ValueError: the value is not a number.
     """
     if value is None:
         return None
@@ -287,4 +287,8 @@ def _decimal_of(value: Any) -> Decimal | None:
         raise TypeError("it is no number")
     if isinstance(value, NumberWithText):
         return Decimal(value.text)
-    return Decimal(value)
+    try:
+        return Decimal(value)
+    except InvalidOperation:
+        # An ArithmeticError, which is none of the errors of a misfit.
+        raise ValueError("it is no number") from None

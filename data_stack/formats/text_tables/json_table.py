@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -30,7 +31,7 @@ from data_stack.formats.text_tables.json_types import (
     join_types,
     stored_type,
 )
-from data_stack.formats.text_tables.text_file import PIECE_BYTES, TextFile
+from data_stack.formats.text_tables.text_file import PIECE_BYTES
 from data_stack.util.request_limit import check_request
 from data_stack.util.untrusted_text import distinct_fields, json_parser
 
@@ -57,16 +58,36 @@ _MAX_UINT64: Final = (1 << 64) - 1
 
 
 @dataclass(frozen=True)
-class JsonLines:
-    """Lines as a table.
+class JsonColumns:
+    """The columns of a file of JSON lines.
 
     Attributes:
-        table: a column for each key; null where a line lacks the key.
-        json_columns: the columns whose cells are JSON text.
+        types: the type of each column; a column for each key.
+        nullable: the columns whose key is null, or missing, in some line.
+        n_rows: the number of lines that are not empty.
     """
 
-    table: pa.Table
-    json_columns: frozenset[str]
+    types: dict[str, CellType]
+    nullable: frozenset[str]
+    n_rows: int
+
+
+class WholeText(Protocol):
+    """A text that is read from its start to its end, several times.
+
+    Attributes:
+        name: the name of the text for messages.
+        sha256: the digest of the file's bytes after they were read to the end; None before.
+    """
+
+    name: str
+    sha256: str | None
+
+    def pieces(self, n_bytes: int) -> Iterator[bytes]:
+        """Yield the text in UTF-8, without a byte order mark, in pieces of about ``n_bytes``."""
+
+    def check_unchanged(self, sha256: str | None) -> None:
+        """Check that the text still had a digest when it was read again."""
 
 
 # ---------------------------------------------------------------------- blocks of lines
@@ -143,6 +164,30 @@ class _BlockOfColumns:
     columns: dict[str, _Cells]
 
 
+class _Counts:
+    """Counts rows, and the values of each key that are not null.
+
+    Attributes:
+        n_rows: the number of rows so far.
+        n_present: the number of values of each key.
+    """
+
+    n_rows: int
+    n_present: Counter[str]
+
+    def __init__(self) -> None:
+        self.n_rows = 0
+        self.n_present = Counter()
+
+    def watch(self, blocks: Iterable[_BlockOfColumns]) -> Iterator[_BlockOfColumns]:
+        """Yield blocks as they are, and count them."""
+        for block in blocks:
+            self.n_rows += block.n_rows
+            for key, cells in block.columns.items():
+                self.n_present[key] += len(cells.cells) - cells.cells.null_count
+            yield block
+
+
 class JsonLinesTable:
     """The lines of a file of JSON objects.
 
@@ -178,7 +223,7 @@ class JsonLinesTable:
 
     def __init__(
         self,
-        text: TextFile,
+        text: WholeText,
         types: Mapping[str, CellType],
         columns: Collection[str] | None = None,
         *,
@@ -190,10 +235,10 @@ class JsonLinesTable:
         self._known_keys = {}
         self._types = dict(types)
         self._block_bytes = block_bytes
-        self._needs_texts_of_numbers = any(map(_has_digits_of_file, types.values()))
+        self._needs_texts_of_numbers = any(map(has_digits_of_file, types.values()))
 
-    def read(self) -> JsonLines:
-        """Return all lines.
+    def infer(self) -> JsonColumns:
+        """Read all lines, and return the columns that they have.
 
         Raises:
             DatasetFileCorruptError: a line is not a JSON object, or has a key twice; or the values
@@ -202,16 +247,10 @@ class JsonLinesTable:
             RequestLimitError: a line, or a table of so many different keys, would take more memory
                 than a request may.
         """
-        blocks = list(self._blocks_of_columns())
-
-        def read_blocks_again() -> list[_BlockOfColumns]:
-            return blocks
-
-        types = self._join_types(blocks, read_blocks_again)
-        tables = [_table_of(block, types) for block in blocks]
-        table = pa.concat_tables(tables) if tables else pa.table({})
-        json_columns = frozenset(key for key, type_ in types.items() if isinstance(type_, JsonType))
-        return JsonLines(table, json_columns)
+        counts = _Counts()
+        types = self._join_types(counts.watch(self._blocks_of_columns()), self._blocks_of_columns)
+        nullable = frozenset(key for key in types if counts.n_present[key] < counts.n_rows)
+        return JsonColumns(types, nullable, counts.n_rows)
 
     def stream(self) -> tuple[dict[str, CellType], Iterator[pa.Table]]:
         """Return the types of the columns, and an iterator over tables of their rows.
@@ -219,9 +258,9 @@ class JsonLinesTable:
         The file is read once for the types, and again for the rows.
 
         Raises:
-            DatasetFileCorruptError: as for :meth:`read`. The iterator raises it if the file has
+            DatasetFileCorruptError: as for :meth:`infer`. The iterator raises it if the file has
                 changed since its types were read.
-            ConfigError, RequestLimitError: as for :meth:`read`.
+            ConfigError, RequestLimitError: as for :meth:`infer`.
         """
         types = self._join_types(self._blocks_of_columns(), self._blocks_of_columns)
         return types, self._iterate_tables(types, self.text.sha256)
@@ -529,7 +568,7 @@ def _may_have_extremes(text: bytes) -> bool:
     return any(extreme in pattern for extreme in _PATTERNS_OF_EXTREMES)
 
 
-def _has_digits_of_file(type_: CellType) -> bool:
+def has_digits_of_file(type_: CellType) -> bool:
     """Return whether numbers of a column have the digits of the file, as text and decimals do."""
     if isinstance(type_, JsonType):
         return False
@@ -584,7 +623,7 @@ def _table_of(block: _BlockOfColumns, types: Mapping[str, CellType]) -> pa.Table
         if cells is None:
             columns[key] = pa.nulls(block.n_rows, stored_type(type_))
         else:
-            columns[key] = _spread(_cast(cells, type_), cells.positions, block.n_rows)
+            columns[key] = spread_cells(_cast(cells, type_), cells.positions, block.n_rows)
     return pa.table(columns)
 
 
@@ -604,7 +643,7 @@ def _cast(cells: _Cells, type_: CellType) -> pa.Array:
     return pa.array(values, type_)
 
 
-def _spread(cells: pa.Array, positions: npt.NDArray[np.int64] | None, n_rows: int) -> pa.Array:
+def spread_cells(cells: pa.Array, positions: npt.NDArray[np.int64] | None, n_rows: int) -> pa.Array:
     """Return a cell for each row, null where the row has none.
 
     Args:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import os
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -13,17 +13,27 @@ import pyarrow as pa
 from data_stack.dataset.iterator import DatasetIteratorIF
 from data_stack.dataset.iterator.layers.columns_layer import list_columns
 from data_stack.exception import ConfigError
-from data_stack.formats.arrow_tables import READERS, ArrowColumn, iterator_of_table
+from data_stack.formats.arrow_tables import (
+    READERS,
+    ArrowColumn,
+    ChosenRows,
+    TableRows,
+    iterator_of_rows,
+    iterator_of_table,
+)
 from data_stack.formats.parquet.selecting import Predicate, as_predicate
 from data_stack.formats.parquet.types import describe_type
 from data_stack.formats.text_tables.csv_options import CSVOptions
 from data_stack.formats.text_tables.csv_table import CSVTable
 from data_stack.formats.text_tables.declared_types import types_of, types_of_json
-from data_stack.formats.text_tables.json_table import JsonLinesTable
+from data_stack.formats.text_tables.json_rows import open_json_rows
 from data_stack.formats.text_tables.text_file import TextFile
 from data_stack.io.location import is_path_or_url
 from data_stack.io.url import scheme_of
 from data_stack.util.suggestions import did_you_mean
+
+#: Rows that are read at once to filter them.
+_ROWS_TO_FILTER: Final = 4096
 
 
 def from_csv(
@@ -107,7 +117,7 @@ def from_csv(
         recipe_options["columns"] = selection.columns_of_samples
     read_from = None
     if selection.predicate is None:
-        read_from = _recipe_of(file, text, "from_csv", recipe_options, dtypes)
+        read_from = _recipe_of(file, text.sha256, "from_csv", recipe_options, dtypes)
 
     rows = selection.apply(table, text.name)
     return iterator_of_table(rows, text.name, target, read_from)
@@ -121,7 +131,12 @@ def from_jsonl(
     filters: Any = None,
     columns: Sequence[str] | None = None,
 ) -> DatasetIteratorIF:
-    """Return the lines of a file of JSON objects as dict samples; the file is read whole, now.
+    """Return the lines of a file of JSON objects as dict samples.
+
+    The file may be larger than memory. It is read once, now, to find its lines and the types of
+    their values; a line is parsed each time it is read as a sample. A file that is written to
+    meanwhile is an error. Open files that only the program can read, compressed files, and files up
+    to 1 MiB are kept in memory, as text.
 
     Columns and dtypes are inferred from all lines: int64, float64, bool, text; lists of numbers are
     arrays, other lists and objects are lists and dicts. Lists and objects whose keys or types
@@ -144,20 +159,19 @@ def from_jsonl(
         RequestLimitError: a line, or the table of all different keys, would take more memory than a
             request may.
     """
-    text = TextFile(file)
     types = types_of_json(dtypes)
     selection = _Selection(columns, target, filters)
-    lines = JsonLinesTable(text, types, selection.columns_to_read).read()
+    rows = open_json_rows(file, types, selection.columns_to_read)
 
     recipe_options: dict[str, Any] = {}
     if columns is not None:
         recipe_options["columns"] = selection.columns_of_samples
     read_from = None
     if selection.predicate is None:
-        read_from = _recipe_of(file, text, "from_jsonl", recipe_options, dtypes)
+        read_from = _recipe_of(file, rows.text.sha256, "from_jsonl", recipe_options, dtypes)
 
-    rows = selection.apply(lines.table, text.name)
-    return iterator_of_table(rows, text.name, target, read_from, lines.json_columns)
+    chosen_rows = selection.apply_to_rows(rows, rows.text.name)
+    return iterator_of_rows(chosen_rows, rows.text.name, target, read_from)
 
 
 # A recipe names the function that reads its table; these are the ones that it may name.
@@ -219,6 +233,15 @@ class _Selection:
         wanted = set(self.columns_of_samples)
         return table.select([column for column in table.column_names if column in wanted])
 
+    def apply_to_rows(self, rows: TableRows, name: str) -> TableRows:
+        """Return the chosen rows and columns of a table in a file, as :meth:`apply` does."""
+        names = rows.schema.names
+        if self.columns_of_samples is not None:
+            names = [column for column in names if column in set(self.columns_of_samples)]
+        if self.predicate is not None:
+            return _filter_rows(rows, names, name, self.predicate)
+        return rows
+
 
 def _filter(table: pa.Table, name: str, predicate: Predicate) -> pa.Table:
     """Return the rows of a table for which a predicate holds.
@@ -226,13 +249,7 @@ def _filter(table: pa.Table, name: str, predicate: Predicate) -> pa.Table:
     Raises:
         ConfigError: the table lacks a column of the predicate.
     """
-    for field in predicate.fields:
-        if field not in table.column_names:
-            suggestion = did_you_mean(field, table.column_names)
-            raise ConfigError(
-                f"{name!r} has no column {field!r:.80} for filters{suggestion}; "
-                f"it has {', '.join(table.column_names)!s:.1000}"
-            )
+    _check_fields(predicate, name, table.column_names)
     columns = {
         field: ArrowColumn(table.column(field), table.schema.field(field)).read(None)
         for field in predicate.fields
@@ -240,12 +257,61 @@ def _filter(table: pa.Table, name: str, predicate: Predicate) -> pa.Table:
     return table.filter(pa.array(predicate.mask(columns)))
 
 
+def _filter_rows(
+    rows: TableRows, columns: Sequence[str], name: str, predicate: Predicate
+) -> TableRows:
+    """Return the rows of a table in a file for which a predicate holds; all rows are read once.
+
+    Args:
+        rows: the table.
+        columns: the columns that samples have.
+        name: the name of the table for messages.
+        predicate: which rows.
+
+    Raises:
+        ConfigError: the table lacks a column of the predicate.
+    """
+    names = rows.schema.names
+    _check_fields(predicate, name, names)
+    chosen_positions = []
+    nullable: set[str] = set()
+    for start in range(0, len(rows), _ROWS_TO_FILTER):
+        positions = np.arange(start, min(start + _ROWS_TO_FILTER, len(rows)))
+        cells = rows.read(positions, names)
+        values = {
+            field: ArrowColumn(cells[field], rows.schema.field(field)).read(None)
+            for field in predicate.fields
+        }
+        mask = predicate.mask(values)
+        chosen_positions.append(positions[mask])
+        for column in set(rows.nullable) - nullable:
+            if cells[column].filter(pa.array(mask)).null_count:
+                nullable.add(column)
+    positions = np.concatenate([np.empty(0, np.int64), *chosen_positions])
+    return ChosenRows(rows, positions, nullable, columns)
+
+
+def _check_fields(predicate: Predicate, name: str, columns: Sequence[str]) -> None:
+    """Check that a table has the columns of a predicate.
+
+    Raises:
+        ConfigError: it lacks one.
+    """
+    for field in predicate.fields:
+        if field not in columns:
+            suggestion = did_you_mean(field, columns)
+            raise ConfigError(
+                f"{name!r} has no column {field!r:.80} for filters{suggestion}; "
+                f"it has {', '.join(columns)!s:.1000}"
+            )
+
+
 # ---------------------------------------------------------------------- recipes
 
 
 def _recipe_of(
     file: Any,
-    text: TextFile,
+    sha256: str | None,
     function: str,
     options: dict[str, Any],
     dtypes: Mapping[str, Any] | None,
@@ -254,7 +320,7 @@ def _recipe_of(
 
     Args:
         file: the argument of the function.
-        text: the file, after it was read.
+        sha256: the digest of the file.
         function: the name of the function.
         options: its other arguments.
         dtypes: its argument ``dtypes``.
@@ -264,7 +330,7 @@ def _recipe_of(
     names_of_dtypes = {name: _name_of_dtype(dtype) for name, dtype in (dtypes or {}).items()}
     return {
         "path": os.fspath(file),
-        "sha256": text.sha256,
+        "sha256": sha256,
         "function": function,
         "options": {"dtypes": names_of_dtypes, **options},
     }

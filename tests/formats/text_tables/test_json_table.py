@@ -18,7 +18,8 @@ from hypothesis import strategies as st
 
 import data_stack
 from data_stack.exception import ConfigError, DatasetFileCorruptError, RequestLimitError
-from data_stack.formats.arrow_tables import iterator_of_table
+from data_stack.formats.arrow_tables import iterator_of_rows
+from data_stack.formats.text_tables.json_rows import open_json_rows
 from data_stack.formats.text_tables.json_table import JsonLinesTable
 from data_stack.formats.text_tables.json_types import JSON
 from data_stack.formats.text_tables.text_file import TextFile
@@ -35,10 +36,8 @@ def read(*lines: Any, **options: Any) -> Any:
 
 
 def read_in_blocks(*lines: Any, block_bytes: int) -> Any:
-    lines_of_file = JsonLinesTable(TextFile(written(lines)), {}, block_bytes=block_bytes).read()
-    return iterator_of_table(
-        lines_of_file.table, "x", None, json_columns=lines_of_file.json_columns
-    )
+    rows = open_json_rows(written(lines), {}, None, block_bytes=block_bytes)
+    return iterator_of_rows(rows, "x", None)
 
 
 # ---------------------------------------------------------------------- objects as they are
@@ -198,6 +197,7 @@ def test_values_of_several_types_are_refused_with_their_lines(
         ("1706659200", "datetime64[s]"),
         ('"12/31/2022"', "timestamp"),
         ("1.005", "decimal(10,2)"),
+        ('"x"', "decimal(10,2)"),
         ("1", "bool"),
     ],
 )

@@ -1,0 +1,124 @@
+"""Indexes of large files that are kept: used again, damaged, of changed files, full folders."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import data_stack
+from data_stack.formats.text_tables import indexed_text, kept_indexes
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of the indexes, in which those of small files are kept as well."""
+    monkeypatch.setattr(indexed_text, "MAX_BYTES_IN_MEMORY", 0)
+    monkeypatch.setattr(kept_indexes, "MIN_BYTES_TO_KEEP", 0)
+    monkeypatch.setenv(kept_indexes.FOLDER_VARIABLE, str(tmp_path / "indexes"))
+    return tmp_path / "indexes"
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return write(tmp_path / "a.jsonl", '{"a": 1, "v": {"x": 1}}\n{"a": null, "v": [2]}\n')
+
+
+def write(path: Path, text: str, seconds_ago: float = 100) -> Path:
+    """Write a file as if that were some time ago, as far as a program can."""
+    path.write_text(text)
+    changed_at = time.time() - seconds_ago
+    os.utime(path, (changed_at, changed_at))
+    return path
+
+
+@pytest.fixture(autouse=True)
+def settled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files count as settled at once: a program cannot set the time of the last change back."""
+    monkeypatch.setattr(kept_indexes, "SETTLING_NS", -(10**18))
+
+
+def described(path: Path, **options: Any) -> Any:
+    rows: Any = data_stack.from_jsonl(str(path), **options)
+    return [repr(list(rows)), rows.column_types, rows.fingerprint(), rows.recipe()]
+
+
+def inodes(folder: Path) -> dict[str, int]:
+    """The inode of each kept file, which changes when it is made again."""
+    return {file.name: file.stat().st_ino for file in folder.iterdir()}
+
+
+def test_a_kept_index_opens_the_same_rows_and_stays(path: Path, folder: Path) -> None:
+    first = described(path)
+    kept = inodes(folder)
+
+    assert described(path) == first
+    assert inodes(folder) == kept
+    assert len(kept) == 2
+    assert described(path, dtypes={"a": "float32"}) != first
+    assert described(path, columns=["a"]) != first
+    assert len(inodes(folder)) == 4
+
+
+@pytest.mark.usefixtures("folder")
+def test_another_file_at_the_path_has_its_own_index(path: Path) -> None:
+    described(path)
+    status = path.stat()
+    write(path, '{"a": 1, "v": {"x": 1}}\n{"a":  777, "v": [2]}\n')
+    os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
+
+    assert data_stack.load(path)[1]["a"] == 777
+
+
+def test_damaged_files_are_made_again(path: Path, folder: Path) -> None:
+    first = described(path)
+    for kept_file in folder.iterdir():
+        data = kept_file.read_bytes()
+        for damaged in (data[:-1], b"", data[:20] + b"7" + data[21:], b"\xff" * len(data)):
+            kept_file.write_bytes(damaged)
+            assert described(path) == first
+            assert kept_file.read_bytes() == data
+
+
+def test_a_folder_that_cannot_be_written_to_is_no_error(path: Path, folder: Path) -> None:
+    folder.write_text("a file")
+
+    first = described(path)
+
+    assert described(path) == first
+    assert folder.read_text() == "a file"
+
+
+def test_the_indexes_used_longest_ago_are_removed(
+    tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kept_indexes, "MAX_KEPT_BYTES", 900)
+    for number in range(10):
+        described(write(tmp_path / f"{number}.jsonl", f'{{"a": {number}}}\n'))
+    unfinished = folder / "x.unfinished"
+    unfinished.write_bytes(b"")
+    os.utime(unfinished, (0, 0))
+    foreign = folder / "notes.txt"
+    foreign.write_text("of the user")
+
+    described(write(tmp_path / "last.jsonl", '{"a": 1}\n'))
+
+    sizes = [file.stat().st_size for file in folder.iterdir() if file != foreign]
+    assert 0 < sum(sizes) <= 900
+    assert not unfinished.exists()
+    assert foreign.exists()
+
+
+def test_small_files_and_files_written_just_now_keep_nothing(
+    path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kept_indexes, "SETTLING_NS", 2 * 10**9)
+    described(write(path, '{"a": 1}\n'))
+    monkeypatch.setattr(kept_indexes, "SETTLING_NS", -(10**18))
+    monkeypatch.setattr(kept_indexes, "MIN_BYTES_TO_KEEP", 1 << 20)
+    described(path)
+
+    assert not folder.exists()
