@@ -335,7 +335,6 @@ class JsonLinesTable:
 
     def _blocks_of_columns(self) -> Iterator[_BlockOfColumns]:
         """Parse the lines in blocks, as cells of the keys to read."""
-        n_rows = 0
         keys: set[str] = set()
         for block in self._blocks():
             values_by_key = _values_by_key(block.rows)
@@ -344,9 +343,10 @@ class JsonLinesTable:
                 values_by_key = {
                     key: values for key, values in values_by_key.items() if key in self._wanted_keys
                 }
-            n_rows += len(block.rows)
+            # Each line has a cell for each key of all lines; a block is in memory at a time.
             keys.update(values_by_key)
-            what = f"{self.name!r} as a table of {n_rows:,} lines and {len(keys):,} different keys"
+            n_rows = len(block.rows)
+            what = f"{n_rows:,} lines of {self.name!r} as a table of {len(keys):,} different keys"
             check_request(n_rows * len(keys) * _CELL_BYTES, what)
             columns = {
                 key: self._cells_of(block, key, values) for key, values in values_by_key.items()
