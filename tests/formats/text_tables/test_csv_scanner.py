@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import itertools
 
 import numpy as np
 from hypothesis import given
@@ -26,7 +27,7 @@ def scan(text: str, cuts: list[int], *, has_quotes: bool = True) -> list[int]:
     scanner = CSVRowScanner(",", has_quotes=has_quotes)
     bounds = [0, *sorted(min(cut, len(text)) for cut in cuts), len(text)]
     offsets: list[int] = []
-    for start, end in zip(bounds, bounds[1:], strict=False):
+    for start, end in itertools.pairwise(bounds):
         offsets += scanner.feed(text[start:end].encode()).tolist()
     return offsets
 
