@@ -107,8 +107,8 @@ def copy_csv(
         encoding: as for :func:`data_stack.from_csv`.
     """
     text = TextFile(file, encoding)
-    table = CSVTable(text, options, types_of(dtypes), columns)
-    schema, blocks = table.stream(_BLOCK_BYTES)
+    table = CSVTable(text, options, types_of(dtypes), columns, block_bytes=_BLOCK_BYTES)
+    schema, blocks = table.stream()
     _write(target, infer_schema(schema), blocks)
 
 

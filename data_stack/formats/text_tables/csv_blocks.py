@@ -11,13 +11,19 @@ from dataclasses import dataclass
 from typing import Final
 
 from data_stack.exception import ConfigError, DatasetFileCorruptError
+from data_stack.formats.csv_dialect import QUOTING_ADVICE
 from data_stack.formats.csv_quotes import find_rows, first_row_end
 from data_stack.formats.csv_warnings import find_swallowed_line, header_warning, swallowed_warning
 from data_stack.formats.text_tables.column_errors import check_columns, check_typed_columns
 from data_stack.formats.text_tables.csv_options import CSVOptions
+from data_stack.formats.text_tables.indexed_text import IndexedText
 from data_stack.formats.text_tables.text_file import PIECE_BYTES, TextFile
 from data_stack.util.program_lines import warn_program
 from data_stack.values.text_numbers import is_number
+
+#: The size of the largest row. A larger one is most likely a quote that is never closed; and the
+#: memory that it takes must stay bounded. (pyarrow reads less than 2 GiB at once.)
+MAX_ROW_BYTES: Final = 1 << 28
 
 #: A cell that begins with a date. In a header it is a sign of a row of values.
 _DATE: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}.*", re.DOTALL)
@@ -44,6 +50,7 @@ class CSVBlocks:
         options: how it is written.
         typed_columns: the columns with a given type.
         wanted_columns: the columns to read; None for all.
+        max_row_bytes: the size of the largest row.
 
     Attributes:
         column_names: the names of the columns, after the first row was read.
@@ -51,7 +58,7 @@ class CSVBlocks:
     """
 
     #: The file.
-    _text: TextFile
+    _text: TextFile | IndexedText
 
     #: How the file is written.
     _options: CSVOptions
@@ -61,10 +68,12 @@ class CSVBlocks:
 
     def __init__(
         self,
-        text: TextFile,
+        text: TextFile | IndexedText,
         options: CSVOptions,
         typed_columns: Collection[str],
         wanted_columns: Collection[str] | None,
+        *,
+        max_row_bytes: int = MAX_ROW_BYTES,
     ) -> None:
         self.column_names: list[str] = []
         self.read_names: list[str] = []
@@ -72,14 +81,15 @@ class CSVBlocks:
         self._options = options
         self._typed_columns = typed_columns
         self._wanted_columns = wanted_columns
+        self._max_row_bytes = max_row_bytes
         self._warnings = []
 
     def iterate(self, block_bytes: int) -> Iterator[Block]:
         """Yield the rows from the start of the file, in blocks of about a size.
 
         Raises:
-            DatasetFileCorruptError: quotes cannot be read exactly, or the text has another
-                encoding.
+            DatasetFileCorruptError: quotes cannot be read exactly, a row is too large, or the text
+                has another encoding.
             ConfigError: two columns have one name, ``names`` differ in number from the columns, or
                 a column that was asked for does not exist.
         """
@@ -111,6 +121,9 @@ class CSVBlocks:
                 is_last=is_last,
             )
             incomplete_row = text[rows.end :]
+            if len(incomplete_row) > self._max_row_bytes:
+                complete_text = text[: rows.end]
+                raise self._error_of_large_row(incomplete_row, line + complete_text.count(b"\n"))
             text = text[: rows.end]
             if not text and not is_last:
                 continue
@@ -133,6 +146,21 @@ class CSVBlocks:
             if rows_of_block.strip(b"\r\n"):
                 yield Block(rows_of_block, line + text.count(b"\n", 0, header_bytes))
             line += text.count(b"\n")
+
+    def _error_of_large_row(self, row: bytes, line: int) -> DatasetFileCorruptError:
+        """Return the error for a row that is larger than the largest one.
+
+        Args:
+            row: the start of the row.
+            line: the number of its first line.
+        """
+        advice = ""
+        if self._options.has_quotes and b'"' in row:
+            advice = f"; if a quote in it is never closed, {QUOTING_ADVICE}"
+        return DatasetFileCorruptError(
+            f"{self._text.name!r}, line {line}: a row of more than {self._max_row_bytes:,} "
+            f"bytes{advice}"
+        )
 
     def warn(self) -> None:
         """Warn of what was seen, once the file turned out to be readable."""

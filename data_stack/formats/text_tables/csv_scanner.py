@@ -174,7 +174,8 @@ def _may_open(
     # The first byte of the piece has none before it: quotes - 1 is then the last byte, whose value
     # is replaced.
     codes_before = codes[quotes - 1]
-    may_open = (codes_before == ord(delimiter)) | (codes_before == _LINE_FEED)
+    may_open: npt.NDArray[np.bool_] = codes_before == ord(delimiter)
+    may_open |= codes_before == _LINE_FEED
     may_open |= codes_before == _CARRIAGE_RETURN
     if quotes[0] == 0:
         may_open[0] = state.begins_field

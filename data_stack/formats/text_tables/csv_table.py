@@ -1,13 +1,12 @@
-"""Reads CSV files as Arrow tables, with types that are inferred from all rows."""
+"""Infers the types of the columns of CSV files from all rows."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from typing import Final
 
 import pyarrow as pa
-import pyarrow.csv
 
 from data_stack.exception import DatasetFileCorruptError
 from data_stack.formats.text_tables.csv_blocks import (
@@ -17,25 +16,24 @@ from data_stack.formats.text_tables.csv_blocks import (
     other_delimiter,
 )
 from data_stack.formats.text_tables.csv_options import CSVOptions
+from data_stack.formats.text_tables.csv_parsing import (
+    ColumnTypes,
+    CSVParser,
+    MisfitError,
+    must_convert,
+)
 from data_stack.formats.text_tables.csv_types import (
     MISFIT_ERRORS,
     columns_to_check,
     common_types,
     convert_texts,
     exact_column,
-    reads_exactly,
 )
+from data_stack.formats.text_tables.indexed_text import IndexedText
 from data_stack.formats.text_tables.text_file import TextFile
 
-#: Rows are read in blocks of this size. pyarrow reads at most 2 GiB at once, and a chunk of a
-#: column of text holds as much.
-BLOCK_BYTES: Final = 1 << 28
-
-#: The texts for true. A column of nothing but these and the texts for false is one of bool.
-_TRUE: Final = ["true", "True", "TRUE"]
-
-#: The texts for false.
-_FALSE: Final = ["false", "False", "FALSE"]
+#: Rows are parsed in blocks of this size, whose tables take a few times as much memory.
+BLOCK_BYTES: Final = 16 << 20
 
 #: The size of the text that is searched for another delimiter.
 _HEAD_BYTES: Final = 1 << 16
@@ -49,22 +47,27 @@ _RAGGED: Final = re.compile(
 
 
 class CSVTable:
-    """The rows of a CSV file.
+    """The rows of a CSV file, and the types of its columns.
 
     Each block of rows becomes a table by types of its own (:meth:`_infer`). Then a type is chosen
-    for each column over all blocks (:meth:`_join_types`), and the tables are converted to these
-    types (:meth:`_finish`).
+    for each column over all blocks (:meth:`_join_types`), and rows are parsed by these types.
 
     Args:
         text: the file.
         options: how it is written.
         types: types of some columns, instead of inferred ones.
         columns: the columns to read; None for all.
+        block_bytes: the size of the text that is parsed at once.
 
     Attributes:
         text: the file.
         name: the name of the file for messages.
+        n_rows: the number of rows without the header, after :meth:`infer`.
     """
+
+    text: TextFile | IndexedText
+    name: str
+    n_rows: int
 
     #: How the file is written.
     _options: CSVOptions
@@ -75,17 +78,24 @@ class CSVTable:
     #: The rows in blocks, and the names of the columns.
     _blocks: CSVBlocks
 
+    #: The size of a block.
+    _block_bytes: int
+
     def __init__(
         self,
-        text: TextFile,
+        text: TextFile | IndexedText,
         options: CSVOptions,
         types: Mapping[str, pa.DataType],
         columns: Collection[str] | None = None,
+        *,
+        block_bytes: int = BLOCK_BYTES,
     ) -> None:
         self.text = text
         self.name = text.name
+        self.n_rows = 0
         self._options = options
         self._types = dict(types)
+        self._block_bytes = block_bytes
         wanted_columns = None if columns is None else set(columns)
         self._blocks = CSVBlocks(text, options, self._types, wanted_columns)
 
@@ -94,8 +104,15 @@ class CSVTable:
         """The names of the columns, after the first row was read."""
         return self._blocks.column_names
 
-    def read(self) -> pa.Table:
-        """Return all rows.
+    @property
+    def parser(self) -> CSVParser:
+        """What parses rows of the file, after the first row was read."""
+        return CSVParser(self._options, self.column_names)
+
+    def infer(self) -> ColumnTypes:
+        """Read all rows, and return the types of the columns.
+
+        Memory is bounded: the rows are not kept.
 
         Raises:
             DatasetFileCorruptError: rows differ in their number of columns, quotes cannot be read
@@ -108,41 +125,44 @@ class CSVTable:
                 contains another delimiter; a quoted field looks as if it had swallowed rows; empty
                 lines of a table of one column were left out.
         """
-        blocks = list(self._blocks.iterate(BLOCK_BYTES))
-        tables = [self._infer(block) for block in blocks]
-        types = self._join_types([table.schema for table in tables], blocks)
+        self.n_rows = 0
+        types_of_blocks: dict[str, set[pa.DataType]] = {}
+        nullable: set[str] = set()
+        for block in self._blocks.iterate(self._block_bytes):
+            table = self._infer(block)
+            self.n_rows += table.num_rows
+            for name, cells in zip(table.column_names, table.columns, strict=True):
+                if cells.null_count:
+                    nullable.add(name)
+                if not pa.types.is_null(cells.type):
+                    types_of_blocks.setdefault(name, set()).add(cells.type)
+        types = self._join_types(types_of_blocks, nullable)
         self._blocks.warn()
-        if not tables:
-            return _empty_table(types)
-        finished = []
-        for block, table in zip(blocks, tables, strict=True):
-            finished.append(self._finish(block, table, types))
-        return pa.concat_tables(finished)
+        return types
 
-    def stream(self, block_bytes: int) -> tuple[pa.Schema, Iterator[pa.Table]]:
+    def stream(self) -> tuple[pa.Schema, Iterator[pa.Table]]:
         """Return the types of the columns, and an iterator over tables of their rows.
 
         The file is read once for the types, and again for the rows.
 
-        Args:
-            block_bytes: the size of the text of a table.
-
         Raises:
-            DatasetFileCorruptError: as for :meth:`read`. The iterator raises it if the file has
+            DatasetFileCorruptError: as for :meth:`infer`. The iterator raises it if the file has
                 changed since its types were read.
-            ConfigError: as for :meth:`read`.
+            ConfigError: as for :meth:`infer`.
         """
-        schemas = [self._infer(block).schema for block in self._blocks.iterate(block_bytes)]
-        types = self._join_types(schemas, self._blocks.iterate(block_bytes))
-        self._blocks.warn()
-        tables = self._iterate_tables(block_bytes, types, self.text.sha256)
-        return _empty_table(types).schema, tables
+        types = self.infer()
+        return types.schema, self._iterate_tables(types, self.text.sha256)
 
-    def _iterate_tables(
-        self, block_bytes: int, types: Mapping[str, pa.DataType], sha256: str | None
-    ) -> Iterator[pa.Table]:
-        for block in self._blocks.iterate(block_bytes):
-            yield self._finish(block, self._infer(block), types)
+    def _iterate_tables(self, types: ColumnTypes, sha256: str | None) -> Iterator[pa.Table]:
+        for block in self._blocks.iterate(self._block_bytes):
+            try:
+                columns = self.parser.cells(block.data, types, types.schema.names)
+            except MemoryError:
+                # MISFIT_ERRORS would catch it.
+                raise
+            except (*MISFIT_ERRORS, MisfitError) as error:
+                raise error_of_change(self.name) from error
+            yield pa.table(columns)
         self.text.check_unchanged(sha256)
 
     # ------------------------------------------------------------------ types
@@ -164,32 +184,26 @@ class CSVTable:
         names = columns_to_check(block.data, inferred)
         if not names:
             return table
-        texts = self._texts(block, names)
+        texts = self.parser.texts(block.data, names)
         columns = {name: table[name] for name in table.column_names}
         for name in names:
             columns[name] = exact_column(columns[name], texts[name])
         return pa.table(columns)
 
     def _join_types(
-        self, schemas: Sequence[pa.Schema], blocks: Iterable[Block]
-    ) -> dict[str, pa.DataType]:
+        self, types_of_blocks: Mapping[str, set[pa.DataType]], nullable: Collection[str]
+    ) -> ColumnTypes:
         """Return the type of each column over all blocks.
 
         Args:
-            schemas: the types of each block.
-            blocks: the blocks, which are read again if some columns differ in type.
+            types_of_blocks: the types that a column has in its blocks, apart from those in which
+                all values are missing.
+            nullable: the columns with a missing value in some block.
         """
-        types_of_blocks: dict[str, set[pa.DataType]] = {
-            name: set() for name in self._blocks.read_names
-        }
-        for schema in schemas:
-            for field in schema:
-                if not pa.types.is_null(field.type):
-                    types_of_blocks[field.name].add(field.type)
-
         types: dict[str, pa.DataType] = {}
         candidates: dict[str, list[pa.DataType]] = {}
-        for name, types_of_column in types_of_blocks.items():
+        for name in self._blocks.read_names:
+            types_of_column = types_of_blocks.get(name, set())
             if name in self._types:
                 types[name] = self._types[name]
             elif len(types_of_column) > 1:
@@ -197,54 +211,26 @@ class CSVTable:
             else:
                 types[name] = next(iter(types_of_column), pa.null())
         if candidates:
-            types.update(self._choose_types(candidates, blocks))
-        return {name: types[name] for name in self._blocks.read_names}
+            types.update(self._choose_types(candidates))
+        schema = pa.schema([(name, types[name]) for name in self._blocks.read_names])
+        converted = must_convert(self._types).union(candidates)
+        return ColumnTypes(schema, converted, frozenset(nullable))
 
-    def _choose_types(
-        self, candidates: Mapping[str, list[pa.DataType]], blocks: Iterable[Block]
-    ) -> dict[str, pa.DataType]:
+    def _choose_types(self, candidates: Mapping[str, list[pa.DataType]]) -> dict[str, pa.DataType]:
         """Return the first candidate for each column that holds its values in all blocks.
 
-        The last candidate is text, which holds any value.
+        The last candidate is text, which holds any value. The file is read again.
         """
         remaining = dict(candidates)
-        for block in blocks:
-            texts = self._texts(block, list(remaining))
+        for block in self._blocks.iterate(self._block_bytes):
+            texts = self.parser.texts(block.data, list(remaining))
             for name, types in remaining.items():
                 remaining[name] = [
                     type_ for type_ in types if convert_texts(texts[name], type_) is not None
                 ]
         return {name: types[0] for name, types in remaining.items()}
 
-    def _finish(self, block: Block, table: pa.Table, types: Mapping[str, pa.DataType]) -> pa.Table:
-        """Return a block as a table, by the types of all blocks.
-
-        Args:
-            block: the block.
-            table: the block by types of its own.
-            types: the types of all blocks.
-        """
-        columns = {name: table[name] for name in table.column_names}
-        names_to_convert = []
-        for name, cells in columns.items():
-            if cells.type == types[name]:
-                continue
-            if pa.types.is_null(cells.type):
-                columns[name] = cells.cast(types[name])
-            else:
-                names_to_convert.append(name)
-        if names_to_convert:
-            texts = self._texts(block, names_to_convert)
-            for name in names_to_convert:
-                columns[name] = convert_texts(texts[name], types[name])
-        return pa.table(columns)
-
     # ------------------------------------------------------------------ parsing
-
-    def _texts(self, block: Block, names: list[str]) -> dict[str, pa.ChunkedArray]:
-        """Return columns of a block as text, null where they are missing."""
-        table = self._read_arrow(block, dict.fromkeys(names, pa.string()), names)
-        return {name: table[name] for name in names}
 
     def _parse(self, block: Block) -> pa.Table:
         """Return a block as a table, by the given types and those that pyarrow infers.
@@ -252,19 +238,17 @@ class CSVTable:
         Raises:
             DatasetFileCorruptError: it has ragged rows, or texts that do not fit the given types.
         """
+        converted = must_convert(self._types)
         read_by_arrow: dict[str, pa.DataType] = {}
         read_as_text: dict[str, pa.DataType] = {}
         for name in self._blocks.read_names:
-            if name not in self._types:
-                continue
-            type_ = self._types[name]
-            if reads_exactly(type_):
-                read_by_arrow[name] = type_
-            else:
-                read_as_text[name] = type_
+            if name in converted:
+                read_as_text[name] = self._types[name]
+            elif name in self._types:
+                read_by_arrow[name] = self._types[name]
         types = {**read_by_arrow, **dict.fromkeys(read_as_text, pa.string())}
         try:
-            table = self._read_arrow(block, types, self._blocks.read_names)
+            table = self.parser.parse(block.data, types, self._blocks.read_names)
         except MemoryError:
             # MISFIT_ERRORS would catch it.
             raise
@@ -272,44 +256,11 @@ class CSVTable:
             raise self._error_of_block(block, read_by_arrow, error) from error
         columns = {name: table[name] for name in table.column_names}
         for name, type_ in read_as_text.items():
-            converted = convert_texts(columns[name], type_)
-            if converted is None:
+            values = convert_texts(columns[name], type_)
+            if values is None:
                 raise self._error_of_misfit(block, name, type_)
-            columns[name] = converted
+            columns[name] = values
         return pa.table(columns)
-
-    def _read_arrow(
-        self, block: Block, types: Mapping[str, pa.DataType], columns: list[str]
-    ) -> pa.Table:
-        """Return columns of a block as a table, as pyarrow reads them.
-
-        Args:
-            block: the block.
-            types: types of some columns, instead of inferred ones.
-            columns: the columns.
-        """
-        has_quotes = self._options.has_quotes
-        return pyarrow.csv.read_csv(
-            pa.BufferReader(block.data),
-            pyarrow.csv.ReadOptions(
-                # pyarrow infers types from its first block only, so that all rows are in one.
-                block_size=len(block.data) + 1,
-                column_names=self.column_names,
-            ),
-            pyarrow.csv.ParseOptions(
-                delimiter=self._options.delimiter,
-                quote_char='"' if has_quotes else False,
-                newlines_in_values=has_quotes,
-            ),
-            pyarrow.csv.ConvertOptions(
-                column_types=types,
-                null_values=list(self._options.missing),
-                strings_can_be_null=True,
-                include_columns=columns,
-                true_values=_TRUE,
-                false_values=_FALSE,
-            ),
-        )
 
     # ------------------------------------------------------------------ errors
 
@@ -328,7 +279,7 @@ class CSVTable:
             return self._error_of_ragged_row(block, match)
         for name, type_ in types.items():
             try:
-                self._read_arrow(block, {name: type_}, [name])
+                self.parser.parse(block.data, {name: type_}, [name])
             except MISFIT_ERRORS:
                 return self._error_of_misfit(block, name, type_)
         return DatasetFileCorruptError(f"{self.name!r} cannot be read as CSV: {error!s:.300}")
@@ -360,7 +311,7 @@ class CSVTable:
     def _error_of_misfit(self, block: Block, name: str, type_: pa.DataType) -> Exception:
         """Return the error for a column with a text that does not fit its given type."""
         try:
-            texts = self._texts(block, [name])[name].combine_chunks()
+            texts = self.parser.texts(block.data, [name])[name].combine_chunks()
         except MISFIT_ERRORS:
             return self._error_of_encoding(block, name)
         first = _first_misfit(texts, type_)
@@ -403,5 +354,10 @@ def _first_misfit(texts: pa.Array, type_: pa.DataType) -> int:
     return first
 
 
-def _empty_table(types: Mapping[str, pa.DataType]) -> pa.Table:
-    return pa.table({name: pa.array([], type_) for name, type_ in types.items()})
+def error_of_change(name: str) -> DatasetFileCorruptError:
+    """Return the error for rows that no longer have the types that the file had.
+
+    Args:
+        name: the name of the file.
+    """
+    return DatasetFileCorruptError(f"{name!r} has changed since it was opened; load it again")

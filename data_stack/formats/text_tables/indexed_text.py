@@ -41,12 +41,14 @@ class IndexedText:
 
     Attributes:
         name: the name of the file for messages.
+        encoding: as given.
         sha256: the digest of the file's bytes, hexadecimal; None before it was read to its end.
         index: where the rows begin; None before the first iteration.
         kept: what is kept of the file; None if nothing is.
     """
 
     name: str
+    encoding: str
     sha256: str | None
     index: RowIndex | None
     kept: KeptIndex | None
@@ -65,6 +67,7 @@ class IndexedText:
     ) -> None:
         text = TextFile(file, encoding)
         self.name = text.name
+        self.encoding = encoding
         self.sha256 = None
         self.index = None
         self._make_scanner = make_scanner

@@ -15,19 +15,16 @@ from data_stack.dataset.iterator.layers.columns_layer import list_columns
 from data_stack.exception import ConfigError
 from data_stack.formats.arrow_tables import (
     READERS,
-    ArrowColumn,
     ChosenRows,
     TableRows,
     iterator_of_rows,
-    iterator_of_table,
 )
 from data_stack.formats.parquet.selecting import Predicate, as_predicate
 from data_stack.formats.parquet.types import describe_type
 from data_stack.formats.text_tables.csv_options import CSVOptions
-from data_stack.formats.text_tables.csv_table import CSVTable
+from data_stack.formats.text_tables.csv_rows import open_csv_rows
 from data_stack.formats.text_tables.declared_types import types_of, types_of_json
 from data_stack.formats.text_tables.json_rows import open_json_rows
-from data_stack.formats.text_tables.text_file import TextFile
 from data_stack.io.location import is_path_or_url
 from data_stack.io.url import scheme_of
 from data_stack.util.suggestions import did_you_mean
@@ -50,7 +47,13 @@ def from_csv(
     filters: Any = None,
     columns: Sequence[str] | None = None,
 ) -> DatasetIteratorIF:
-    """Return the rows of a CSV file as dict samples; the file is read whole, now.
+    """Return the rows of a CSV file as dict samples.
+
+    The file may be larger than memory. It is read once, now, to find its rows and their dtypes,
+    and a second time if the parts of a column look like several dtypes; a row is parsed each time
+    it is read as a sample. A file that is written to meanwhile is an error. Open files that only
+    the program can read, compressed files, other encodings than UTF-8, and files up to 1 MiB are
+    kept in memory, as text.
 
     The dtype of a column is inferred from all rows: int64, uint64, float64, bool, dates, times, or
     text; the repr of the table and ``column_types`` show it. Integers with a plus sign are float64.
@@ -84,8 +87,8 @@ def from_csv(
 
     Raises:
         DatasetFileCorruptError: rows differ in their number of columns, a quoted field has no end
-            or something behind it, a text does not fit its dtype, or the encoding is wrong; the
-            message names the line.
+            or something behind it, a row is larger than 256 MiB, a text does not fit its dtype, or
+            the encoding is wrong; the message names the line.
         ConfigError: a column or dtype does not exist, or two columns have the same name.
 
     Warns:
@@ -96,9 +99,10 @@ def from_csv(
     options = CSVOptions(
         delimiter=delimiter, missing=list(missing), header=header, names=names, quoting=quoting
     )
-    text = TextFile(file, encoding)
     selection = _Selection(columns, target, filters)
-    table = CSVTable(text, options, types_of(dtypes), selection.columns_to_read).read()
+    rows = open_csv_rows(
+        file, options, types_of(dtypes), selection.columns_to_read, encoding=encoding
+    )
 
     # A recipe names only options that differ from their defaults, and those that it always named:
     # the fingerprint of a table must stay as it was before an option existed.
@@ -117,10 +121,10 @@ def from_csv(
         recipe_options["columns"] = selection.columns_of_samples
     read_from = None
     if selection.predicate is None:
-        read_from = _recipe_of(file, text.sha256, "from_csv", recipe_options, dtypes)
+        read_from = _recipe_of(file, rows.text.sha256, "from_csv", recipe_options, dtypes)
 
-    rows = selection.apply(table, text.name)
-    return iterator_of_table(rows, text.name, target, read_from)
+    chosen_rows = selection.apply(rows, rows.text.name)
+    return iterator_of_rows(chosen_rows, rows.text.name, target, read_from)
 
 
 def from_jsonl(
@@ -170,7 +174,7 @@ def from_jsonl(
     if selection.predicate is None:
         read_from = _recipe_of(file, rows.text.sha256, "from_jsonl", recipe_options, dtypes)
 
-    chosen_rows = selection.apply_to_rows(rows, rows.text.name)
+    chosen_rows = selection.apply(rows, rows.text.name)
     return iterator_of_rows(chosen_rows, rows.text.name, target, read_from)
 
 
@@ -219,42 +223,19 @@ class _Selection:
             names.extend(self.predicate.fields)
         self.columns_to_read = list(dict.fromkeys(names))
 
-    def apply(self, table: pa.Table, name: str) -> pa.Table:
+    def apply(self, rows: TableRows, name: str) -> TableRows:
         """Return the chosen rows and columns of a table.
 
         Args:
-            table: the table, with the columns to read.
+            rows: the table, with the columns to read.
             name: the name of the table for messages.
         """
-        if self.predicate is not None:
-            table = _filter(table, name, self.predicate)
-        if self.columns_of_samples is None:
-            return table
-        wanted = set(self.columns_of_samples)
-        return table.select([column for column in table.column_names if column in wanted])
-
-    def apply_to_rows(self, rows: TableRows, name: str) -> TableRows:
-        """Return the chosen rows and columns of a table in a file, as :meth:`apply` does."""
         names = rows.schema.names
         if self.columns_of_samples is not None:
             names = [column for column in names if column in set(self.columns_of_samples)]
         if self.predicate is not None:
             return _filter_rows(rows, names, name, self.predicate)
         return rows
-
-
-def _filter(table: pa.Table, name: str, predicate: Predicate) -> pa.Table:
-    """Return the rows of a table for which a predicate holds.
-
-    Raises:
-        ConfigError: the table lacks a column of the predicate.
-    """
-    _check_fields(predicate, name, table.column_names)
-    columns = {
-        field: ArrowColumn(table.column(field), table.schema.field(field)).read(None)
-        for field in predicate.fields
-    }
-    return table.filter(pa.array(predicate.mask(columns)))
 
 
 def _filter_rows(

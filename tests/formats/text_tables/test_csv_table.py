@@ -164,8 +164,9 @@ def test_declared_dtypes_are_read_as_they_are_written() -> None:
 
 
 def stream(text: str, block_bytes: int, **options: Any) -> pa.Table:
-    table = CSVTable(TextFile(io.BytesIO(text.encode())), CSVOptions(**options), {})
-    schema, tables = table.stream(block_bytes)
+    source = TextFile(io.BytesIO(text.encode()))
+    table = CSVTable(source, CSVOptions(**options), {}, block_bytes=block_bytes)
+    schema, tables = table.stream()
     return pa.concat_tables([schema.empty_table(), *tables])
 
 
@@ -218,7 +219,7 @@ def test_blocks_have_the_rows_of_the_whole(text: str, block_bytes: int) -> None:
 def test_a_file_that_changes_between_readings_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
     path.write_text("a\n1\n")
-    _, tables = CSVTable(TextFile(path), CSVOptions(), {}).stream(1 << 20)
+    _, tables = CSVTable(TextFile(path), CSVOptions(), {}).stream()
     path.write_text("a\n2\n")
 
     with pytest.raises(DatasetFileCorruptError, match="has changed while it was read"):

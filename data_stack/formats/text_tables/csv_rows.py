@@ -1,0 +1,145 @@
+"""The rows of a CSV file, which are parsed when they are read."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from data_stack.formats.arrow_tables import TableRows
+from data_stack.formats.text_tables.csv_options import CSVOptions
+from data_stack.formats.text_tables.csv_parsing import ColumnTypes, CSVParser, MisfitError
+from data_stack.formats.text_tables.csv_scanner import CSVRowScanner
+from data_stack.formats.text_tables.csv_table import BLOCK_BYTES, CSVTable, error_of_change
+from data_stack.formats.text_tables.csv_types import MISFIT_ERRORS
+from data_stack.formats.text_tables.indexed_text import IndexedText
+
+_LINE_BREAKS: Final = (b"\n", b"\r")
+
+
+class CSVRows(TableRows):
+    """The rows of a CSV file, which are parsed when they are read.
+
+    Args:
+        text: the file, whose first row may be a header.
+        parser: parses its rows.
+        types: the types of its columns, which hold all values of all rows.
+        has_header: whether the first row holds names.
+
+    Attributes:
+        text: the file.
+    """
+
+    json_columns: Collection[str] = ()
+    text: IndexedText
+
+    #: Parses rows.
+    _parser: CSVParser
+
+    #: The types of the columns.
+    _types: ColumnTypes
+
+    #: The number of rows before the first one that is a sample: 1 with a header, otherwise 0.
+    _n_header_rows: int
+
+    def __init__(
+        self, text: IndexedText, parser: CSVParser, types: ColumnTypes, *, has_header: bool
+    ) -> None:
+        self.schema = types.schema
+        self.nullable = types.nullable
+        self.text = text
+        self._parser = parser
+        self._types = types
+        self._n_header_rows = 1 if has_header else 0
+
+    def __len__(self) -> int:
+        # A file without a header may be empty.
+        return max(0, self.text.n_rows - self._n_header_rows)
+
+    def read(
+        self, positions: npt.NDArray[np.int64] | None, names: Sequence[str]
+    ) -> dict[str, pa.ChunkedArray]:
+        if positions is None:
+            positions = np.arange(len(self))
+        rows = positions + self._n_header_rows
+        chunks: dict[str, list[pa.Array]] = {name: [] for name in names}
+        start = 0
+        for end in self.text.block_ends(rows, BLOCK_BYTES):
+            cells = self._parse(self.text.read_rows(rows[start:end]), names)
+            start = end
+            for name in names:
+                chunks[name].extend(cells[name].chunks)
+        return {
+            name: pa.chunked_array(chunks[name], self.schema.field(name).type) for name in names
+        }
+
+    @property
+    def remote_bytes(self) -> int:
+        return self.text.remote_bytes
+
+    def fetch(self, positions: range) -> None:
+        first = positions.start + self._n_header_rows
+        self.text.fetch(range(first, first + len(positions)))
+
+    def _parse(self, rows: Sequence[bytes], names: Sequence[str]) -> dict[str, pa.ChunkedArray]:
+        """Return columns of rows, all of which were valid when the types were inferred.
+
+        Raises:
+            DatasetFileCorruptError: they are not valid now.
+        """
+        try:
+            cells = self._parser.cells(_join_rows(rows), self._types, names)
+        except MemoryError:
+            # MISFIT_ERRORS would catch it.
+            raise
+        except (*MISFIT_ERRORS, MisfitError) as error:
+            raise error_of_change(self.text.name) from error
+        if any(len(column) != len(rows) for column in cells.values()):
+            raise error_of_change(self.text.name)
+        return cells
+
+
+def _join_rows(rows: Sequence[bytes]) -> bytes:
+    """Return the text of rows; the last row of a file may lack a line break."""
+    if all(row.endswith(_LINE_BREAKS) for row in rows):
+        return b"".join(rows)
+    return b"\n".join(rows)
+
+
+def open_csv_rows(
+    file: Any,
+    options: CSVOptions,
+    types: Mapping[str, pa.DataType],
+    columns: Collection[str] | None,
+    *,
+    encoding: str = "utf-8",
+    block_bytes: int = BLOCK_BYTES,
+) -> CSVRows:
+    """Open a CSV file by an index of its rows, and infer the types of its columns.
+
+    Args:
+        file: as for :func:`data_stack.from_csv`.
+        options: how the file is written.
+        types: types of some columns, instead of inferred ones.
+        columns: the columns to read; None for all.
+        encoding: the encoding of the file.
+        block_bytes: the size of the text that is parsed at once.
+
+    Raises:
+        DatasetFileCorruptError, ConfigError: as for :meth:`CSVTable.infer`.
+    """
+    make_scanner = functools.partial(
+        CSVRowScanner, options.delimiter, has_quotes=options.has_quotes
+    )
+    text = IndexedText(file, make_scanner, encoding)
+    table = CSVTable(text, options, types, columns, block_bytes=block_bytes)
+    inferred = table.infer()
+    rows = CSVRows(text, table.parser, inferred, has_header=options.has_header)
+    if len(rows) != table.n_rows:
+        # The rows that were found are not those that were parsed.
+        raise error_of_change(text.name)
+    return rows
