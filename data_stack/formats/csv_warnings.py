@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
-#: The maximum number of fields with line breaks that are looked at, one by one, in a block.
-_MAX_FIELDS_LOOKED_AT: Final = 10_000
-
 
 def find_swallowed_line(
-    block: bytes, bounds: npt.NDArray[np.int64], delimiter: str, n_columns: int
+    block: bytes, bounds: npt.NDArray[np.int64], delimiter: str, n_columns: int, *, max_fields: int
 ) -> int | None:
     r"""Find the first quoted field that may have swallowed rows.
 
@@ -25,6 +21,7 @@ def find_swallowed_line(
         bounds: the positions of the quotes that open and close fields, in turn.
         delimiter: one ASCII character.
         n_columns: the number of columns.
+        max_fields: the maximum number of fields with line breaks that are looked at, one by one.
 
     Returns:
         The number of the field's first line in the block, from 0; None without such a field.
@@ -32,13 +29,13 @@ def find_swallowed_line(
     n_fields = len(bounds) // 2
     if n_fields == 0 or n_columns < 2:
         return None
-    starts = bounds[0 : 2 * n_fields : 2]
-    ends = bounds[1 : 2 * n_fields : 2]
     line_breaks = np.flatnonzero(np.frombuffer(block, np.uint8) == ord("\n"))
-    has_break = np.searchsorted(line_breaks, starts) < np.searchsorted(line_breaks, ends)
-    for field in np.flatnonzero(has_break)[:_MAX_FIELDS_LOOKED_AT].tolist():
-        start_of_lines = block.rfind(b"\n", 0, int(starts[field])) + 1
-        end_of_lines = block.find(b"\n", int(ends[field]))
+    n_bounds_before = bounds[: 2 * n_fields].searchsorted(line_breaks)
+    fields = n_bounds_before[n_bounds_before % 2 == 1] // 2
+    is_first_break = np.diff(fields, prepend=-1) > 0
+    for field in fields[is_first_break][:max_fields].tolist():
+        start_of_lines = block.rfind(b"\n", 0, int(bounds[2 * field])) + 1
+        end_of_lines = block.find(b"\n", int(bounds[2 * field + 1]))
         if end_of_lines == -1:
             end_of_lines = len(block)
         lines = block[start_of_lines:end_of_lines].split(b"\n")

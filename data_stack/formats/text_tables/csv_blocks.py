@@ -25,6 +25,13 @@ from data_stack.values.text_numbers import is_number
 #: memory that it takes must stay bounded. (pyarrow reads less than 2 GiB at once.)
 MAX_ROW_BYTES: Final = 1 << 28
 
+#: The number of quoted fields over several lines that are looked at in the first block, to find
+#: one that has swallowed rows.
+_FIELDS_TO_LOOK_AT: Final = 10_000
+
+#: Their number in each of the later blocks, where looking at more would take most of the time.
+_FIELDS_TO_LOOK_AT_LATER: Final = 1_000
+
 #: A cell that begins with a date. In a header it is a sign of a row of values.
 _DATE: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}.*", re.DOTALL)
 
@@ -129,13 +136,15 @@ class CSVBlocks:
                 continue
 
             header_bytes = 0
+            max_fields = _FIELDS_TO_LOOK_AT_LATER
             if is_first:
                 header_bytes = self._read_first_row(text, line)
+                max_fields = _FIELDS_TO_LOOK_AT
                 is_first = False
 
             n_columns = len(self.column_names)
             swallowed_line = find_swallowed_line(
-                text, rows.bounds, self._options.delimiter, n_columns
+                text, rows.bounds, self._options.delimiter, n_columns, max_fields=max_fields
             )
             if swallowed_line is not None:
                 self._note_warning(swallowed_warning(self._text.name, line + swallowed_line))

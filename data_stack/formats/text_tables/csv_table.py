@@ -137,6 +137,8 @@ class CSVTable:
                 if not pa.types.is_null(cells.type):
                     types_of_blocks.setdefault(name, set()).add(cells.type)
         types = self._join_types(types_of_blocks, nullable)
+        # The allocator of pyarrow would keep what the tables of the blocks took.
+        pa.default_memory_pool().release_unused()
         self._blocks.warn()
         return types
 

@@ -15,6 +15,7 @@ from data_stack.dataset.iterator.layers.columns_layer import list_columns
 from data_stack.exception import ConfigError
 from data_stack.formats.arrow_tables import (
     READERS,
+    ArrowColumn,
     ChosenRows,
     TableRows,
     iterator_of_rows,
