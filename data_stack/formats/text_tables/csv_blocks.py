@@ -18,7 +18,6 @@ from data_stack.formats.text_tables.column_errors import check_columns, check_ty
 from data_stack.formats.text_tables.csv_options import CSVOptions
 from data_stack.formats.text_tables.indexed_text import IndexedText
 from data_stack.formats.text_tables.text_file import PIECE_BYTES, TextFile
-from data_stack.util.program_lines import warn_program
 from data_stack.values.text_numbers import is_number
 
 #: The size of the largest row. A larger one is most likely a quote that is never closed; and the
@@ -62,16 +61,18 @@ class CSVBlocks:
     Attributes:
         column_names: the names of the columns, after the first row was read.
         read_names: the names of those to read, in the order of the file, after that.
+        warnings: what to warn of, once the file turned out to be readable.
     """
+
+    column_names: list[str]
+    read_names: list[str]
+    warnings: list[str]
 
     #: The file.
     _text: TextFile | IndexedText
 
     #: How the file is written.
     _options: CSVOptions
-
-    #: What to warn of, once the file turned out to be readable.
-    _warnings: list[str]
 
     def __init__(
         self,
@@ -89,7 +90,7 @@ class CSVBlocks:
         self._typed_columns = typed_columns
         self._wanted_columns = wanted_columns
         self._max_row_bytes = max_row_bytes
-        self._warnings = []
+        self.warnings = []
 
     def iterate(self, block_bytes: int) -> Iterator[Block]:
         """Yield the rows from the start of the file, in blocks of about a size.
@@ -170,11 +171,6 @@ class CSVBlocks:
             f"{self._text.name!r}, line {line}: a row of more than {self._max_row_bytes:,} "
             f"bytes{advice}"
         )
-
-    def warn(self) -> None:
-        """Warn of what was seen, once the file turned out to be readable."""
-        for message in self._warnings:
-            warn_program(message)
 
     def line_of_row(self, block: Block, row: int) -> int:
         """Return the number of the line on which a row of a block begins.
@@ -338,8 +334,8 @@ class CSVBlocks:
         )
 
     def _note_warning(self, message: str) -> None:
-        if message not in self._warnings:
-            self._warnings.append(message)
+        if message not in self.warnings:
+            self.warnings.append(message)
 
 
 def _join_pieces(start: bytes, pieces: Iterator[bytes], n_bytes: int) -> tuple[bytes, bool]:

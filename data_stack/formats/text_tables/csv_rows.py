@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import functools
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final
@@ -17,6 +18,7 @@ from data_stack.formats.text_tables.csv_scanner import CSVRowScanner
 from data_stack.formats.text_tables.csv_table import BLOCK_BYTES, CSVTable, error_of_change
 from data_stack.formats.text_tables.csv_types import MISFIT_ERRORS
 from data_stack.formats.text_tables.indexed_text import IndexedText
+from data_stack.util.program_lines import warn_program
 
 _LINE_BREAKS: Final = (b"\n", b"\r")
 
@@ -136,10 +138,72 @@ def open_csv_rows(
         CSVRowScanner, options.delimiter, has_quotes=options.has_quotes
     )
     text = IndexedText(file, make_scanner, encoding)
+    description_of_options = _describe_options(options, types, columns)
+    if text.kept is not None and text.index is not None:
+        rows = _load_rows(text, options, text.kept.load_columns(description_of_options))
+        if rows is not None:
+            return rows
+
     table = CSVTable(text, options, types, columns, block_bytes=block_bytes)
     inferred = table.infer()
     rows = CSVRows(text, table.parser, inferred, has_header=options.has_header)
     if len(rows) != table.n_rows:
         # The rows that were found are not those that were parsed.
         raise error_of_change(text.name)
+    if text.kept is not None:
+        text.kept.store_columns(description_of_options, _describe_rows(rows, table, inferred))
+    return rows
+
+
+# ---------------------------------------------------------------------- kept columns
+
+
+def _describe_options(
+    options: CSVOptions, types: Mapping[str, pa.DataType], columns: Collection[str] | None
+) -> Any:
+    """Return what the columns of a file depend on, as plain data."""
+    return [
+        "csv",
+        options.delimiter,
+        sorted(options.missing),
+        options.header,
+        None if options.names is None else list(options.names),
+        options.has_quotes,
+        {name: str(type_) for name, type_ in types.items()},
+        None if columns is None else sorted(columns),
+    ]
+
+
+def _describe_rows(rows: CSVRows, table: CSVTable, types: ColumnTypes) -> Any:
+    """Return what was found in a file, as plain data."""
+    return {
+        "sha256": rows.text.sha256,
+        "n_rows": len(rows),
+        "column_names": table.column_names,
+        "schema": base64.b64encode(types.schema.serialize()).decode(),
+        "converted": sorted(types.converted),
+        "nullable": sorted(types.nullable),
+        "warnings": table.warnings,
+    }
+
+
+def _load_rows(text: IndexedText, options: CSVOptions, description: Any) -> CSVRows | None:
+    """Return the rows that :func:`_describe_rows` described, and repeat the warnings of the file.
+
+    Returns:
+        None if the description is None, or not that of the rows of the text.
+    """
+    if description is None:
+        return None
+    schema = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(description["schema"])))
+    types = ColumnTypes(
+        schema, frozenset(description["converted"]), frozenset(description["nullable"])
+    )
+    parser = CSVParser(options, description["column_names"])
+    rows = CSVRows(text, parser, types, has_header=options.has_header)
+    if len(rows) != description["n_rows"]:
+        return None
+    text.sha256 = description["sha256"]
+    for message in description["warnings"]:
+        warn_program(message)
     return rows

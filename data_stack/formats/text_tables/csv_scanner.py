@@ -42,7 +42,12 @@ class CSVRowScanner:
     Args:
         delimiter: one ASCII character.
         has_quotes: whether quotes quote.
+
+    Attributes:
+        kind: names both arguments.
     """
+
+    kind: str
 
     #: The character between two fields.
     _delimiter: str
@@ -57,6 +62,7 @@ class CSVRowScanner:
     _state: ScanState
 
     def __init__(self, delimiter: str, *, has_quotes: bool) -> None:
+        self.kind = f"csv, delimiter {delimiter!r}, quotes {has_quotes}"
         self._delimiter = delimiter
         self._has_quotes = has_quotes
         self._n_bytes = 0

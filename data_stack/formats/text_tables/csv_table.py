@@ -31,6 +31,7 @@ from data_stack.formats.text_tables.csv_types import (
 )
 from data_stack.formats.text_tables.indexed_text import IndexedText
 from data_stack.formats.text_tables.text_file import TextFile
+from data_stack.util.program_lines import warn_program
 
 #: Rows are parsed in blocks of this size, whose tables take a few times as much memory.
 BLOCK_BYTES: Final = 16 << 20
@@ -105,6 +106,11 @@ class CSVTable:
         return self._blocks.column_names
 
     @property
+    def warnings(self) -> list[str]:
+        """The warnings that :meth:`infer` gave."""
+        return self._blocks.warnings
+
+    @property
     def parser(self) -> CSVParser:
         """What parses rows of the file, after the first row was read."""
         return CSVParser(self._options, self.column_names)
@@ -139,7 +145,8 @@ class CSVTable:
         types = self._join_types(types_of_blocks, nullable)
         # The allocator of pyarrow would keep what the tables of the blocks took.
         pa.default_memory_pool().release_unused()
-        self._blocks.warn()
+        for message in self.warnings:
+            warn_program(message)
         return types
 
     def stream(self) -> tuple[pa.Schema, Iterator[pa.Table]]:

@@ -77,7 +77,7 @@ class IndexedText:
             # An open file of the caller, who may close it, cannot be opened again.
             with contextlib.suppress(UnpicklableResourceError):
                 self._source = TextInFile(text.resource)
-        self.kept = KeptIndex.of(self.file)
+        self.kept = KeptIndex.of(self.file, make_scanner().kind)
         if self.kept is not None:
             self.index = self.kept.load_rows()
 

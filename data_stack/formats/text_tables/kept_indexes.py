@@ -49,7 +49,8 @@ class KeptIndex:
     """What is kept of a version of a text file: where its rows begin, and what its columns are.
 
     The name of a kept file has a digest of the size, the times, device and inode of the text file,
-    and of 16 samples of its bytes; or of the tag or SHA-256 that a store has for it. So a text file
+    and of 16 samples of its bytes, or of the tag or SHA-256 that a store has for it; and of what its
+    rows are. So a text file
     that changes has another index. A damaged one is made again. Nothing is kept if the folder
     cannot be written to, or if the text file was written in the last two seconds, in which it could
     change without another time.
@@ -70,15 +71,16 @@ class KeptIndex:
         self._name = name
 
     @classmethod
-    def of(cls, file: TextInFile | None) -> KeptIndex | None:
+    def of(cls, file: TextInFile | None, kind_of_rows: str) -> KeptIndex | None:
         """Return what is, or will be, kept of a text file; None if nothing is kept of it.
 
         Args:
             file: the text file; None for a text in memory.
+            kind_of_rows: what the rows of the file are.
         """
         if file is None or file.n_bytes < MIN_BYTES_TO_KEEP:
             return None
-        identity = _identify(file)
+        identity = _identify(file, kind_of_rows)
         if identity is None:
             return None
         folder = os.environ.get(FOLDER_VARIABLE)
@@ -181,20 +183,26 @@ class KeptIndex:
         _prune(self._folder)
 
 
-def _identify(file: TextInFile) -> str | None:
-    """Return the name for what is kept of a file; None if its version is not certain."""
+def _identify(file: TextInFile, kind_of_rows: str) -> str | None:
+    """Return the name for what is kept of a file; None if its version is not certain.
+
+    Args:
+        file: the file.
+        kind_of_rows: what the rows of the file are.
+    """
     version = file.version
     if version is None:
         return None
     if not isinstance(version, LocalVersion):
-        return json_digest([_LAYOUT, file.name, file.n_bytes, str(version)])
+        return json_digest([_LAYOUT, kind_of_rows, file.name, file.n_bytes, str(version)])
     changed_at = max(version.modified_ns, version.changed_ns)
     if version.seen_ns - changed_at <= SETTLING_NS:
         return None
     samples = hashlib.sha256()
     for sample in file.read_samples(_N_SAMPLES, _SAMPLE_BYTES):
         samples.update(sample)
-    return json_digest([_LAYOUT, version.machine, list(version.file), samples.hexdigest()])
+    identity = [version.machine, list(version.file), samples.hexdigest()]
+    return json_digest([_LAYOUT, kind_of_rows, *identity])
 
 
 def _note_use(path: Path) -> None:

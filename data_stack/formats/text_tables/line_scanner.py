@@ -19,6 +19,8 @@ class LineScanner:
     It reads more than 1 GB/s, unless many lines begin with a space.
     """
 
+    kind: str = "lines"
+
     #: The size of the text so far.
     _n_bytes: int
 

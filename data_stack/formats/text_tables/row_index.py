@@ -37,7 +37,13 @@ _OFFSETS_OF_DIGEST: Final = 1 << 20
 
 
 class RowScanner(Protocol):
-    """Finds the rows of a text, which is given piece by piece."""
+    """Finds the rows of a text, which is given piece by piece.
+
+    Attributes:
+        kind: what its rows are. Scanners of one kind find the same rows in a text.
+    """
+
+    kind: str
 
     def feed(self, piece: bytes) -> _Offsets:
         """Return the offsets in the text of those rows that were found with this piece.
