@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Callable, Iterator
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 
@@ -13,13 +13,10 @@ from data_stack.dataset.positions import IndexArrayOfInts
 from data_stack.exception import UnpicklableResourceError
 from data_stack.formats.text_tables.kept_indexes import KeptIndex
 from data_stack.formats.text_tables.row_index import RowIndex, RowIndexBuilder, RowScanner
-from data_stack.formats.text_tables.row_text import RowText, TextInFile, TextInMemory
+from data_stack.formats.text_tables.row_text import RowText, TextInFile
+from data_stack.formats.text_tables.text_copy import MAX_BYTES_IN_MEMORY, TextKeeper
 from data_stack.formats.text_tables.text_file import PIECE_BYTES, TextFile
 from data_stack.util.forks import fork_lock
-
-#: A smaller text stays in memory. It takes less time to read than a file takes to open later, and a
-#: folder of many such files takes no descriptors.
-MAX_BYTES_IN_MEMORY: Final = 1 << 20
 
 
 class IndexedText:
@@ -27,7 +24,8 @@ class IndexedText:
 
     The first complete iteration over :meth:`pieces` makes the index of the rows, so that a text
     from afar is read once. A text in UTF-8 that is not compressed, and can be opened again, is read
-    by ranges. Any other text is kept in memory.
+    by ranges. Any other file that can be opened again is copied to a temporary file, as text in
+    UTF-8; a text up to 1 MiB, and one of an open file of the caller, is kept in memory.
 
     The index of a large file is kept on this machine for the next opening (:class:`KeptIndex`).
 
@@ -56,7 +54,7 @@ class IndexedText:
     #: Makes what finds the rows.
     _make_scanner: Callable[[], RowScanner]
 
-    #: What the text is read from. A TextFile is read once, and then replaced by its text in memory.
+    #: What the text is read from. A TextFile is read once, and then replaced by the kept text.
     _source: TextFile | RowText
 
     #: Held by the thread that makes the index in another process.
@@ -106,14 +104,16 @@ class IndexedText:
             return
 
         builder = RowIndexBuilder(self._make_scanner())
-        pieces_in_memory = []
-        for piece in builder.watch(source.pieces(n_bytes)):
-            if isinstance(source, TextFile):
-                pieces_in_memory.append(piece)
-            yield piece
-        self.sha256 = source.sha256
+        pieces = builder.watch(source.pieces(n_bytes))
         if isinstance(source, TextFile):
-            self._source = TextInMemory(self.name, b"".join(pieces_in_memory), source.sha256)
+            with contextlib.closing(TextKeeper(source)) as keeper:
+                for piece in pieces:
+                    keeper.add(piece)
+                    yield piece
+                self._source = keeper.finish()
+        else:
+            yield from pieces
+        self.sha256 = source.sha256
         index = builder.finish()
         if self.kept is not None:
             index = self.kept.store_rows(index)

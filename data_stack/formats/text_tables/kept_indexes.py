@@ -49,11 +49,10 @@ class KeptIndex:
     """What is kept of a version of a text file: where its rows begin, and what its columns are.
 
     The name of a kept file has a digest of the size, the times, device and inode of the text file,
-    and of 16 samples of its bytes, or of the tag or SHA-256 that a store has for it; and of what its
-    rows are. So a text file
-    that changes has another index. A damaged one is made again. Nothing is kept if the folder
-    cannot be written to, or if the text file was written in the last two seconds, in which it could
-    change without another time.
+    and of 16 samples of its bytes, or of the tag or SHA-256 that a store has for it; and of what
+    its rows are. So a text file that changes has another index. A damaged one is made again.
+    Nothing is kept if the folder cannot be written to, or if the text file was written in the last
+    two seconds, in which it could change without another time.
 
     Args:
         name: the name of the kept files.
