@@ -68,7 +68,12 @@ class CSVParser:
         self._column_names = list(column_names)
 
     def parse(
-        self, data: bytes, types: Mapping[str, pa.DataType], names: Sequence[str]
+        self,
+        data: bytes,
+        types: Mapping[str, pa.DataType],
+        names: Sequence[str],
+        *,
+        may_use_threads: bool = True,
     ) -> pa.Table:
         """Return columns of some rows as a table, as pyarrow reads them.
 
@@ -76,6 +81,8 @@ class CSVParser:
             data: the text of the rows.
             types: types of some columns, instead of those that pyarrow infers.
             names: the columns.
+            may_use_threads: whether the text may be parsed by several threads. Then the error for a
+                row with another number of columns lacks the position of the row.
 
         Raises:
             One of ``MISFIT_ERRORS``: a row has another number of columns, or a text does not fit
@@ -88,7 +95,7 @@ class CSVParser:
                 # pyarrow infers types from its first block only, so that all rows are in one.
                 block_size=len(data) + 1,
                 column_names=self._column_names,
-                use_threads=len(data) > _BYTES_FOR_THREADS,
+                use_threads=may_use_threads and len(data) > _BYTES_FOR_THREADS,
             ),
             pyarrow.csv.ParseOptions(
                 delimiter=self._options.delimiter,

@@ -283,9 +283,8 @@ class CSVTable:
             types: the given types by which pyarrow read it.
             error: the error of pyarrow.
         """
-        match = _RAGGED.match(str(error))
-        if match is not None:
-            return self._error_of_ragged_row(block, match)
+        if _RAGGED.match(str(error)) is not None:
+            return self._error_of_ragged_row(block)
         for name, type_ in types.items():
             try:
                 self.parser.parse(block.data, {name: type_}, [name])
@@ -293,17 +292,20 @@ class CSVTable:
                 return self._error_of_misfit(block, name, type_)
         return DatasetFileCorruptError(f"{self.name!r} cannot be read as CSV: {error!s:.300}")
 
-    def _error_of_ragged_row(self, block: Block, match: re.Match[str]) -> Exception:
-        """Return the error for a row with another number of columns.
-
-        Args:
-            block: the block.
-            match: what pyarrow says of the row, by the groups of :data:`_RAGGED`.
-        """
+    def _error_of_ragged_row(self, block: Block) -> Exception:
+        """Return the error for a block that has a row with another number of columns."""
+        problem = "rows differ in their number of columns"
         where = ""
-        if match["row"] is not None:
-            line = self._blocks.line_of_row(block, int(match["row"]) - 1)
-            where = f", line {line}"
+        try:
+            # Again, in one thread, for the position of the row.
+            self.parser.parse(block.data, {}, self.column_names[:1], may_use_threads=False)
+        except MISFIT_ERRORS as error:
+            match = _RAGGED.match(str(error))
+            if match is not None:
+                problem = f"{match['problem']}{match['text'][:100]}"
+                if match["row"] is not None:
+                    line = self._blocks.line_of_row(block, int(match["row"]) - 1)
+                    where = f", line {line}"
         advice = ""
         if len(self.column_names) == 1:
             first_line, _, _ = block.data[:_HEAD_BYTES].decode("utf-8", "replace").partition("\n")
@@ -313,8 +315,7 @@ class CSVTable:
                     advice = f"; {delimiter_advice(other)}"
                     break
         return DatasetFileCorruptError(
-            f"{self.name!r}{where}, cannot be read as CSV: "
-            f"{match['problem']}{match['text'][:100]}{advice}"
+            f"{self.name!r}{where}, cannot be read as CSV: {problem}{advice}"
         )
 
     def _error_of_misfit(self, block: Block, name: str, type_: pa.DataType) -> Exception:

@@ -120,6 +120,13 @@ def test_a_row_beyond_the_limit_names_its_line() -> None:
         list(blocks.iterate(16))
 
 
+def test_a_ragged_row_names_its_line_in_a_large_file() -> None:
+    data = b"a,b\n" + b'1,"x\ny"\n' * 100_000 + b"1,2,3\n1,2\n"
+
+    with pytest.raises(DatasetFileCorruptError, match="line 200002, .* 2 columns, got 3: 1,2,3"):
+        data_stack.from_csv(io.BytesIO(data))
+
+
 # ---------------------------------------------------------------------- other processes
 
 
