@@ -150,10 +150,14 @@ def judge(results: Results) -> None:
         ("ours, folder, auto", 1.15),
     ):
         results.at_least("images", speed, ours, "best peer", factor)
+    for ours in ("ours, folder, threads", "ours, folder, auto"):
+        results.at_least("images", speed, ours, "torch", 1.05)
     results.at_least("images", speed, "ours, records, processes", "torch", 1.0)
     results.at_least(
         "images", speed, "ours, records, auto", results.best(speed, "ours", "ours, records"), 0.95
     )
+    for ours in ("ours, tars, threads", "ours, tars, auto"):
+        results.at_least("images, tars", speed, ours, "webdataset", 1.0)
     for ours in ("ours, records, threads", "ours, records, processes", "ours, records, auto"):
         results.at_least("images, memory", memory, ours, "torch", 1.0)
     results.at_least("images, first batch", first, "ours, records, auto", "torch", 1.0)

@@ -210,13 +210,18 @@ def write_records(data: Path, folder: Path) -> None:
     convert(data, folder, verify=False, progress=False)
 
 
+#: The column of the pictures in each source of ours.
+_IMAGE_COLUMNS = {"records": "image", "folder": "image", "tars": "jpg"}
+
+
 def by_ours(data: Path, folder: Path, *, source: str, kind: str) -> Epochs:
     import data_stack
     from training_peers.augment import augment
 
-    augmented = data_stack.load(folder if source == "records" else data).map(
-        augment, column="image", seed=0
-    )
+    dataset = data_stack.load(data if source == "folder" else folder)
+    if source == "tars":
+        dataset = dataset.select("jpg", "cls")
+    augmented = dataset.map(augment, column=_IMAGE_COLUMNS[source], seed=0)
     loader = data_stack.Loader(augmented, _BATCH, shuffle=True, workers=N_WORKERS, worker_kind=kind)  # type: ignore[arg-type]
     loader.__enter__()
     made = loader.torch()
@@ -253,6 +258,15 @@ PROGRAMS = {
             "ours", partial(by_ours, source="records", kind=kind), write_records
         )
         for kind in ("threads", "processes", "auto")
+    },
+    **{
+        f"ours, tars, {kind}": Program(
+            "ours",
+            partial(by_ours, source="tars", kind=kind),
+            write_webdataset,
+            settings="the 16 shards of webdataset, in a random order of all samples",
+        )
+        for kind in ("threads", "auto")
     },
     **{
         f"ours, folder, {kind}": Program("ours", partial(by_ours, source="folder", kind=kind))

@@ -18,7 +18,12 @@ import numpy as np
 from data_stack.codecs.codec import Codec
 from data_stack.codecs.decoding import codec_of_content, decode_file
 from data_stack.codecs.registry import media_types, type_of_extension
-from data_stack.dataset.iterator import AccessedDatasetIterator, Sample, SampleAccess
+from data_stack.dataset.iterator import (
+    AccessedDatasetIterator,
+    ColumnKey,
+    Sample,
+    SampleAccess,
+)
 from data_stack.dataset.positions import IndexArrayOfInts
 from data_stack.exception import ConfigError, DatasetFileCorruptError, RequestLimitError
 from data_stack.formats.fields_access import FieldsAccess
@@ -39,6 +44,10 @@ from data_stack.util.suggestions import did_you_mean
 #: The number of samples that an iteration reads together.
 _SAMPLES_AT_ONCE: Final = 64
 
+#: The number of samples whose files are read together, where they are decoded one by one. A batch
+#: is one request to each shard, and a whole column is not in memory at once.
+_FILES_AT_ONCE: Final = 1024
+
 #: The attributes that another process gets; it opens the shards itself.
 _PICKLED: Final = ("_shards", "_fields", "_types", "account", "_has_account_of_shards")
 
@@ -52,12 +61,14 @@ class _FileToRead:
         field: the field of the value.
         offset: the first byte of the file in its shard.
         size: the size of the file in bytes.
+        shard_number: the number of its shard.
     """
 
     sample: dict[str, Any]
     field: str
     offset: int
     size: int
+    shard_number: int
 
 
 class WebDatasetIterator(AccessedDatasetIterator):
@@ -206,46 +217,77 @@ class WebDatasetIterator(AccessedDatasetIterator):
         Raises:
             DatasetFileCorruptError: a sample lacks a field that a user chose, or a file is damaged.
         """
+        samples, files = self._find_files(positions, field)
+        for numbers in _group_by_shard(files):
+            files_of_shard = [files[number] for number in numbers]
+            request = current_request()
+            contents = self._read_contents(files_of_shard)
+            with decoding_for(request):
+                for file, data in zip(files_of_shard, contents, strict=True):
+                    file.sample[file.field] = self._decode(file, data)
+        return samples
+
+    def _iterate_field(self, positions: Sequence[int], field: str) -> Iterator[Any]:
+        """Iterate over the values of a field, each decoded when it is yielded.
+
+        Raises:
+            DatasetFileCorruptError: a sample lacks the field, or a file is damaged.
+        """
+        for start in range(0, len(positions), _FILES_AT_ONCE):
+            _, files = self._find_files(positions[start : start + _FILES_AT_ONCE], field)
+            contents = [b""] * len(files)
+            for numbers in _group_by_shard(files):
+                contents_of_shard = self._read_contents([files[number] for number in numbers])
+                for number, data in zip(numbers, contents_of_shard, strict=True):
+                    contents[number] = data
+            for file, data in zip(files, contents, strict=True):
+                yield self._decode(file, data)
+
+    def _find_files(
+        self, positions: Sequence[int], field: str | None
+    ) -> tuple[list[dict[str, Any]], list[_FileToRead]]:
+        """Return samples without their values, and the files of these, in order.
+
+        Args and errors are those of :meth:`_read`.
+        """
         index = self._get_index()
         fields = self.fields if field is None else (field,)
         are_required = field is not None or self._fields is not None
         samples: list[dict[str, Any]] = []
-        files_by_shard: dict[int, list[_FileToRead]] = {}
+        files: list[_FileToRead] = []
         for position in positions:
             shard_number = self._shard_of(position)
             ranges = index.ranges_of(position)
             sample: dict[str, Any] = {KEY: index.keys[position]}
             for name in fields:
                 if name in ranges:
-                    # The entry keeps its place in the sample; its value is read below.
+                    # The entry keeps its place in the sample; its value is read later.
                     sample[name] = None
                     offset, size = ranges[name]
-                    file = _FileToRead(sample, name, offset, size)
-                    files_by_shard.setdefault(shard_number, []).append(file)
+                    files.append(_FileToRead(sample, name, offset, size, shard_number))
                 elif are_required:
                     shard = self._shards[shard_number].full_name
                     raise DatasetFileCorruptError(
                         f"sample {index.keys[position]!r} of {shard} has no field {name!r}"
                     )
             samples.append(sample)
-        for shard_number, files in files_by_shard.items():
-            self._read_files(shard_number, files)
-        return samples
+        return samples, files
 
-    def _read_files(self, shard_number: int, files: Sequence[_FileToRead]) -> None:
-        """Read and decode files of one shard into their samples."""
-        request = current_request()
+    def _read_contents(self, files: Sequence[_FileToRead]) -> list[bytes]:
+        """Read files of one shard in one request."""
         starts = np.array([file.offset for file in files], np.int64)
         sizes = np.array([file.size for file in files], np.int64)
-        contents = self._open_shards.file(shard_number).read_many(starts, starts + sizes)
-        shard = self._shards[shard_number].full_name
-        with decoding_for(request):
-            for file, data in zip(files, contents, strict=True):
-                codec = self._codec_of_file(file.field, data)
-                name = f"{shard}: {file.sample[KEY]}.{file.field}"
-                extension = extension_of_field(file.field)
-                hint = f". types={{{extension!r}: None}} returns the bytes"
-                file.sample[file.field] = decode_file(codec, data, name, hint)
+        shard_file = self._open_shards.file(files[0].shard_number)
+        return shard_file.read_many(starts, starts + sizes)
+
+    def _decode(self, file: _FileToRead, data: bytes) -> Any:
+        """Return the value of a file."""
+        codec = self._codec_of_file(file.field, data)
+        shard = self._shards[file.shard_number].full_name
+        name = f"{shard}: {file.sample[KEY]}.{file.field}"
+        extension = extension_of_field(file.field)
+        hint = f". types={{{extension!r}: None}} returns the bytes"
+        return decode_file(codec, data, name, hint)
 
     def _codec(self, field: str) -> Codec:
         """Return the codec of a field by its extension.
@@ -330,6 +372,14 @@ class WebDatasetIterator(AccessedDatasetIterator):
         self.account = account.with_left_out(left_out)
 
 
+def _group_by_shard(files: Sequence[_FileToRead]) -> list[list[int]]:
+    """Return the numbers of the files of each shard, in the order of their first files."""
+    numbers_by_shard: dict[int, list[int]] = {}
+    for number, file in enumerate(files):
+        numbers_by_shard.setdefault(file.shard_number, []).append(number)
+    return list(numbers_by_shard.values())
+
+
 class _ShardsAccess(FieldsAccess):
     """Access to the samples of shards; samples of one shard are read in one request."""
 
@@ -364,6 +414,11 @@ class _ShardsAccess(FieldsAccess):
         if field == KEY:
             return [self.source.keys[position] for position in positions]
         return [sample[field] for sample in self.source._read(positions, field)]
+
+    def iterate_column(self, key: ColumnKey, positions: IndexArrayOfInts) -> Iterator[Any] | None:
+        if key not in self.source.fields or not self.source._codec(str(key)).releases_gil:
+            return None
+        return self.source._iterate_field(positions.tolist(), str(key))
 
     def locate(self, position: int) -> str:
         shard = self.source._shards[self.source._shard_of(position)]

@@ -15,9 +15,11 @@ import numpy as np
 import pytest
 from archives import tar_of
 from far_store import FarStorageConnector
+from PIL import Image
 from process_harness import flipped
 from writing import append_all
 
+from data_stack.dataset.iterator.access import access_to
 from data_stack.exception import (
     ConfigError,
     DatasetFileCorruptError,
@@ -71,6 +73,37 @@ def test_samples_come_back_as_they_were_written(shards: list[str]) -> None:
             for i in range(9)
         ],
     )
+
+
+def test_a_mapped_picture_is_that_of_the_sample(shards: list[str]) -> None:
+    iterator = WebDatasetIterator(shards, fields=["png", "cls"])
+    order = [8, 0, 5, 3, 0]
+
+    batch: Any = iterator.map(lambda picture: picture[::-1] + 1, column="png").read_batch(order)
+
+    assert_same(batch["png"], PIXELS[order][:, ::-1] + 1)
+    assert batch["cls"].tolist() == [sample(i)["cls"] for i in order]
+
+
+def test_a_picture_is_decoded_when_its_value_is_asked_for(tmp_path: Path) -> None:
+    picture = io.BytesIO()
+    Image.fromarray(PIXELS[0]).save(picture, "png")
+    files = {"0.png": picture.getvalue(), "1.png": b"no picture"}
+    access = access_to(WebDatasetIterator(write_tar(tmp_path / "a.tar", files)))
+
+    values = access.iterate_column("png", np.array([0, 1]))
+
+    assert values is not None
+    np.testing.assert_array_equal(next(values), PIXELS[0])
+    with pytest.raises(DatasetFileCorruptError, match=r"a\.tar: 1\.png"):
+        next(values)
+
+
+def test_values_that_are_not_decoded_one_by_one_are_read_together(shards: list[str]) -> None:
+    access = access_to(WebDatasetIterator(shards))
+
+    assert access.iterate_column("cls", np.array([0])) is None
+    assert access.iterate_column("no column", np.array([0])) is None
 
 
 def test_headers_and_the_fields_asked_for_are_all_that_is_fetched(tmp_path: Path) -> None:
