@@ -148,7 +148,8 @@ class FsspecStorageConnector(StorageConnector):
         """Make the connector of a URL with options.
 
         An example is ``"s3://bucket/folder?endpointUrl=https://…&region=eu-1"``. Options of every
-        scheme are ``readOnly`` (true or false) and ``timeoutSeconds``. Besides, there are
+        scheme are ``readOnly`` (true or false), ``timeoutSeconds`` and ``client`` (obstore or
+        fsspec). Besides, there are
 
         - s3: ``anonymous``, ``endpointUrl``, ``region``, ``profile``, ``requesterPays``;
         - gs: ``anonymous``, ``endpointUrl``, ``project``;

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import re
+import threading
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -233,7 +234,7 @@ class ObstoreObjects(ObjectClient):
         """Send a request, and raise the exceptions of the other clients in place of obstore's."""
         obstore_runtime.note_start()
         try:
-            return function()
+            return _call_interruptibly(function)
         except (obstore.exceptions.BaseError, FileNotFoundError) as error:
             raise translate(error, has_body=has_body) from None
 
@@ -300,6 +301,22 @@ class ObstoreObjects(ObjectClient):
         _inherited.append(self._store)
         _stores.clear()
         self._store = None
+
+
+def _call_interruptibly(function: Callable[[], _Result]) -> _Result:
+    """Call a function that calls obstore, which lets no signal through while it waits.
+
+    Only the main thread receives signals, so it waits for another thread. Otherwise Ctrl-C would
+    have no effect before a silent server is given up.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        return function()
+    try:
+        answer = waiting.submit(function)
+    except RuntimeError:
+        # Python is exiting, and starts no threads.
+        return function()
+    return answer.result()
 
 
 def _keeps_key(key: str) -> bool:

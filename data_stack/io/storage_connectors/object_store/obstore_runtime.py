@@ -4,7 +4,7 @@ A child that was forked after the runtime of obstore had started would wait for 
 
 Only the synchronous functions of obstore are used. With the asynchronous ones, 3 of 40 processes
 were aborted (SIGABRT) as they ended while requests were under way: their threads call Python while
-it is finalized. With the synchronous ones, none of 620 was.
+it is finalized. With the synchronous ones, none of 170 was.
 """
 
 from __future__ import annotations
