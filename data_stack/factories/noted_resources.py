@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 from data_stack.factories.resource_record import ResourceRecord
 from data_stack.factories.resources import Resources
@@ -39,12 +40,11 @@ class NotedResources(Resources):
         return list(self._names_read)
 
     def __getitem__(self, name: str) -> StreamedResource:
-        resource = super().__getitem__(name)
-        is_of_data_stack = isinstance(resource, StreamedResource) and resource.is_sealed
-        if not is_of_data_stack:
+        resource: Any = super().__getitem__(name)
+        if not isinstance(resource, StreamedResource) or not resource.is_sealed:
             # The stream of a third party's connector may be read in any way.
             self._note(name)
-            return resource
+            return resource  # type: ignore[no-any-return]  # any stream
         source = _NotedSource(resource, lambda: self._note(name))
         return StreamedResource.from_source(resource.identifier, source, self._connector)
 

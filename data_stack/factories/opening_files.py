@@ -5,11 +5,12 @@ from __future__ import annotations
 import hashlib
 import json
 import zlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from data_stack.exception import DatasetFileCorruptError
+from data_stack.factories.resource_record import ResourceRecord
 from data_stack.util.untrusted_text import JsonObject, describe_format, parse_json
 
 #: A larger file is not stored once more: requests for its parts take as long as the whole.
@@ -81,6 +82,14 @@ class OpeningFiles:
     def by_digest(self) -> dict[str, bytes]:
         """Return the files by their SHA-256, 64 hex digits."""
         return {hashlib.sha256(content).hexdigest(): content for content in self.contents.values()}
+
+
+def may_have_opening_files(records: Sequence[ResourceRecord]) -> bool:
+    """Return whether a dataset of these prepared resources may have opening files.
+
+    A single resource is read by itself, so that a copy would save no request.
+    """
+    return len(records) > 1
 
 
 def _decompress(data: bytes, what: str) -> tuple[bytes, bytes]:

@@ -413,7 +413,7 @@ class Preparation:
         if self.stored.ready_manifest() is not None:
             return self._use_other_preparation()
 
-        self.stored.write_opening_files(names_read)
+        self.stored.write_opening_files(records, names_read)
         # When the manifest is stored, the dataset is ready.
         manifest = self._manifest(sources, records, adopted=False)
         self.stored.write(MANIFEST, manifest.to_json())

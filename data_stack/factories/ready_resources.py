@@ -7,7 +7,11 @@ from functools import partial
 from typing import Any, Final
 
 from data_stack.exception import DatasetFileCorruptError, ResourceNotFoundError
-from data_stack.factories.opening_files import MAX_STORED_BYTES, OpeningFiles
+from data_stack.factories.opening_files import (
+    MAX_STORED_BYTES,
+    OpeningFiles,
+    may_have_opening_files,
+)
 from data_stack.factories.resource_names import OPENING_FILES
 from data_stack.factories.resource_record import ResourceRecord
 from data_stack.factories.resources import Resources, check_unchanged
@@ -76,6 +80,8 @@ class ReadyResources(Resources):
         super().__init__(storage_connector, dataset, records)
         self.are_pinned = True
         self._opening_digests = None
+        if not may_have_opening_files(list(self._records.values())):
+            self._opening_digests = frozenset()
         self._has_asked = False
         self._lock = fork_lock()
 

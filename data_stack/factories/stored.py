@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import secrets
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from data_stack.exception import (
     ChecksumMismatchError,
@@ -18,7 +18,12 @@ from data_stack.exception import (
 from data_stack.factories.definition import DatasetDefinition
 from data_stack.factories.journal import Journal
 from data_stack.factories.manifest import Manifest
-from data_stack.factories.opening_files import MAX_FILE_BYTES, MAX_TOTAL_BYTES, OpeningFiles
+from data_stack.factories.opening_files import (
+    MAX_FILE_BYTES,
+    MAX_TOTAL_BYTES,
+    OpeningFiles,
+    may_have_opening_files,
+)
 from data_stack.factories.readiness import Readiness, difference_from_definition
 from data_stack.factories.ready_resources import ReadyResources, is_checked_when_read
 from data_stack.factories.resource_names import JOURNAL, MANIFEST, OPENING_FILES, STAGED
@@ -189,18 +194,23 @@ class StoredDataset:
 
     # --------------------------------------------------------------------------- opening files
 
-    def write_opening_files(self, names: Iterable[str]) -> None:
-        """Store the small ones of some resources once more, together.
+    def write_opening_files(
+        self, records: Sequence[ResourceRecord], names_read: Iterable[str]
+    ) -> None:
+        """Store the small files that ``open()`` has read once more, together.
 
         See :class:`~data_stack.factories.opening_files.OpeningFiles`. If there are none, an older
         copy is removed.
 
         Args:
-            names: the resources that ``open()`` has read.
+            records: the prepared resources.
+            names_read: the names of those that ``open()`` has read.
         """
         contents: dict[str, bytes] = {}
         n_bytes = 0
-        for name in names:
+        for name in names_read:
+            if not may_have_opening_files(records):
+                break
             content = self.read(name, MAX_FILE_BYTES + 1)
             if content is None or len(content) > MAX_FILE_BYTES:
                 continue
