@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from functools import partial
 from typing import Any, Final
 
-from data_stack.exception import DatasetFileCorruptError, ResourceNotFoundError
+from data_stack.exception import DatasetFileCorruptError, ResourceNotFoundError, StorageError
 from data_stack.factories.opening_files import (
     MAX_STORED_BYTES,
     OpeningFiles,
@@ -183,7 +183,9 @@ class ReadyResources(Resources):
         except ResourceNotFoundError:
             # An earlier version of data_stack has prepared the dataset.
             pass
-        except DatasetFileCorruptError as error:
+        except (DatasetFileCorruptError, StorageError) as error:
+            # Some stores refuse access to what is missing. If the store is away, the files that
+            # are read now say so.
             logger.info("dataset %r opens by a request for each file: %s", self._dataset, error)
 
         own_digests = {record.sha256 for record in self._records.values()}

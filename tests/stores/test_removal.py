@@ -128,7 +128,7 @@ def test_all_versions_go_with_what_belongs_to_none_and_what_the_original_left(
         ("2.0", 4),
         (None, 1),
     ]
-    assert (report.n_resources, report.removed[2].n_bytes, store.list_resources()) == (7, 3, [])
+    assert (report.n_resources, report.removed[2].n_bytes, store.list_resources()) == (9, 3, [])
     store.set_resource("letters/a", b"a")
     assert remove_dataset("letters", store).n_resources == 1
     assert store.list_resources() == []
