@@ -693,8 +693,9 @@ class Preparation:
             return _OpenedSplit()
         resources = NotedResources(self._connector, self._definition.folder, records)
         iterator = self._definition.open_split(self.factory, split, resources, {})
-        n_samples = len(iterator)
+        # Now, as the first question for the number of samples may read something, too.
         names_read = tuple(resources.names_read())
+        n_samples = len(iterator)
         if n_samples == 0:
             return _OpenedSplit(names_read)
         for position in {0, n_samples - 1}:

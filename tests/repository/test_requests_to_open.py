@@ -20,7 +20,6 @@ from web_server import Answer, Seen, WebServer
 import data_stack
 from data_stack import DatasetCard, DatasetFactory
 from data_stack.dataset.meta import IteratorMeta
-from data_stack.exception import ResourceChangedError, ResourceNotFoundError
 from data_stack.formats import (
     CSVDatasetIterator,
     HDF5DatasetIterator,
@@ -29,7 +28,6 @@ from data_stack.formats import (
     records,
 )
 from data_stack.formats.parquet import Field, ParquetDataset, ParquetWriter, Schema
-from data_stack.io.storage_connectors import StorageConnector
 from data_stack.repository.repository import DatasetRepository
 
 SPLITS: Final = ("train", "test", "val")

@@ -96,7 +96,7 @@ class ShardedAccess(CombinedAccess):
     @property
     def fixed_columns(self) -> bool:  # type: ignore[override]  # read-only here
         # The first batch is not to wait until the columns of all remote shards are open.
-        return not self._is_remote and super().fixed_columns
+        return self._n_remote_bytes == 0 and super().fixed_columns
 
     def declare_columns(self) -> Mapping[str, DeclaredColumn] | None:
         return self._first.declare_columns()
