@@ -137,7 +137,7 @@ def test_a_copy_that_is_cut_short_is_refused(n_bytes: int) -> None:
     whole = OpeningFiles({"a": b"1" * 10, "b": bytes(range(40))}).to_bytes()
     assert OpeningFiles.from_bytes(whole, "it").contents["b"] == bytes(range(40))
 
-    with pytest.raises(DatasetFileCorruptError, match="^it "):
+    with pytest.raises(DatasetFileCorruptError, match=r"^it "):
         OpeningFiles.from_bytes(whole[:n_bytes], "it")
 
 
