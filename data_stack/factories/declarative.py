@@ -247,6 +247,9 @@ class DatasetFactory(BaseDatasetFactory):
                 continue
             except DatasetFileCorruptError as error:
                 damage = stored.damage_behind(error)
+                if damage is None:
+                    # Perhaps what the store records of a resource is damaged.
+                    damage = stored.damage(manifest)
                 if is_last or damage is None:
                     raise
                 # A stored resource is damaged: have it prepared again, and open that.
