@@ -23,6 +23,7 @@ from data_stack.factories.manifest import Manifest
 from data_stack.factories.preparation import Preparation, PreparationReport
 from data_stack.factories.prepared import PreparedResources, Resources
 from data_stack.factories.readiness import Readiness
+from data_stack.factories.ready_resources import ReadyResources
 from data_stack.factories.resource_names import MANIFEST
 from data_stack.factories.shards import prepare_in_turn
 from data_stack.factories.stored import StoredDataset
@@ -230,8 +231,12 @@ class DatasetFactory(BaseDatasetFactory):
         while True:
             n_openings += 1
             is_last = n_openings == _MAX_OPENINGS
-            manifest = self._make_ready(stored, damage_error)
-            resources = Resources(stored.connector, definition.folder, manifest.prepared)
+            manifest = None
+            if n_openings == 1:
+                manifest = stored.manifest_to_open()
+            if manifest is None:
+                manifest = self._make_ready(stored, damage_error)
+            resources = stored.resources(manifest.prepared)
             try:
                 opened_splits = definition.open_splits(self, splits_to_open, resources)
             except (ResourceChangedError, ResourceNotFoundError):
@@ -242,6 +247,9 @@ class DatasetFactory(BaseDatasetFactory):
                 continue
             except DatasetFileCorruptError as error:
                 damage = stored.damage_behind(error)
+                if damage is None:
+                    # Perhaps what the store records of a resource is damaged.
+                    damage = stored.damage(manifest)
                 if is_last or damage is None:
                     raise
                 # A stored resource is damaged: have it prepared again, and open that.
@@ -249,9 +257,7 @@ class DatasetFactory(BaseDatasetFactory):
                 stored.why_outdated = damage
                 damage_error = error
                 continue
-            # A preparation removes the manifest before it replaces a resource. So if the manifest
-            # is still there, the opened resources belong together.
-            if is_last or self._is_current(stored, manifest):
+            if is_last or self._belong_together(stored, manifest, resources):
                 self._opened_manifest = manifest
                 return opened_splits
 
@@ -394,6 +400,19 @@ class DatasetFactory(BaseDatasetFactory):
                 f"has a default"
             )
         return StoredDataset(self.storage_connector, definition)
+
+    def _belong_together(
+        self, stored: StoredDataset, manifest: Manifest, resources: Resources
+    ) -> bool:
+        """Return whether all opened resources are of the same preparation."""
+        if isinstance(resources, ReadyResources):
+            resources.end_opening()
+            if resources.are_pinned:
+                # Each has the digest of the manifest, or will be compared with it.
+                return True
+        # A preparation removes the manifest before it replaces a resource. So if the manifest is
+        # still there, no resource was replaced meanwhile.
+        return self._is_current(stored, manifest)
 
     def _is_current(self, stored: StoredDataset, manifest: Manifest) -> bool:
         """Return whether a manifest is the stored one.

@@ -34,6 +34,7 @@ from data_stack.factories.code_digest import code_digest
 from data_stack.factories.definition import DatasetDefinition
 from data_stack.factories.journal import WHOLE, Journal, fingerprint
 from data_stack.factories.manifest import Manifest, SourceRecord
+from data_stack.factories.noted_resources import NotedResources
 from data_stack.factories.prepared import PreparedResources, Resources, Superseded
 from data_stack.factories.resource_names import MANIFEST
 from data_stack.factories.resource_record import ResourceRecord
@@ -82,6 +83,19 @@ class PreparationReport:
     def seconds(self) -> float:
         """Duration of all steps."""
         return sum(seconds for _, seconds in self.steps)
+
+
+@dataclass(frozen=True, slots=True)
+class _OpenedSplit:
+    """What was found out by opening a split.
+
+    Attributes:
+        names_read: the resources that ``open()`` has read.
+        classes: of the targets, in the order of their numbers, as far as the iterator knows them.
+    """
+
+    names_read: tuple[str, ...] = ()
+    classes: Sequence[Any] = ()
 
 
 class Preparation:
@@ -393,12 +407,13 @@ class Preparation:
         sources = self._retrieve()
         try:
             records = self._make_resources(sources, journal)
-            self._check_opens(records)
+            names_read = self._check_opens(records)
         except Superseded:
             return self._use_other_preparation()
         if self.stored.ready_manifest() is not None:
             return self._use_other_preparation()
 
+        self.stored.write_opening_files(records, names_read)
         # When the manifest is stored, the dataset is ready.
         manifest = self._manifest(sources, records, adopted=False)
         self.stored.write(MANIFEST, manifest.to_json())
@@ -636,14 +651,21 @@ class Preparation:
             )
         return None
 
-    def _check_opens(self, records: list[ResourceRecord]) -> None:
-        """Open each split before the dataset counts as ready."""
+    def _check_opens(self, records: list[ResourceRecord]) -> list[str]:
+        """Open each split before the dataset counts as ready.
+
+        Returns:
+            The names of the resources that ``open()`` has read.
+        """
+        names_read = dict[str, None]()
         class_lists: dict[str, Sequence[Any]] = {}
         if self.factory.class_names is not None:
             class_lists["class_names of the dataset"] = self.factory.class_names
         for split in self._definition.splits:
             try:
-                class_lists[f"split {split!r}"] = self._read_ends(split, records)
+                opened = self._read_ends(split, records)
+                names_read.update(dict.fromkeys(opened.names_read))
+                class_lists[f"split {split!r}"] = opened.classes
                 check_class_numbers(class_lists)
             except MissingDependencyError as error:
                 # Other machines may have the package.
@@ -663,24 +685,22 @@ class Preparation:
                     f"keep_steps=True (`data-stack prepare --keep-steps`) reuses the prepared "
                     f"resources."
                 ) from error
+        return list(names_read)
 
-    def _read_ends(self, split: str, records: list[ResourceRecord]) -> Sequence[Any]:
-        """Read the first and last sample of a split, unless ``open()`` has a required option.
-
-        Returns:
-            The classes of the split in the order of their numbers, as far as its iterator knows
-            them.
-        """
+    def _read_ends(self, split: str, records: list[ResourceRecord]) -> _OpenedSplit:
+        """Read the first and last sample of a split, unless ``open()`` has a required option."""
         if any(self._definition.options.values()):
-            return ()
-        resources = Resources(self._connector, self._definition.folder, records)
+            return _OpenedSplit()
+        resources = NotedResources(self._connector, self._definition.folder, records)
         iterator = self._definition.open_split(self.factory, split, resources, {})
+        # Now, as the first question for the number of samples may read something, too.
+        names_read = tuple(resources.names_read())
         n_samples = len(iterator)
         if n_samples == 0:
-            return ()
+            return _OpenedSplit(names_read)
         for position in {0, n_samples - 1}:
             self._definition.check_sample(iterator[position])
-        return known_classes(iterator)
+        return _OpenedSplit(names_read, known_classes(iterator))
 
     # ------------------------------------------------------------------------------ provenance
 

@@ -17,11 +17,15 @@ JOURNAL: Final = "journal.json"
 #: The resource with the digests of samples that were read for a lock file.
 SAMPLE_DIGESTS: Final = "digests@samples.json"
 
+#: The resource with the small files that ``open()`` reads, see
+#: :class:`~data_stack.factories.opening_files.OpeningFiles`.
+OPENING_FILES: Final = "opening@files"
+
 #: Temporary names of resources begin with this.
 STAGED: Final = "preparing@"
 
 #: The resources of data_stack itself.
-_OUR_NAMES = (MANIFEST, JOURNAL, SAMPLE_DIGESTS)
+_OUR_NAMES = (MANIFEST, JOURNAL, SAMPLE_DIGESTS, OPENING_FILES)
 
 
 class ResourceNames:

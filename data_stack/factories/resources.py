@@ -68,8 +68,8 @@ class Resources(Mapping[str, StreamedResource]):
         identifier = self._identifier(name)
         record = self._records[name]
         info = self._connector.stat(identifier)
-        _check_unchanged(identifier, record.size, info.size)
-        _check_unchanged(identifier, record.sha256, info.sha256)
+        check_unchanged(identifier, record.size, info.size)
+        check_unchanged(identifier, record.sha256, info.sha256)
         return ResourceInfo(identifier, info.size, info.sha256 or record.sha256, info.modified)
 
     @property
@@ -121,7 +121,7 @@ class Resources(Mapping[str, StreamedResource]):
         return f"{self._dataset}/{name}"
 
 
-def _check_unchanged(identifier: str, expected: object, actual: object) -> None:
+def check_unchanged(identifier: str, expected: object, actual: object) -> None:
     """Check a size or digest against the recorded one; None stands for one that is not known."""
     are_known = expected is not None and actual is not None
     if are_known and expected != actual:

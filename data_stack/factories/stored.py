@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import secrets
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from data_stack.exception import (
     ChecksumMismatchError,
@@ -18,12 +18,25 @@ from data_stack.exception import (
 from data_stack.factories.definition import DatasetDefinition
 from data_stack.factories.journal import Journal
 from data_stack.factories.manifest import Manifest
+from data_stack.factories.opening_files import (
+    MAX_FILE_BYTES,
+    MAX_TOTAL_BYTES,
+    OpeningFiles,
+    may_have_opening_files,
+)
 from data_stack.factories.readiness import Readiness, difference_from_definition
-from data_stack.factories.resource_names import JOURNAL, MANIFEST, STAGED
+from data_stack.factories.ready_resources import ReadyResources, is_checked_when_read
+from data_stack.factories.resource_names import JOURNAL, MANIFEST, OPENING_FILES, STAGED
 from data_stack.factories.resource_record import ResourceRecord
+from data_stack.factories.resources import Resources
 from data_stack.io.integrity import Fault
 from data_stack.io.resources import StreamedResource
-from data_stack.io.storage_connectors.connector import ResourceInfo, StorageConnector, info_of
+from data_stack.io.storage_connectors.connector import (
+    ResourceInfo,
+    StorageConnector,
+    info_of,
+    read_if_stored,
+)
 from data_stack.util.logger import logger
 from data_stack.util.untrusted_text import MAX_BYTES
 from data_stack.util.versions import version_key
@@ -78,6 +91,29 @@ class StoredDataset:
         if self.difference(manifest) is not None or self.damage(manifest) is not None:
             return None
         return manifest
+
+    def manifest_to_open(self) -> Manifest | None:
+        """Return the manifest of a dataset that can be opened by it alone.
+
+        The store notices when a resource is read that it was lost or replaced. So the manifest,
+        which was stored last, is all that is requested.
+
+        Returns:
+            The manifest; None if the dataset is not ready, or if only :meth:`ready_manifest` can
+            tell.
+        """
+        if not is_checked_when_read(self.connector):
+            return None
+        manifest = self.manifest()
+        if manifest is None or self.difference(manifest) is not None:
+            return None
+        return manifest
+
+    def resources(self, records: Iterable[ResourceRecord]) -> Resources:
+        """Return the resources of a ready dataset, as ``open()`` reads them."""
+        if is_checked_when_read(self.connector):
+            return ReadyResources(self.connector, self.folder, records)
+        return Resources(self.connector, self.folder, records)
 
     def readiness(self, code: Callable[[], str] | None) -> Readiness:
         """Return whether the dataset is ready, and if not, why.
@@ -155,6 +191,38 @@ class StoredDataset:
         except UnsupportedStorageOperationError:
             # An invalid manifest, so that the store is not adopted.
             self.write(MANIFEST, b"{}\n")
+
+    # --------------------------------------------------------------------------- opening files
+
+    def write_opening_files(
+        self, records: Sequence[ResourceRecord], names_read: Iterable[str]
+    ) -> None:
+        """Store the small files that ``open()`` has read once more, together.
+
+        See :class:`~data_stack.factories.opening_files.OpeningFiles`. If there are none, an older
+        copy is removed.
+
+        Args:
+            records: the prepared resources.
+            names_read: the names of those that ``open()`` has read.
+        """
+        contents: dict[str, bytes] = {}
+        n_bytes = 0
+        for name in names_read:
+            if not may_have_opening_files(records):
+                break
+            content = self.read(name, MAX_FILE_BYTES + 1)
+            if content is None or len(content) > MAX_FILE_BYTES:
+                continue
+            n_bytes += len(content)
+            if n_bytes > MAX_TOTAL_BYTES:
+                break
+            contents[name] = content
+        if contents:
+            self.write(OPENING_FILES, OpeningFiles(contents).to_bytes())
+            return
+        with contextlib.suppress(UnsupportedStorageOperationError):
+            self.delete(OPENING_FILES)
 
     # --------------------------------------------------------------------------------- journal
 
@@ -413,17 +481,7 @@ class StoredDataset:
 
     def read(self, name: str, n_bytes: int) -> bytes | None:
         """Return the first ``n_bytes`` of a resource; None if it is missing."""
-        identifier = self.identifier(name)
-        # What get_resource raises for a missing resource is not known of connectors of third
-        # parties, which define the three required methods only.
-        if not self.connector.has_resource(identifier):
-            return None
-        try:
-            with self.connector.get_resource(identifier) as resource:
-                return bytes(resource.read(n_bytes))
-        except ResourceNotFoundError:
-            # Another process has removed it since.
-            return None
+        return read_if_stored(self.connector, self.identifier(name), n_bytes)
 
     def write(self, name: str, data: bytes) -> None:
         """Store a few bytes under a name."""

@@ -19,7 +19,7 @@ from data_stack.io.progress import progress_as
 from data_stack.repository.default_storage import Storage, as_storage_connector
 from data_stack.repository.description import DatasetDescription
 from data_stack.repository.licenses import check_license
-from data_stack.repository.split_expressions import load_expression
+from data_stack.repository.split_expressions import list_whole_splits, load_expression
 from data_stack.show.splits import Splits
 
 FactoryOrClass: TypeAlias = "BaseDatasetFactory | type[BaseDatasetFactory]"
@@ -146,10 +146,17 @@ class NamedDataset:
     ) -> Any:
         """Load the samples; see :func:`data_stack.load`."""
         self.check_license()
+        # The splits of a list or an expression are opened together, as all splits are.
+        loaded: dict[str, InformedDatasetIterator] = {}
+        needed = list_whole_splits(split, self.splits)
+        if needed and needed != [split]:
+            loaded = self._load_together(needed, config, progress)
 
         def load_split(name: str | None) -> Any:
             if name is None and self.splits:
-                return Splits(self._load_all(config, progress))
+                return Splits(loaded or self._load_together(self.splits, config, progress))
+            if name in loaded:
+                return loaded[name]
             return self._load_one(name, config, progress)
 
         def list_names() -> tuple[str, ...] | None:
@@ -168,12 +175,12 @@ class NamedDataset:
             returned = self.factory.get_dataset_iterator(config_of_factory)
         return self._inform(returned, split, config, self._describe_origin())
 
-    def _load_all(
-        self, config: Mapping[str, Any], progress: bool | None
+    def _load_together(
+        self, splits: Sequence[str], config: Mapping[str, Any], progress: bool | None
     ) -> dict[str, InformedDatasetIterator]:
-        """Load all splits; the store is looked at once for all of them."""
+        """Load some splits; the store is looked at once for all of them."""
         factory: Any = self.factory
-        configs = [{"split": split, **config} for split in self.splits]
+        configs = [{"split": split, **config} for split in splits]
         with progress_as(progress):
             if _opens_together(factory):
                 returned_values = factory._open_together(configs)
@@ -183,7 +190,7 @@ class NamedDataset:
                 ]
         origin = self._describe_origin()
         loaded = {}
-        for split, returned in zip(self.splits, returned_values, strict=True):
+        for split, returned in zip(splits, returned_values, strict=True):
             loaded[split] = self._inform(returned, split, config, origin)
         return loaded
 

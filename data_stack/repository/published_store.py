@@ -11,7 +11,8 @@ from data_stack.exception import (
     ResourceNotFoundError,
     UnsupportedStorageOperationError,
 )
-from data_stack.factories.resource_names import MANIFEST
+from data_stack.factories.opening_files import MAX_STORED_BYTES
+from data_stack.factories.resource_names import MANIFEST, OPENING_FILES
 from data_stack.io.folder import Folder
 from data_stack.io.identifiers import check_identifier, check_prefix
 from data_stack.io.integrity import BLOCK_BYTES
@@ -190,12 +191,30 @@ class PublishedStore(_ReadOnlyStore):
         self, identifier: str, resource_type: SupportedStreamedResourceTypes = BINARY
     ) -> StreamedResource:
         """Open a resource; each block is verified when it is read."""
+        if identifier == self._prefix + OPENING_FILES:
+            return self._open_opening_files(identifier, resource_type)
         info = self.stat(identifier)
         file = identifier.removeprefix(self._prefix)
         if file == MANIFEST:
             return self._make_resource(identifier, BytesSource(self._manifest, info), resource_type)
         blocks = _VerifiedBlocks(self._files, file, info, self._blocks[file])
         return self._make_resource(identifier, BlockedSource(blocks), resource_type)
+
+    def _open_opening_files(
+        self, identifier: str, resource_type: SupportedStreamedResourceTypes
+    ) -> StreamedResource:
+        """Open the copy of the small files that ``open()`` reads, which is read at once.
+
+        The description has no digests of it: its reader compares each file with that in the
+        manifest.
+
+        Raises:
+            ResourceNotFoundError: an earlier version of data_stack has published the dataset.
+        """
+        # One byte more than is allowed, so that a longer copy is noticed.
+        data = self._files.read(OPENING_FILES, 0, MAX_STORED_BYTES + 1)
+        info = ResourceInfo(identifier, len(data), hashlib.sha256(data).hexdigest())
+        return self._make_resource(identifier, BytesSource(data, info), resource_type)
 
     def has_resource(self, identifier: str) -> bool:
         """Return whether the dataset has this resource."""

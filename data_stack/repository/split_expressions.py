@@ -100,6 +100,34 @@ def load_expression(
     return _evaluate(terms, load, names or (), split)
 
 
+def list_whole_splits(split: Any, names: Sequence[str]) -> list[str]:
+    """Return the splits that an expression or a list needs, each once.
+
+    Args:
+        split: a name, an expression, a list of these, or None.
+        names: the names of the splits.
+
+    Returns:
+        The names, in the order of ``names``; none for None, which needs no names.
+
+    Raises:
+        UnknownSplitError: an expression is malformed.
+    """
+    needed = set[str]()
+    if isinstance(split, (list, tuple)):
+        for expression in split:
+            needed.update(list_whole_splits(expression, names))
+    elif split in names:
+        needed.add(split)
+    elif isinstance(split, str) and names and _may_be_expression(split):
+        for term in parse_expression(split, names):
+            if term.split == ALL and ALL not in names:
+                needed.update(names)
+            else:
+                needed.add(term.split)
+    return [name for name in names if name in needed]
+
+
 def _check_list(expressions: Sequence[Any]) -> None:
     are_texts = all(isinstance(expression, str) for expression in expressions)
     if not are_texts or not 0 < len(expressions) <= _MAX_TERMS:

@@ -7,12 +7,13 @@ import hashlib
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from data_stack.exception import ChecksumMismatchError, ConfigError, install_command
 from data_stack.factories.declarative import DatasetFactory
 from data_stack.factories.definition import DatasetDefinition
 from data_stack.factories.manifest import Manifest
+from data_stack.factories.opening_files import MAX_STORED_BYTES
+from data_stack.factories.resource_names import OPENING_FILES
 from data_stack.factories.resource_record import ResourceRecord
 from data_stack.factories.stored import StoredDataset
 from data_stack.io.folder import Folder
@@ -146,6 +147,7 @@ def publish_dataset(
         )
     _write_documents(dataset.name, storage, folder, keeps_present=is_complete)
     if not is_complete:
+        _send_opening_files(factory, folder)
         # The description last: with it, the dataset is complete.
         _write(folder, DESCRIPTION, description)
 
@@ -284,11 +286,10 @@ def _send_resources(
     factory: DatasetFactory, manifest: Manifest, folder: Folder
 ) -> dict[str, bytes]:
     """Write the prepared resources to a folder; return by resource the digests of its blocks."""
-    connector: Any = factory.storage_connector
-    stored = StoredDataset(connector, DatasetDefinition(factory, DatasetFactory))
+    stored = _stored_dataset(factory)
     digests: dict[str, bytes] = {}
     for record in sorted(manifest.prepared, key=lambda record: record.identifier):
-        with connector.get_resource(stored.identifier(record.identifier)) as resource:
+        with stored.connector.get_resource(stored.identifier(record.identifier)) as resource:
             digests[record.identifier] = _send(resource, record, folder)
     return digests
 
@@ -308,6 +309,23 @@ def _send(resource: StreamedResource, record: ResourceRecord, folder: Folder) ->
         # Checked before the file is stored, so that a damaged resource is not published.
         digests.check(record)
     return digests.of_blocks
+
+
+def _send_opening_files(factory: DatasetFactory, folder: Folder) -> None:
+    """Write the copy of the files that ``open()`` reads, if the store has one.
+
+    Readers compare each of them with its digest, so it is sent as it is.
+    """
+    stored = _stored_dataset(factory)
+    data = stored.read(OPENING_FILES, MAX_STORED_BYTES + 1)
+    if data is not None and len(data) <= MAX_STORED_BYTES:
+        _write(folder, OPENING_FILES, data)
+
+
+def _stored_dataset(factory: DatasetFactory) -> StoredDataset:
+    """Return the dataset of a factory in its store."""
+    definition = DatasetDefinition(factory, DatasetFactory)
+    return StoredDataset(factory.storage_connector, definition)
 
 
 def _is_there(folder: Folder, record: ResourceRecord) -> bool:

@@ -51,12 +51,13 @@ def attempts(log: Path) -> Counter[str]:
 
 
 def assert_nothing_left(factory: DatasetFactory) -> None:
-    """Only what the manifest lists is there, and every byte of it is right."""
+    """Only what the manifest lists is there, with the copy of what ``open()`` reads, and every byte of it is right."""
     connector: Any = factory.storage_connector
     name = DatasetDefinition(factory, DatasetFactory).folder
     manifest: Any = factory.manifest()
     expected = {f"{name}/{record.identifier}" for record in manifest.prepared} | {
-        f"{name}/manifest.json"
+        f"{name}/manifest.json",
+        f"{name}/opening@files",
     }
     assert set(connector.list_resources(f"{name}/")) == expected
     assert factory.verify() == []

@@ -39,7 +39,7 @@ HOOKS: dict[str, Callable[..., Any]] = {}
 ALL = [f"preprocessed/{split}.json" for split in SPLITS]
 SOURCES = {f"{split}.txt" for split in SPLITS}
 #: The files of a prepared dataset.
-WHOLE = {"manifest.json", *SOURCES, *(f"{split}.json" for split in SPLITS)}
+WHOLE = {"manifest.json", "opening@files", *SOURCES, *(f"{split}.json" for split in SPLITS)}
 
 
 class Interrupted(Exception):

@@ -70,7 +70,7 @@ def test_a_version_goes_with_its_bytes_and_all_else_stays(any_store: StorageConn
     assert Letters(any_store).is_ready()
     report = remove_dataset("letters", any_store, version="1.0")
 
-    assert (report.n_resources, report.n_bytes) == (would.n_resources, would.n_bytes) == (3, size)
+    assert (report.n_resources, report.n_bytes) == (would.n_resources, would.n_bytes) == (4, size)
     assert any_store.list_resources("letters/1.0/") == []
     assert not Letters(any_store).is_ready()
     assert [kind(any_store).verify() for kind in (Newer, Neighbour, Flat)] == [[], [], []]
@@ -124,11 +124,11 @@ def test_all_versions_go_with_what_belongs_to_none_and_what_the_original_left(
     report = remove_dataset("letters", store, all_versions=True)
 
     assert [(each.version, each.n_resources) for each in report.removed] == [
-        ("1.0", 3),
-        ("2.0", 3),
+        ("1.0", 4),
+        ("2.0", 4),
         (None, 1),
     ]
-    assert (report.n_resources, report.removed[2].n_bytes, store.list_resources()) == (7, 3, [])
+    assert (report.n_resources, report.removed[2].n_bytes, store.list_resources()) == (9, 3, [])
     store.set_resource("letters/a", b"a")
     assert remove_dataset("letters", store).n_resources == 1
     assert store.list_resources() == []
@@ -205,12 +205,14 @@ def test_a_store_is_verified_whole_and_one_that_is_not_there_or_goes_away_is_an_
     Letters(store).prepare()
     store.set_resource("loose/notes.txt", b"xyz")
     Path(store.root_path, "loose/by-hand.txt").write_bytes(b"abcd")  # has no digest
-    size = 6007 + store.stat("letters/1.0/manifest.json").size
+    size = 6007
+    for of_data_stack in ("manifest.json", "opening@files"):
+        size += store.stat(f"letters/1.0/{of_data_stack}").size
 
     report = verify_storage(store)
 
     assert replace(report, seconds=0.0) == StorageVerification(
-        repr(store), "ok", 5, size, 1, (), 0.0
+        repr(store), "ok", 6, size, 1, (), 0.0
     )
     with pytest.raises(data_stack.exception.StorageUnavailableError, match="gone"):
         verify_storage(LeavingConnector(store.root_path))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
 from typing import Any
 
 from data_stack.dataset.iterator import Batch, ColumnKey, Sample, SampleAccess, access_to
@@ -32,20 +33,25 @@ class ShardedAccess(CombinedAccess):
     #: Access to the first shard, whose columns are declared as those of all shards.
     _first: SampleAccess
 
-    #: Whether some shards are read from a store.
-    _is_remote: bool
-
     def __init__(self, readers: Sequence[RecordReader]) -> None:
         lengths = [len(reader) for reader in readers]
         super().__init__([access_to(reader) for reader in readers], lengths)
         self._keys = list(readers[0].spec)
         self._first = access_to(readers[0])
+
+    @cached_property
+    def _n_remote_bytes(self) -> float:
+        """The size of all samples that are read from a store. Finding out may take a request."""
         n_bytes = 0.0
         for part in self.parts:
             if isinstance(part, RecordAccess):
                 n_bytes += part.remote_bytes() * part.n_samples
-        self._is_remote = n_bytes > 0
-        self.prefers_blocks = n_bytes > MAX_KEPT_REMOTE_BYTES
+        return n_bytes
+
+    @cached_property
+    def prefers_blocks(self) -> bool:  # type: ignore[override]  # read-only here
+        """Whether the cache of the store cannot hold all samples."""
+        return self._n_remote_bytes > MAX_KEPT_REMOTE_BYTES
 
     def samples(self, positions: IndexArrayOfInts) -> list[Sample]:
         self._fetch(positions, self._keys)
@@ -70,7 +76,7 @@ class ShardedAccess(CombinedAccess):
 
     def _fetch(self, positions: IndexArrayOfInts, keys: Sequence[ColumnKey]) -> None:
         """Fetch at once what several shards of a remote store have of samples."""
-        if not self._is_remote:
+        if not self._n_remote_bytes:
             return
         requests = self._requests(positions)
         if len(requests) <= 1:
@@ -90,7 +96,7 @@ class ShardedAccess(CombinedAccess):
     @property
     def fixed_columns(self) -> bool:  # type: ignore[override]  # read-only here
         # The first batch is not to wait until the columns of all remote shards are open.
-        return not self._is_remote and super().fixed_columns
+        return self._n_remote_bytes == 0 and super().fixed_columns
 
     def declare_columns(self) -> Mapping[str, DeclaredColumn] | None:
         return self._first.declare_columns()

@@ -409,20 +409,41 @@ def has_required_methods(value: object) -> bool:
 def info_of(connector: StorageConnector, identifier: str) -> ResourceInfo | None:
     """Return size, digest and age of a resource; None if nothing is stored under its identifier.
 
-    A connector with a ``stat()`` of its own raises ResourceNotFoundError for a missing resource.
-    The default ``stat()`` opens the resource. There, a connector of a third party may raise any
-    error for a missing one, so ``has_resource()`` is asked first.
-
     Raises:
         DatasetFileCorruptError: the record of the store is damaged.
     """
-    has_own_stat = type(connector).stat is not StorageConnector.stat
-    if not has_own_stat and not connector.has_resource(identifier):
+    if not _names_missing_resources(connector) and not connector.has_resource(identifier):
         return None
     try:
         return connector.stat(identifier)
     except ResourceNotFoundError:
         return None
+
+
+def read_if_stored(connector: StorageConnector, identifier: str, n_bytes: int) -> bytes | None:
+    """Return the first bytes of a resource; None if nothing is stored under its identifier.
+
+    Args:
+        connector: the store.
+        identifier: the identifier of the resource.
+        n_bytes: how many bytes to return at most.
+    """
+    if not _names_missing_resources(connector) and not connector.has_resource(identifier):
+        return None
+    try:
+        with connector.get_resource(identifier) as resource:
+            return bytes(resource.read(n_bytes))
+    except ResourceNotFoundError:
+        return None
+
+
+def _names_missing_resources(connector: StorageConnector) -> bool:
+    """Return whether a connector raises ResourceNotFoundError for a missing resource.
+
+    A connector with a ``stat()`` of its own does. Otherwise, a connector of a third party, which
+    defines the three required methods only, may raise any error.
+    """
+    return type(connector).stat is not StorageConnector.stat
 
 
 def _with_reopening(get_resource: Callable[..., Any]) -> Callable[..., Any]:

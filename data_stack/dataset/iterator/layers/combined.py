@@ -155,6 +155,9 @@ class CombinedAccess(SampleAccess):
         parts: the accesses that are read.
     """
 
+    #: The accesses that were given, of which a combination may have several parts.
+    _given: list[SampleAccess]
+
     #: How many samples of each part are read.
     _lengths: list[int]
 
@@ -181,8 +184,19 @@ class CombinedAccess(SampleAccess):
             )
         self._concatenation = Concatenation(self._lengths)
         self.n_samples = self._concatenation.n_samples
-        self.releases_gil = bool(given) and all(part.releases_gil for part in given)
-        self.prefers_blocks = any(part.prefers_blocks for part in given)
+        self._given = list(given)
+
+    # A remote part may be asked by a request, so it is asked on demand.
+
+    @cached_property
+    def releases_gil(self) -> bool:  # type: ignore[override]  # read-only here
+        """Whether reading any of the parts mostly runs without the GIL."""
+        return bool(self._given) and all(part.releases_gil for part in self._given)
+
+    @cached_property
+    def prefers_blocks(self) -> bool:  # type: ignore[override]  # read-only here
+        """Whether a random order takes many more requests for some part."""
+        return any(part.prefers_blocks for part in self._given)
 
     @cached_property
     def _sources(self) -> _Sources:

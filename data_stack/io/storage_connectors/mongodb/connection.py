@@ -69,7 +69,6 @@ class Connection:
     _closing: weakref.finalize[Any, Any] | None
     #: Whether a server has answered this process.
     _is_reached: bool
-    _is_replica_set: bool
     #: Whether all indexes exist.
     _has_indexes: bool
 
@@ -79,7 +78,6 @@ class Connection:
         self._client = None
         self._closing = None
         self._is_reached = False
-        self._is_replica_set = False
         self._has_indexes = False
         call_in_forks(self._leave_inherited_client)
 
@@ -202,7 +200,9 @@ class Connection:
         # By default, building an index waits for all members of a replica set, so a member that is
         # down would block every write.
         quorum: dict[str, Any] = {}
-        if self._is_replica_set:
+        hello = self.client.admin.command("hello")
+        is_replica_set = "setName" in hello
+        if is_replica_set:
             quorum = {"commitQuorum": "majority"}
         for name, index in _INDEXES.items():
             self.writable(name).create_indexes([index], **quorum)
@@ -232,8 +232,7 @@ class Connection:
     def operation(self, action: str, identifier: str) -> Iterator[None]:
         """Limit the time of the operations in the block, and raise MongoDB's errors as ours.
 
-        The first operation of a process checks that a server answers, within the shorter limit of
-        looking for a server. So a wrong address fails fast.
+        The driver looks for a server first, within a shorter limit. So a wrong address fails fast.
 
         Args:
             action: what the block does, for messages: ``"read"``.
@@ -245,10 +244,9 @@ class Connection:
             if not self._is_reached:
                 selection_seconds: float = self.client.options.server_selection_timeout
                 limit_seconds = min(timeout_seconds, selection_seconds)
-                self._reach(limit_seconds)
-                limit_seconds = timeout_seconds
             with pymongo.timeout(timeout_seconds):
                 yield
+            self._is_reached = True
         except ConfigError:
             raise
         except (PyMongoError, *UNREADABLE) as error:
@@ -259,13 +257,6 @@ class Connection:
             code = code_of(error, servers)
             problem = f"could not {action} {place}"
             raise explain(problem, error, code, limit_seconds) from error.with_traceback(None)
-
-    def _reach(self, seconds: float) -> None:
-        """Check that a server answers within this time."""
-        with pymongo.timeout(seconds):
-            hello = self.client.admin.command("hello", read_preference=ReadPreference.NEAREST)
-        self._is_replica_set = "setName" in hello
-        self._is_reached = True
 
 
 def _close_with(
