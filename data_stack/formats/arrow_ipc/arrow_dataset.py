@@ -19,6 +19,7 @@ from data_stack.formats.arrow_ipc.features import (
     reader_of_feature,
 )
 from data_stack.formats.arrow_tables import check_names
+from data_stack.formats.arrow_tables.cell_types import plain_field
 from data_stack.formats.column_reader import ColumnReader
 from data_stack.formats.columns import ColumnsAccess, ColumnsDatasetIterator, of_files_only
 from data_stack.formats.parquet.schema import Schema
@@ -175,7 +176,7 @@ class ArrowDataset(ColumnsDatasetIterator):
                 return None
             field = plain_field(rows.schema.field(number))
             chunks = [rows.column(batch, number) for batch in range(rows.n_batches)]
-            arrays.append(pa.chunked_array([_plain_cells(chunk) for chunk in chunks], field.type))
+            arrays.append(pa.chunked_array(chunks, field.type))
             fields.append(field)
         return pa.Table.from_arrays(arrays, schema=pa.schema(fields))
 
@@ -254,22 +255,3 @@ def _warn_of_missing_ends(rows: ArrowRows) -> None:
             "rows behind its last record batch may be missing",
             LeftOutWarning,
         )
-
-
-def _plain_cells(cells: pa.Array) -> pa.Array:
-    """Return cells of the type that :func:`plain_field` returns."""
-    is_extension = isinstance(cells.type, pa.BaseExtensionType)
-    if is_extension and not isinstance(cells.type, pa.FixedShapeTensorType):
-        return cells.storage
-    return cells
-
-
-def plain_field(field: pa.Field) -> pa.Field:
-    """Return a column without an extension type that this process may know or not.
-
-    ``datasets`` registers types of its own when it is imported. Tensors are Arrow's own.
-    """
-    type_ = field.type
-    if isinstance(type_, pa.BaseExtensionType) and not isinstance(type_, pa.FixedShapeTensorType):
-        return pa.field(field.name, type_.storage_type, field.nullable)
-    return field

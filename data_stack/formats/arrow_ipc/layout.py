@@ -20,6 +20,7 @@ from data_stack.formats.arrow_ipc.message import (
     parse_footer,
     parse_header,
 )
+from data_stack.formats.arrow_tables.cell_types import plain_field
 from data_stack.io.positional import PositionalFile
 
 #: The first and last bytes of a file in the file format. A file without them is a stream.
@@ -251,6 +252,9 @@ class _LayoutBuilder:
     #: Whether each column has a null in a record batch.
     _has_nulls: npt.NDArray[np.bool_]
 
+    #: Whether the values of each column are indices into a dictionary.
+    _have_dictionaries: npt.NDArray[np.bool_]
+
     #: Whether a record batch is compressed.
     _is_compressed: bool
 
@@ -271,10 +275,12 @@ class _LayoutBuilder:
         stored_schema = file.read_exactly_at(start, self._schema.n_bytes)
         self._arrow_schema = pa.ipc.read_schema(pa.py_buffer(stored_schema))
 
-        n_nodes_of_columns = []
+        n_nodes_of_columns: list[int] = []
+        have_dictionaries: list[bool] = []
         for field in self._arrow_schema:
             _ = field.name  # pyarrow decodes it now, and raises if it is damaged
             n_nodes_of_columns.append(_count_nodes(field.type))
+            have_dictionaries.append(pa.types.is_dictionary(plain_field(field).type))
         ends = np.cumsum([0, *n_nodes_of_columns])
         self._top_nodes = ends[:-1]
         self._n_nodes = int(ends[-1])
@@ -284,6 +290,7 @@ class _LayoutBuilder:
         self._n_rows = []
         self._dictionaries = []
         self._has_nulls = np.zeros(len(self._arrow_schema), np.bool_)
+        self._have_dictionaries = np.array(have_dictionaries, np.bool_)
         self._is_compressed = False
 
     def add_listed(self, start: int, kind: MessageKind) -> None:
@@ -340,6 +347,9 @@ class _LayoutBuilder:
     def _add_dictionary(self, message: Message, header: MessageHeader) -> None:
         """Append a dictionary to the former one with its number, or replace that."""
         self._current_tuple = None
+        if header.batch is not None and header.batch.nodes["null_count"][:1].any():
+            # Which columns use the dictionary is not known here: all with one may have nulls.
+            self._has_nulls |= self._have_dictionaries
         if header.is_delta:
             self._current.setdefault(header.dictionary_id, []).append(message)
         else:

@@ -16,7 +16,11 @@ from data_stack.formats.arrow_ipc.errors import reading_arrow
 from data_stack.formats.arrow_ipc.fed_stream import FedStream
 from data_stack.formats.arrow_ipc.layout import IpcLayout, Message, read_layout
 from data_stack.formats.arrow_ipc.message import parse_header
-from data_stack.formats.arrow_tables.cell_types import TYPE_OF_VIEW, without_views
+from data_stack.formats.arrow_tables.cell_types import (
+    TYPE_OF_VIEW,
+    without_extension,
+    without_views,
+)
 from data_stack.formats.mapped_files import map_sealed_file
 from data_stack.io.positional import PositionalFile
 from data_stack.io.versions import LocalVersion, local_version_of
@@ -182,7 +186,7 @@ class StoredBatches:
             if len(cells) != self.layout.n_rows[batch]:
                 raise DatasetFileCorruptError("a column has another length than its record batch")
             _bytes_of_text(cells).validate(full=True)
-            cells = without_views(cells)
+            cells = without_views(without_extension(cells))
             decoded.columns[number] = cells
         return cells
 

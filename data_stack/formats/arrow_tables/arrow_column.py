@@ -100,7 +100,9 @@ class ArrowColumn(ColumnReader):
 
         type_ = pa.int64() if as_codes else cells.type
         dtype, value_shape = describe_values(field.name, type_, shape)
-        self._declared = DeclaredColumn(dtype, value_shape, bool(cells.null_count), self.origin)
+        # A category may be null, too.
+        has_nulls = bool(cells.null_count or (categories is not None and categories.null_count))
+        self._declared = DeclaredColumn(dtype, value_shape, has_nulls, self.origin)
         is_text = dtype in ("str", "bytes") and not value_shape
         self._is_flat_list = not shape and is_list_of_numbers_or_text(type_)
         is_plain_struct = pa.types.is_struct(type_) and has_python_values(type_)

@@ -27,6 +27,29 @@ def without_views(cells: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArr
     return cells
 
 
+def plain_field(field: pa.Field) -> pa.Field:
+    """Return a column without an extension type, as :func:`without_extension` returns its cells."""
+    if _is_extension(field.type):
+        return pa.field(field.name, field.type.storage_type, field.nullable)
+    return field
+
+
+def without_extension(cells: pa.Array) -> pa.Array:
+    """Return cells of an extension type as they are stored; other cells, and tensors, as they are.
+
+    A process may know such a type or not: ``datasets`` registers types when it is imported.
+    """
+    if _is_extension(cells.type):
+        return cells.storage
+    return cells
+
+
+def _is_extension(type_: pa.DataType) -> bool:
+    """Return whether a type is an extension type, but not that of tensors."""
+    is_tensor = isinstance(type_, pa.FixedShapeTensorType)
+    return isinstance(type_, pa.BaseExtensionType) and not is_tensor
+
+
 def describe_values(
     name: str, type_: pa.DataType, shape: tuple[int, ...]
 ) -> tuple[str | None, tuple[int | None, ...]]:

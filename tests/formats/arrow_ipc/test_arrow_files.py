@@ -150,6 +150,25 @@ def test_dictionaries_that_grow_and_are_replaced_are_read_in_any_order(tmp_path:
     assert rows.read_batch(positions)["k"].tolist() == [expected[n] for n in positions]
 
 
+def test_a_null_in_a_dictionary_is_none(tmp_path: Path) -> None:
+    codes = pa.array([0, 1, 0], pa.int8())
+    table = pa.table({"n": pa.DictionaryArray.from_arrays(codes, pa.array([7, None]))})
+    rows: Any = ArrowDataset(write(tmp_path / "a.arrow", table))
+
+    for iterator in (rows, data_stack.from_arrow(table)):
+        assert list(iterator) == [{"n": 7}, {"n": None}, {"n": 7}]
+        assert iterator.read_column("n").tolist() == [7, None, 7]
+        assert not access_to(iterator).fixed_columns
+
+
+def test_extension_types_are_read_as_they_are_stored(tmp_path: Path) -> None:
+    table = pa.table({"id": pa.array([bytes(range(16))] * 3, pa.uuid())})
+    rows: Any = ArrowDataset(write(tmp_path / "a.arrow", table))
+
+    assert rows[1] == {"id": bytes(range(16))}
+    assert rows.read_column("id").tolist() == [bytes(range(16))] * 3
+
+
 def test_types_without_values_are_refused_by_name(tmp_path: Path) -> None:
     union = pa.UnionArray.from_dense(
         pa.array([0, 1], pa.int8()), pa.array([0, 0], pa.int32()), [pa.array([1]), pa.array(["a"])]
