@@ -26,14 +26,15 @@ from data_stack.formats.parquet.types import describe_type
 from data_stack.formats.text_tables.csv_options import CSVOptions
 from data_stack.formats.text_tables.csv_rows import open_csv_rows
 from data_stack.formats.text_tables.declared_types import types_of, types_of_json
+from data_stack.formats.text_tables.indexed_text import IndexedText
 from data_stack.formats.text_tables.json_rows import open_json_rows
 from data_stack.io.location import is_path_or_url
 from data_stack.io.url import scheme_of
 from data_stack.util.suggestions import did_you_mean
 
-#: The rows of a smaller CSV file are parsed once, and kept in memory as a table: then an epoch of a
-#: loader takes a fortieth of the time.
-_MAX_TABLE_BYTES: Final = 16 << 20
+#: The rows of a file whose text is smaller are parsed once, and kept in memory as a table: then an
+#: epoch of a loader takes a fortieth of the time.
+MAX_TABLE_BYTES: Final = 16 << 20
 
 #: Rows that are read at once to filter them.
 _ROWS_TO_FILTER: Final = 4096
@@ -131,10 +132,7 @@ def from_csv(
         read_from = _recipe_of(file, rows.text.sha256, "from_csv", recipe_options, dtypes)
 
     chosen_rows = selection.apply(rows, rows.text.name)
-    if rows.text.n_bytes > _MAX_TABLE_BYTES:
-        return iterator_of_rows(chosen_rows, rows.text.name, target, read_from)
-    table = pa.table(chosen_rows.read(None, chosen_rows.schema.names))
-    return iterator_of_table(table, rows.text.name, target, read_from)
+    return _present(chosen_rows, rows.text, target, read_from)
 
 
 def from_jsonl(
@@ -148,9 +146,10 @@ def from_jsonl(
     """Return the lines of a file of JSON objects as dict samples.
 
     The file may be larger than memory. It is read once, now, to find its lines and the types of
-    their values; a line is parsed each time it is read as a sample. A file that is written to
-    meanwhile is an error. A compressed file is copied to a temporary file. Files up to 1 MiB, and
-    open files that only the program can read, are kept in memory, as text.
+    their values. A table of up to 16 MiB of text is kept in memory. A line of a larger one is
+    parsed each time it is read as a sample: a file that is written to meanwhile is an error; a
+    compressed file is copied to a temporary file; and the text of an open file that only the
+    program can read is kept in memory.
 
     Columns and dtypes are inferred from all lines: int64, float64, bool, text; lists of numbers are
     arrays, other lists and objects are lists and dicts. Lists and objects whose keys or types
@@ -185,7 +184,7 @@ def from_jsonl(
         read_from = _recipe_of(file, rows.text.sha256, "from_jsonl", recipe_options, dtypes)
 
     chosen_rows = selection.apply(rows, rows.text.name)
-    return iterator_of_rows(chosen_rows, rows.text.name, target, read_from)
+    return _present(chosen_rows, rows.text, target, read_from)
 
 
 # A recipe names the function that reads its table; these are the ones that it may name.
@@ -193,6 +192,24 @@ READERS.update(from_csv=from_csv, from_jsonl=from_jsonl)
 
 
 # ---------------------------------------------------------------------- columns and rows
+
+
+def _present(
+    rows: TableRows, text: IndexedText, target: str | None, read_from: Mapping[str, Any] | None
+) -> DatasetIteratorIF:
+    """Return the rows of a file as dict samples: those of a small file as a table in memory.
+
+    Args:
+        rows: the chosen rows.
+        text: the file.
+        target: the column of the target.
+        read_from: what a recipe says of the table.
+    """
+    if text.n_bytes > MAX_TABLE_BYTES:
+        return iterator_of_rows(rows, text.name, target, read_from)
+    cells = rows.read(None, rows.schema.names)
+    table = pa.table(cells, schema=rows.schema)
+    return iterator_of_table(table, text.name, target, read_from, rows.json_columns)
 
 
 class _Selection:

@@ -17,8 +17,9 @@ from hypothesis import strategies as st
 
 import data_stack
 from data_stack.exception import DatasetFileCorruptError, ResourceChangedError
-from data_stack.formats.arrow_tables import iterator_of_table
-from data_stack.formats.text_tables import indexed_text
+from data_stack.formats.arrow_tables import iterator_of_rows, iterator_of_table
+from data_stack.formats.text_tables import indexed_text, reading
+from data_stack.formats.text_tables.json_rows import open_json_rows
 from data_stack.formats.text_tables.json_table import JsonLinesTable
 from data_stack.formats.text_tables.json_types import JSON
 from data_stack.formats.text_tables.text_file import TextFile
@@ -86,7 +87,7 @@ def test_samples_are_those_of_a_table_in_memory(text: bytes, data: st.DataObject
     positions = data.draw(st.lists(st.integers(0, len(expected) - 1), max_size=6))
     name = data.draw(st.sampled_from(list(expected[0])))
 
-    rows: Any = data_stack.from_jsonl(io.BytesIO(text))
+    rows: Any = iterator_of_rows(open_json_rows(io.BytesIO(text), {}, None), "x", None)
 
     assert shown(list(rows)) == shown(list(expected))
     assert shown([rows[position] for position in positions]) == shown(
@@ -97,6 +98,9 @@ def test_samples_are_those_of_a_table_in_memory(text: bytes, data: st.DataObject
     assert rows.column_types == expected.column_types
     assert rows.fingerprint() == expected.fingerprint()
     assert rows.to_arrow().equals(expected.to_arrow())
+    of_small_file = data_stack.from_jsonl(io.BytesIO(text))
+    assert shown(list(of_small_file)) == shown(list(expected))
+    assert of_small_file.fingerprint() == expected.fingerprint()
 
 
 # ---------------------------------------------------------------------- files that stay open
@@ -104,7 +108,8 @@ def test_samples_are_those_of_a_table_in_memory(text: bytes, data: st.DataObject
 
 @pytest.fixture
 def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A file whose text is not kept in memory."""
+    """A file of which nothing is kept in memory."""
+    monkeypatch.setattr(reading, "MAX_TABLE_BYTES", 0)
     monkeypatch.setattr(indexed_text, "MAX_BYTES_IN_MEMORY", 0)
     path = tmp_path / "a.jsonl"
     path.write_text("".join(f'{{"a": {number}, "t": "{number}"}}\n' for number in range(1000)))

@@ -10,12 +10,13 @@ from typing import Any
 import pytest
 
 import data_stack
-from data_stack.formats.text_tables import indexed_text, kept_indexes
+from data_stack.formats.text_tables import indexed_text, kept_indexes, reading
 
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The folder of the indexes, in which those of small files are kept as well."""
+    monkeypatch.setattr(reading, "MAX_TABLE_BYTES", 0)
     monkeypatch.setattr(indexed_text, "MAX_BYTES_IN_MEMORY", 0)
     monkeypatch.setattr(kept_indexes, "MIN_BYTES_TO_KEEP", 0)
     monkeypatch.setenv(kept_indexes.FOLDER_VARIABLE, str(tmp_path / "indexes"))
