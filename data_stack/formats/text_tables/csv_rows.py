@@ -17,6 +17,7 @@ from data_stack.formats.text_tables.csv_parsing import ColumnTypes, CSVParser, M
 from data_stack.formats.text_tables.csv_scanner import CSVRowScanner
 from data_stack.formats.text_tables.csv_table import BLOCK_BYTES, CSVTable, error_of_change
 from data_stack.formats.text_tables.csv_types import MISFIT_ERRORS
+from data_stack.formats.text_tables.declared_types import types_of
 from data_stack.formats.text_tables.indexed_text import IndexedText
 from data_stack.util.program_lines import warn_program
 
@@ -115,7 +116,7 @@ def _join_rows(rows: Sequence[bytes]) -> bytes:
 def open_csv_rows(
     file: Any,
     options: CSVOptions,
-    types: Mapping[str, pa.DataType],
+    dtypes: Mapping[str, Any] | None,
     columns: Collection[str] | None,
     *,
     encoding: str = "utf-8",
@@ -126,7 +127,7 @@ def open_csv_rows(
     Args:
         file: as for :func:`data_stack.from_csv`.
         options: how the file is written.
-        types: types of some columns, instead of inferred ones.
+        dtypes: as for :func:`data_stack.from_csv`.
         columns: the columns to read; None for all.
         encoding: the encoding of the file.
         block_bytes: the size of the text that is parsed at once.
@@ -138,6 +139,7 @@ def open_csv_rows(
         CSVRowScanner, options.delimiter, has_quotes=options.has_quotes
     )
     text = IndexedText(file, make_scanner, encoding)
+    types = types_of(dtypes)
     description_of_options = _describe_options(options, types, columns)
     if text.kept is not None and text.index is not None:
         rows = _load_rows(text, options, text.kept.load_columns(description_of_options))

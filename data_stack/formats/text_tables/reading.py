@@ -25,7 +25,7 @@ from data_stack.formats.parquet.selecting import Predicate, as_predicate
 from data_stack.formats.parquet.types import describe_type
 from data_stack.formats.text_tables.csv_options import CSVOptions
 from data_stack.formats.text_tables.csv_rows import open_csv_rows
-from data_stack.formats.text_tables.declared_types import types_of, types_of_json
+from data_stack.formats.text_tables.declared_types import types_of_json
 from data_stack.formats.text_tables.indexed_text import IndexedText
 from data_stack.formats.text_tables.json_rows import open_json_rows
 from data_stack.io.location import is_path_or_url
@@ -108,9 +108,7 @@ def from_csv(
         delimiter=delimiter, missing=list(missing), header=header, names=names, quoting=quoting
     )
     selection = _Selection(columns, target, filters)
-    rows = open_csv_rows(
-        file, options, types_of(dtypes), selection.columns_to_read, encoding=encoding
-    )
+    rows = open_csv_rows(file, options, dtypes, selection.columns_to_read, encoding=encoding)
 
     # A recipe names only options that differ from their defaults, and those that it always named:
     # the fingerprint of a table must stay as it was before an option existed.
