@@ -53,8 +53,7 @@ def open_text_table(
     """
     if options.filters is not None:
         raise ConfigError(
-            "a conversion takes no filters=; convert data_stack.load(path, filters=…), "
-            "which reads the file into memory"
+            "a conversion takes no filters=; convert data_stack.load(path, filters=…)"
         )
     with contextlib.ExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="data_stack_"))
