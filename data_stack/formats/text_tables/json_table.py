@@ -22,6 +22,7 @@ from data_stack.formats.text_tables.json_cells import (
     kind_of,
     parse_exact_float,
 )
+from data_stack.formats.text_tables.json_fitting import count_present
 from data_stack.formats.text_tables.json_types import (
     JSON,
     CellType,
@@ -95,6 +96,19 @@ class WholeText(Protocol):
 # Lines are parsed in blocks: a block of objects (_Block) is turned into the values of each key
 # (_KeyValues), and these into cells of Arrow (_Cells), by types of their own. When the types of all
 # blocks are known, the cells of each block (_BlockOfColumns) become a table by those types.
+
+
+@dataclass(frozen=True)
+class _Text:
+    """The text of some lines.
+
+    Attributes:
+        data: the lines.
+        first_line: the number of the first one, from 1.
+    """
+
+    data: bytes
+    first_line: int
 
 
 @dataclass(frozen=True)
@@ -182,10 +196,16 @@ class _Counts:
     def watch(self, blocks: Iterable[_BlockOfColumns]) -> Iterator[_BlockOfColumns]:
         """Yield blocks as they are, and count them."""
         for block in blocks:
-            self.n_rows += block.n_rows
+            n_present = {}
             for key, cells in block.columns.items():
-                self.n_present[key] += len(cells.cells) - cells.cells.null_count
+                n_present[key] = len(cells.cells) - cells.cells.null_count
+            self.add(block.n_rows, n_present)
             yield block
+
+    def add(self, n_rows: int, n_present: Mapping[str, int]) -> None:
+        """Count some rows, and the values of each key in them."""
+        self.n_rows += n_rows
+        self.n_present.update(n_present)
 
 
 class JsonLinesTable:
@@ -248,7 +268,10 @@ class JsonLinesTable:
                 than a request may.
         """
         counts = _Counts()
-        types = self._join_types(counts.watch(self._blocks_of_columns()), self._blocks_of_columns)
+        types: dict[str, CellType] = {}
+        texts = self._texts_of_other_types(types, counts)
+        blocks = counts.watch(self._blocks_of_columns(texts))
+        self._join_types(types, blocks, self._blocks_of_columns)
         nullable = frozenset(key for key in types if counts.n_present[key] < counts.n_rows)
         return JsonColumns(types, nullable, counts.n_rows)
 
@@ -262,7 +285,8 @@ class JsonLinesTable:
                 changed since its types were read.
             ConfigError, RequestLimitError: as for :meth:`infer`.
         """
-        types = self._join_types(self._blocks_of_columns(), self._blocks_of_columns)
+        types: dict[str, CellType] = {}
+        self._join_types(types, self._blocks_of_columns(), self._blocks_of_columns)
         return types, self._iterate_tables(types, self.text.sha256)
 
     def _iterate_tables(
@@ -274,8 +298,8 @@ class JsonLinesTable:
 
     # ------------------------------------------------------------------ lines
 
-    def _blocks(self) -> Iterator[_Block]:
-        """Parse the lines in blocks."""
+    def _texts(self) -> Iterator[_Text]:
+        """Read the lines in blocks."""
         n_lines = 0
         pieces = self.text.pieces(min(self._block_bytes, PIECE_BYTES))
         for text in _whole_lines(pieces, self._block_bytes, self.name):
@@ -283,20 +307,24 @@ class JsonLinesTable:
             n_values = text.count(b",") + text.count(b"[") + text.count(b"{")
             what = f"the lines from {n_lines + 1} on of {self.name!r}"
             check_request(len(text) + _VALUE_BYTES * n_values, what)
-            parse = json_parser(
-                object_pairs_hook=distinct_fields, parse_float=self._choose_parser_of_floats(text)
-            )
-            rows = []
-            numbers = []
-            for number, line in enumerate(text.split(b"\n"), start=n_lines + 1):
-                if line.strip():
-                    rows.append(self._parse_line(line, number, parse))
-                    numbers.append(number)
+            yield _Text(text, n_lines + 1)
             # All blocks but the last one end with a line break.
             n_lines += text.count(b"\n")
-            if rows:
-                has_truth = b"true" in text or b"false" in text
-                yield _Block(rows, numbers, has_truth)
+
+    def _parse_block(self, text: _Text) -> _Block:
+        """Parse the lines of a block."""
+        parse = json_parser(
+            object_pairs_hook=distinct_fields,
+            parse_float=self._choose_parser_of_floats(text.data),
+        )
+        rows = []
+        numbers = []
+        for number, line in enumerate(text.data.split(b"\n"), start=text.first_line):
+            if line.strip():
+                rows.append(self._parse_line(line, number, parse))
+                numbers.append(number)
+        has_truth = b"true" in text.data or b"false" in text.data
+        return _Block(rows, numbers, has_truth)
 
     def _choose_parser_of_floats(self, text: bytes) -> Callable[[str], float] | None:
         """Return what parses the floats of a block; None for Python's parser, the fastest."""
@@ -333,10 +361,17 @@ class JsonLinesTable:
             )
         return row
 
-    def _blocks_of_columns(self) -> Iterator[_BlockOfColumns]:
-        """Parse the lines in blocks, as cells of the keys to read."""
+    def _blocks_of_columns(self, texts: Iterable[_Text] | None = None) -> Iterator[_BlockOfColumns]:
+        """Parse the lines in blocks, as cells of the keys to read.
+
+        Args:
+            texts: the blocks to parse; None for those of the whole file.
+        """
         keys: set[str] = set()
-        for block in self._blocks():
+        for text in self._texts() if texts is None else texts:
+            block = self._parse_block(text)
+            if not block.rows:
+                continue
             values_by_key = _values_by_key(block.rows)
             self._known_keys.update(dict.fromkeys(values_by_key))
             if self._wanted_keys is not None:
@@ -351,7 +386,27 @@ class JsonLinesTable:
             columns = {
                 key: self._cells_of(block, key, values) for key, values in values_by_key.items()
             }
-            yield _BlockOfColumns(len(block.rows), columns)
+            yield _BlockOfColumns(n_rows, columns)
+
+    def _texts_of_other_types(
+        self, types: Mapping[str, CellType], counts: _Counts
+    ) -> Iterator[_Text]:
+        """Yield the blocks whose values may not be of the types of those before, and count others.
+
+        Args:
+            types: the types of all keys so far, to which the caller adds those of each block.
+            counts: counts the rows of the blocks that are not yielded.
+        """
+        for text in self._texts():
+            # Given types, and keys that are not read, are left to the exact parser.
+            can_be_checked = not self._types and self._wanted_keys is None
+            n_present = None
+            if can_be_checked and types and not _may_have_extremes(text.data):
+                n_present = count_present(text.data, types)
+            if n_present is None:
+                yield text
+            else:
+                counts.add(text.data.removesuffix(b"\n").count(b"\n") + 1, n_present)
 
     # ------------------------------------------------------------------ types
 
@@ -387,16 +442,17 @@ class JsonLinesTable:
 
     def _join_types(
         self,
+        types: dict[str, CellType],
         blocks: Iterable[_BlockOfColumns],
         blocks_again: Callable[[], Iterable[_BlockOfColumns]],
-    ) -> dict[str, CellType]:
-        """Return the type of each column over all blocks.
+    ) -> None:
+        """Find the type of each column over all blocks.
 
         Args:
+            types: the types of the columns, to which those of each block are added.
             blocks: the blocks.
             blocks_again: returns the blocks once more; called if some columns differ in type.
         """
-        types: dict[str, CellType] = {}
         examples: dict[str, _Cells] = {}
         doubtful_keys: set[str] = set()
         for block in blocks:
@@ -421,7 +477,6 @@ class JsonLinesTable:
         check_typed_columns(self.name, self._types, list(self._known_keys))
         if doubtful_keys:
             self._check_joined_types(types, examples, doubtful_keys, blocks_again())
-        return types
 
     def _check_joined_types(
         self,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import json
 import pickle
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -101,6 +101,66 @@ def test_samples_are_those_of_a_table_in_memory(text: bytes, data: st.DataObject
     of_small_file = data_stack.from_jsonl(io.BytesIO(text))
     assert shown(list(of_small_file)) == shown(list(expected))
     assert of_small_file.fingerprint() == expected.fingerprint()
+
+
+def message_of_refusal(read: Callable[[], object]) -> str | None:
+    """The message of the error of a file that is refused; None if it is read."""
+    try:
+        read()
+    except DatasetFileCorruptError as error:
+        return str(error)
+    return None
+
+
+_HARD_LINES = [
+    '{"c0": 1, "c0": 2}',
+    '{"c0": 1}{"c0": 2}',
+    '{"c0":',
+    '1}{"c0": 2}',
+    '{"c0": 1e400}',
+    '{"c0": 9007199254740993}',
+    '{"c0": 9223372036854775808}',
+    '{"c0": -0}',
+    '{"c0": NaN}',
+    '{"c0": 1.5}',
+    '{"c0": "\\ud800"}',
+    '{"c0": "2020-01-01T00:00:00Z"}',
+    '{"c0": {"a": 1}}',
+    '{"c0": {"a": 2, "b": []}}',
+    '{"c0": {"a": 2, "b": null}}',
+    '{"c0": {}}',
+    '{"c0": [[1], null]}',
+    '{"c0": [{"a": 1}]}',
+    '{"c0": [{"a": 1, "b": 2}, {"a": 1}]}',
+    '{"c0": [1, true]}',
+    '{"c0": [2.5]}',
+    '{"c0": 01}',
+    '{"c1": 1} ',
+    "{}",
+    "",
+]
+
+
+@given(st.lists(texts_of_lines() | st.sampled_from(_HARD_LINES).map(str.encode), max_size=6))
+def test_known_types_are_checked_as_the_exact_parser_infers_them(texts: list[bytes]) -> None:
+    text = b"\n".join(text.removeprefix(b"\xef\xbb\xbf") for text in texts)
+
+    # Each block is a line. One table reads all of them by the exact parser, the other one those
+    # that may differ from the types of the lines before.
+    exact = JsonLinesTable(TextFile(io.BytesIO(text)), {}, block_bytes=1)
+    fast = JsonLinesTable(TextFile(io.BytesIO(text)), {}, block_bytes=1)
+    message_of_exact = message_of_refusal(exact.stream)
+    assert message_of_refusal(fast.infer) == message_of_exact
+    if message_of_exact is not None:
+        return
+    types, tables = exact.stream()
+    table = pa.concat_tables(list(tables)) if types else None
+    columns = fast.infer()
+
+    assert list(columns.types.items()) == list(types.items())
+    if table is not None:
+        assert columns.n_rows == table.num_rows
+        assert columns.nullable == {name for name in types if table[name].null_count}
 
 
 # ---------------------------------------------------------------------- files that stay open
