@@ -237,7 +237,7 @@ def test_a_file_in_a_store_is_read_by_ranges(path: Path, tmp_path: Path) -> None
     with open(path, "rb") as file:
         store.set_resource("sets/a.jsonl", file)
 
-    rows = data_stack.from_jsonl((store, "sets/a.jsonl"))
+    rows: Any = data_stack.from_jsonl((store, "sets/a.jsonl"))
 
     assert rows[999] == {"a": 999, "t": "999"}
     assert rows.read_batch([3, 1])["a"].tolist() == [3, 1]
