@@ -196,7 +196,7 @@ def test_a_damaged_picture_is_named_by_its_file(tmp_path: Path, target: str) -> 
 
 
 @pytest.mark.usefixtures("files")
-@pytest.mark.parametrize("name", ["t.xlsx", "t.feather", "t.pkl", "t.txt", "t.json", "t.zst"])
+@pytest.mark.parametrize("name", ["t.xlsx", "t.pkl", "t.txt", "t.json", "t.zst"])
 def test_no_folder_of_records_is_called_like_a_file(name: str) -> None:
     with pytest.raises(ConfigError, match=r"cannot detect the format of .*choose one by"):
         convert("t.csv", name, progress=False)

@@ -11,9 +11,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from aiobotocore.client import AioBaseClient
 from PIL import Image
-from s3_server import ACCESS_KEY, SECRET_KEY, S3Server
+from scripted_s3 import LOGIN, ScriptedS3
 
 import data_stack
 from data_stack.exception import (
@@ -26,7 +25,6 @@ from data_stack.exception import (
 )
 from data_stack.formats import convert, write_hdf5, write_npy, write_npz
 from data_stack.formats.records import ShardedRecordWriter
-from data_stack.io.storage_connectors.object_store import FsspecStorageConnector
 from data_stack.repository.dataset_names import is_place
 
 ROWS = [{"name": "a", "x": 1}, {"name": "b", "x": 2}]
@@ -141,29 +139,26 @@ def test_bare_numbers_are_read_by_the_dtype_that_is_given(tmp_path: Path) -> Non
 
 
 def test_a_place_in_an_object_store_is_listed_once_and_each_file_is_asked_for_once(
-    s3_server: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    bucket, asked, call = s3_server.new_bucket(), [], AioBaseClient._make_api_call
-    store = FsspecStorageConnector(f"s3://{bucket}", **s3_server.options())
-    with ShardedRecordWriter(
-        store, {"x": "i64", "text": "utf8"}, prefix="train", shardlen=2
-    ) as writer:
-        writer.extend({"x": [0, 1, 2, 3], "text": list("abcd")})
+    for name, value in LOGIN.items():
+        monkeypatch.setenv(name, value)
+    with ScriptedS3() as s3:
+        with ShardedRecordWriter(
+            s3.store(), {"x": "i64", "text": "utf8"}, prefix="train", shardlen=2
+        ) as writer:
+            writer.extend({"x": [0, 1, 2, 3], "text": list("abcd")})
+        s3.requests.clear()
 
-    def counted(self: Any, operation: str, given: dict[str, Any]) -> Any:
-        asked.append((operation, given.get("Prefix", os.path.basename(given.get("Key", "")))))
-        return call(self, operation, given)
+        rows: Any = data_stack.load(
+            f"s3://data/f/train?endpointUrl={s3.endpoint_url}&region=us-east-1&cache={tmp_path}"
+        )
+        assert rows.read_batch(range(4))["text"].tolist() == list("abcd")
 
-    monkeypatch.setattr(AioBaseClient, "_make_api_call", counted)
-    monkeypatch.setenv("AWS_ACCESS_KEY_ID", ACCESS_KEY)
-    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", SECRET_KEY)
-    rows: Any = data_stack.load(
-        f"s3://{bucket}/train?endpointUrl={s3_server.endpoint_url}&region=us-east-1&cache={tmp_path}"
-    )
-    assert rows.read_batch(range(4))["text"].tolist() == list("abcd")
-    files = ["manifest.json~", "text.bag~", "text.idx~", "x.bag~"]
-    assert sorted(asked[2:]) == [("GetObject", name) for name in files for _ in range(2)]
-    assert [operation for operation, _ in asked[:2]] == ["ListObjectsV2"] * 2
+    listings = [request for request in s3.requests if request.prefix is not None]
+    names = [os.path.basename(request.key) for request in s3.requests if request.prefix is None]
+    assert len(listings) == 2
+    assert sorted(names) == sorted(2 * ["manifest.json~", "text.bag~", "text.idx~", "x.bag~"])
 
 
 def test_files_of_bare_numbers_are_splits_unless_others_are_there(tmp_path: Path) -> None:
