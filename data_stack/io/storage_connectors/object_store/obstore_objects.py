@@ -74,7 +74,8 @@ class ObstoreObjects(ObjectClient):
       for;
     - objects whose names obstore does not take as they are, such as ``a//b`` and ``a/``;
     - describing and deleting objects of Google and Azure: it names their versions otherwise, and
-      deletes by requests for many objects.
+      deletes by requests for many objects;
+    - writing to Google without a login, for which obstore logs in as the machine all the same.
 
     Args:
         file_system: the file system of the URL.
@@ -87,6 +88,8 @@ class ObstoreObjects(ObjectClient):
     _other: ObjectClient
     _bucket: str
     _is_s3: bool
+    #: Whether obstore writes objects.
+    _writes: bool
     #: The store; None before it is used in this process.
     _store: Any
     #: Whether the bucket turned out to be in another region.
@@ -100,6 +103,8 @@ class ObstoreObjects(ObjectClient):
         self._other = other
         self._bucket = file_system.root.partition("/")[0]
         self._is_s3 = file_system.protocol in S3_PROTOCOLS
+        # Only Google's file system has the token "anon".
+        self._writes = file_system.options.get("token") != "anon"
         self._store = None
         self._is_elsewhere = False
         call_in_forks(self._leave_inherited_store)
@@ -129,6 +134,9 @@ class ObstoreObjects(ObjectClient):
         )
 
     def put(self, path: str, data: bytes) -> None:
+        if not self._writes:
+            self._other.put(path, data)
+            return
         self._send(
             path,
             lambda key: self._write(key, data, mode="overwrite"),
@@ -136,6 +144,9 @@ class ObstoreObjects(ObjectClient):
         )
 
     def create(self, path: str, data: bytes) -> None:
+        if not self._writes:
+            self._other.create(path, data)
+            return
         self._send(
             path,
             lambda key: self._write(key, data, mode="create"),

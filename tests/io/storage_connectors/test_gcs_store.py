@@ -1,0 +1,237 @@
+"""Stores in Google Cloud Storage, by obstore and by gcsfs, with a small server of both APIs."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import random
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+# Otherwise gcsfs asks by gRPC what kind of bucket it is, and takes a server without gRPC for one
+# that is away. gcsfs reads this when it is imported.
+os.environ["GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT"] = "false"
+pytest.importorskip("gcsfs")
+
+from gcs_server import GCSServer, key_of, make_private_key, refusal
+from object_server import Answer, Request
+
+from data_stack.exception import ResourceNotFoundError, StorageError, StorageUnavailableError
+from data_stack.io.storage_connectors import FsspecStorageConnector, StorageConnector
+from data_stack.testing import StorageConnectorContract
+from data_stack.testing.storage_connector import content
+
+DATA = random.Random(0).randbytes(600_000)
+KEYS = ["with space", "a+b", "100%", "%41", "größe", "日本", "q?x=1&y=2", "semi;colon", "a/b/c.gz"]
+CLIENTS = ["fsspec", "obstore"]
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[GCSServer]:
+    with GCSServer() as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def key_file(server: GCSServer, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The file of the service account.
+
+    All tests have the same one: the environment of the process that the contract starts is that of
+    its first test.
+    """
+    path = tmp_path_factory.mktemp("gcs") / "key.json"
+    server.write_key_file(path)
+    return path
+
+
+@pytest.fixture
+def gcs(server: GCSServer, key_file: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[GCSServer]:
+    """The server, with nothing in it, without faults; the environment has the login."""
+    server.reset()
+    server.is_public = False
+    monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", os.fspath(key_file))
+    yield server
+    server.rule = lambda request: None
+
+
+# gcsfs sends parts as bytes, and aiohttp would rather have them as files.
+@pytest.mark.filterwarnings("ignore:Sending a large body directly:ResourceWarning")
+@pytest.mark.parametrize("client", CLIENTS)
+class TestGoogleCloudStorage(StorageConnectorContract):
+    frees_leases_of_killed_processes = True
+
+    @pytest.fixture
+    def connector(self, gcs: GCSServer, client: str) -> StorageConnector:
+        return gcs.store(client=client, token=None, timeout_seconds=30.0)
+
+
+# ---------------------------------------------------------------------- logins
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_another_key_is_refused_and_not_shown(
+    gcs: GCSServer, client: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gcs.write_key_file(tmp_path / "key.json", make_private_key())
+    monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", os.fspath(tmp_path / "key.json"))
+    store = gcs.store(client=client, token=None, timeout_seconds=2.0)
+
+    for ask in (store.has_resource, store.get_resource, store.stat):
+        with pytest.raises(StorageError) as caught:
+            ask("a")
+        assert "PRIVATE KEY" not in str(caught.value)
+        assert "canary" not in str(caught.value)
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_a_public_bucket_is_read_and_written_without_a_login(gcs: GCSServer, client: str) -> None:
+    gcs.is_public = True
+    store = gcs.store(client=client)
+
+    store.set_resource("a", DATA)
+
+    assert content(store, "a") == DATA
+    assert [request for request in gcs.requests if "authorization" in request.headers] == []
+
+
+# ---------------------------------------------------------------------- keys and listings
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+@pytest.mark.parametrize("key", KEYS)
+def test_objects_of_other_tools_are_read_under_their_keys(
+    gcs: GCSServer, client: str, key: str
+) -> None:
+    gcs.put(f"f/{key}", DATA)
+    store = gcs.store(client=client, token=None)
+
+    with store.open_key(key) as resource:
+        assert resource.read() == DATA
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_listings_of_many_pages_are_put_together(gcs: GCSServer, client: str) -> None:
+    names = [f"n{number}" for number in range(7)]
+    for name in names:
+        gcs.put(f"f/{name}", b"x")
+    gcs.page_size = 3
+
+    assert gcs.store(client=client, token=None).list_resources() == names
+
+
+# ---------------------------------------------------------------------- refusals and faults
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_a_missing_bucket_is_an_error_or_has_nothing(gcs: GCSServer, client: str) -> None:
+    store = gcs.store("misspelt/f", client=client, token=None)
+
+    with pytest.raises((StorageError, ResourceNotFoundError)):
+        store.get_resource("a")
+    with pytest.raises(StorageError):
+        store.set_resource("a", b"a")
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_a_refusal_is_an_error_and_no_missing_resource(gcs: GCSServer, client: str) -> None:
+    gcs.rule = lambda request: refusal(request, 403, "AccessDenied", "Access denied.")
+    store = gcs.store(client=client, token="anon")
+
+    for ask in (store.has_resource, store.get_resource, store.stat):
+        with pytest.raises(StorageError) as caught:
+            ask("a")
+        assert not isinstance(caught.value, ResourceNotFoundError)
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+@pytest.mark.parametrize("status", [429, 503])
+def test_a_busy_server_is_asked_again(gcs: GCSServer, client: str, status: int) -> None:
+    gcs.is_public = True
+    gcs.put("f/plain", DATA)
+    n_refusals = 0
+
+    def rule(request: Request) -> Answer | None:
+        nonlocal n_refusals
+        if n_refusals == 2:
+            return None
+        n_refusals += 1
+        return refusal(request, status, "SlowDown", "Reduce your rate of requests.")
+
+    gcs.rule = rule
+
+    assert content(gcs.store(client=client, timeout_seconds=20.0), "plain") == DATA
+    assert n_refusals == 2
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_a_body_that_is_cut_short_is_requested_again(gcs: GCSServer, client: str) -> None:
+    gcs.is_public = True
+    gcs.put("f/plain", DATA)
+    n_cuts = 0
+
+    def rule(request: Request) -> Answer | None:
+        nonlocal n_cuts
+        is_read = request.method == "GET" and "range" in request.headers
+        if n_cuts == 1 or not is_read or key_of(request) != "f/plain":
+            return None
+        answer = gcs.right_answer(request)
+        answer.cut_at = len(answer.body) // 2
+        n_cuts += 1
+        return answer
+
+    gcs.rule = rule
+
+    assert content(gcs.store(client=client, timeout_seconds=20.0), "plain") == DATA
+    assert n_cuts == 1
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_a_server_that_hangs_is_an_error_in_time(gcs: GCSServer, client: str) -> None:
+    may_go_on = threading.Event()
+
+    def rule(request: Request) -> Answer | None:
+        may_go_on.wait(60)
+        return None
+
+    gcs.rule = rule
+    store = gcs.store(client=client, timeout_seconds=1.0)
+
+    try:
+        with pytest.raises(StorageUnavailableError):
+            store.get_resource("a")
+    finally:
+        may_go_on.set()
+
+
+# ---------------------------------------------------------------------- races
+
+
+def _try_to_acquire(store: FsspecStorageConnector, barrier: Any, results: Any) -> None:
+    """Try to get a lease at the same time as other processes, and keep it until all have tried."""
+    barrier.wait(60)
+    with store.lease("a") as lease:
+        results.put(lease.acquire())
+        barrier.wait(60)
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_of_processes_that_want_a_lease_one_gets_it(gcs: GCSServer, client: str) -> None:
+    context = multiprocessing.get_context("spawn")
+    barrier = context.Barrier(3)
+    results = context.Queue()
+    store = gcs.store(client=client, token=None, timeout_seconds=30.0)
+    processes = [
+        context.Process(target=_try_to_acquire, args=(store, barrier, results)) for _ in range(3)
+    ]
+
+    for process in processes:
+        process.start()
+    acquired = [results.get(timeout=120) for _ in processes]
+    for process in processes:
+        process.join(60)
+
+    assert sorted(acquired) == [False, False, True]
