@@ -13,16 +13,16 @@ from data_stack.dataset.iterator.access import DeclaredColumn
 from data_stack.exception import ConfigError, DatasetFileCorruptError
 from data_stack.formats.arrow_ipc.arrow_dataset import ArrowDataset
 from data_stack.formats.arrow_ipc.features import class_names_of, sample_of, target_of
-from data_stack.formats.arrow_ipc.saved_dataset import (
+from data_stack.formats.column_source import ColumnSource, source_of_iterator
+from data_stack.formats.column_types import column_of_dtype
+from data_stack.formats.format import ColumnChoice
+from data_stack.formats.registry import stems_of_files
+from data_stack.formats.saved_dataset import (
     SPLITS,
     STATE,
     SavedDataset,
     read_saved_dataset,
 )
-from data_stack.formats.column_source import ColumnSource, source_of_iterator
-from data_stack.formats.column_types import column_of_dtype
-from data_stack.formats.format import ColumnChoice
-from data_stack.formats.registry import stems_of_files
 from data_stack.formats.split_names import differ_in_numbers_only, in_order_of_numbers
 from data_stack.formats.targets import with_target
 from data_stack.formats.text_tables.column_errors import UnknownColumnError

@@ -52,12 +52,12 @@ class ArrowFormat(WritableFormat):
     holds_decimals = True
 
     def recognize(self, folder: Folder, names: Sequence[str]) -> bool:
-        from data_stack.formats.arrow_ipc.saved_dataset import is_saved_dataset
+        from data_stack.formats.saved_dataset import is_saved_dataset
 
         return is_saved_dataset(names)
 
     def list_splits(self, folder: Folder, names: Sequence[str]) -> list[str]:
-        from data_stack.formats.arrow_ipc.saved_dataset import SPLITS, read_split_names
+        from data_stack.formats.saved_dataset import SPLITS, read_split_names
 
         if SPLITS not in names:
             return []
@@ -99,7 +99,7 @@ class ArrowFormat(WritableFormat):
         return with_target_of_features(samples, location.name, target)
 
     def account_of(self, folder: Folder) -> PlaceAccount | None:
-        from data_stack.formats.arrow_ipc.saved_dataset import STATE, read_saved_dataset
+        from data_stack.formats.saved_dataset import STATE, read_saved_dataset
 
         names = folder.list_names()
         if STATE not in names:
