@@ -99,8 +99,8 @@ def test_an_alarm_while_a_loader_works_is_the_programs(kind: Any) -> None:
         with Loader(numbers, 5, worker_kind=kind, workers=None, epochs=None) as loader:
             batches = iter(loader)
             next(batches)  # Python's own Thread.start() may not be interrupted
-            signal.setitimer(signal.ITIMER_REAL, 0.003 + 0.023 * number)
             with pytest.raises(TimeoutError, match="the program's alarm"):
+                signal.setitimer(signal.ITIMER_REAL, 0.003 + 0.023 * number)
                 for _ in batches:
                     pass
 
