@@ -207,10 +207,19 @@ class StoredDataset:
             names_read: the names of those that ``open()`` has read.
         """
         contents: dict[str, bytes] = {}
+        if may_have_opening_files(records):
+            contents = self._read_small_files(names_read)
+        if contents:
+            self.write(OPENING_FILES, OpeningFiles(contents).to_bytes())
+            return
+        with contextlib.suppress(UnsupportedStorageOperationError):
+            self.delete(OPENING_FILES)
+
+    def _read_small_files(self, names: Iterable[str]) -> dict[str, bytes]:
+        """Return the contents of those resources that are small, up to a size of all together."""
+        contents: dict[str, bytes] = {}
         n_bytes = 0
-        for name in names_read:
-            if not may_have_opening_files(records):
-                break
+        for name in names:
             content = self.read(name, MAX_FILE_BYTES + 1)
             if content is None or len(content) > MAX_FILE_BYTES:
                 continue
@@ -218,11 +227,7 @@ class StoredDataset:
             if n_bytes > MAX_TOTAL_BYTES:
                 break
             contents[name] = content
-        if contents:
-            self.write(OPENING_FILES, OpeningFiles(contents).to_bytes())
-            return
-        with contextlib.suppress(UnsupportedStorageOperationError):
-            self.delete(OPENING_FILES)
+        return contents
 
     # --------------------------------------------------------------------------------- journal
 

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from data_stack.exception import DatasetFileCorruptError
+from data_stack.exception import ConfigError, DatasetFileCorruptError
 from data_stack.formats.arrow_tables import TableRows
 from data_stack.formats.text_tables.indexed_text import IndexedText
 from data_stack.formats.text_tables.json_cells import MISFIT_ERRORS, NumberWithText, convert_values
@@ -164,6 +164,10 @@ def open_json_rows(
         inferred = JsonLinesTable(text, types, columns, block_bytes=block_bytes).infer()
         if text.kept is not None:
             text.kept.store_columns(options, _describe_columns(text, inferred))
+    if not inferred.types:
+        raise ConfigError(
+            f"{text.name!r} has no columns: it needs a line with a JSON object that has a key"
+        )
     return JsonRows(text, inferred, types)
 
 

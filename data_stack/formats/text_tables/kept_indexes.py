@@ -6,6 +6,7 @@ import contextlib
 import hashlib
 import json
 import os
+import re
 import tempfile
 import time
 from collections.abc import Iterator
@@ -40,6 +41,16 @@ _MAX_UNFINISHED_SECONDS: Final = 86_400.0
 #: The size of the samples of a file in its key, and their number.
 _SAMPLE_BYTES: Final = 1 << 14
 _N_SAMPLES: Final = 16
+
+#: The beginning and end of the name of a file that is being written.
+_UNFINISHED_PREFIX: Final = "row_index_"
+_UNFINISHED_SUFFIX: Final = ".unfinished"
+
+#: The names of kept files. Others in the folder, which the user may have chosen, are not ours.
+_KEPT_NAME: Final = re.compile(r"[0-9a-f]{64}(\.rows|\.[0-9a-f]{16}\.json)")
+_UNFINISHED_NAME: Final = re.compile(
+    re.escape(_UNFINISHED_PREFIX) + ".*" + re.escape(_UNFINISHED_SUFFIX)
+)
 
 #: Changes when the layout of kept files, or the way in which types are inferred, does.
 _LAYOUT: Final = 1
@@ -163,7 +174,9 @@ class KeptIndex:
         """
         try:
             self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            handle, unfinished_path = tempfile.mkstemp(".unfinished", dir=self._folder)
+            handle, unfinished_path = tempfile.mkstemp(
+                _UNFINISHED_SUFFIX, _UNFINISHED_PREFIX, self._folder
+            )
         except OSError as error:
             logger.info("keeping no index of rows in %s: %s", self._folder, error)
             yield None
@@ -218,11 +231,10 @@ def _prune(folder: Path) -> None:
         for path in folder.iterdir():
             with contextlib.suppress(OSError):
                 status = path.stat()
-                if path.suffix not in (".unfinished", ".rows", ".json"):
-                    continue
-                if path.suffix != ".unfinished":
+                if _KEPT_NAME.fullmatch(path.name):
                     kept.append((status.st_mtime, status.st_size, path))
-                elif now - status.st_mtime > _MAX_UNFINISHED_SECONDS:
+                is_unfinished = _UNFINISHED_NAME.fullmatch(path.name) is not None
+                if is_unfinished and now - status.st_mtime > _MAX_UNFINISHED_SECONDS:
                     _remove(path)
     n_bytes = sum(size for _, size, _ in kept)
     for _, size, path in sorted(kept):

@@ -255,12 +255,13 @@ class _Selection:
             rows: the table, with the columns to read.
             name: the name of the table for messages.
         """
+        if self.predicate is None:
+            # The columns that were read are those of the samples.
+            return rows
         names = rows.schema.names
         if self.columns_of_samples is not None:
-            names = [column for column in names if column in set(self.columns_of_samples)]
-        if self.predicate is not None:
-            return _filter_rows(rows, names, name, self.predicate)
-        return rows
+            names = [column for column in names if column in self.columns_of_samples]
+        return _filter_rows(rows, names, name, self.predicate)
 
 
 def _filter_rows(

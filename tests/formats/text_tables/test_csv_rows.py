@@ -66,6 +66,7 @@ def read_first(rows: Any, answers: Any) -> None:
 # ---------------------------------------------------------------------- values
 
 
+@pytest.mark.filterwarnings("ignore:.*a quoted field goes over several lines:UserWarning")
 @given(
     st.lists(st.tuples(_CELLS, _CELLS), max_size=6),
     st.sampled_from(["\n", "\r\n", "\r", "\n\n"]),

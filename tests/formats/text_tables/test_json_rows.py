@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import data_stack
-from data_stack.exception import DatasetFileCorruptError, ResourceChangedError
+from data_stack.exception import ConfigError, DatasetFileCorruptError, ResourceChangedError
 from data_stack.formats.arrow_tables import iterator_of_rows, iterator_of_table
 from data_stack.formats.text_tables import indexed_text, reading
 from data_stack.formats.text_tables.json_rows import open_json_rows
@@ -250,3 +250,11 @@ def test_the_first_wrong_line_is_named_after_many_blocks(path: Path) -> None:
 
     with pytest.raises(DatasetFileCorruptError, match="line 1001: invalid JSON"):
         data_stack.load(path)
+
+
+@pytest.mark.parametrize("text", ["", "\n\n", "{}\n"])
+def test_a_file_without_columns_is_refused(tmp_path: Path, text: str) -> None:
+    (tmp_path / "a.jsonl").write_text(text)
+
+    with pytest.raises(ConfigError, match=r"a\.jsonl' has no columns"):
+        data_stack.from_jsonl(str(tmp_path / "a.jsonl"))

@@ -99,18 +99,18 @@ def test_the_indexes_used_longest_ago_are_removed(
     monkeypatch.setattr(kept_indexes, "MAX_KEPT_BYTES", 900)
     for number in range(10):
         described(write(tmp_path / f"{number}.jsonl", f'{{"a": {number}}}\n'))
-    unfinished = folder / "x.unfinished"
-    unfinished.write_bytes(b"")
-    os.utime(unfinished, (0, 0))
-    foreign = folder / "notes.txt"
-    foreign.write_text("of the user")
+    unfinished = folder / "row_index_x.unfinished"
+    foreign = [folder / name for name in ("notes.txt", "old.json", "my.rows", "x.unfinished")]
+    for file in (unfinished, *foreign):
+        file.write_bytes(b"of the user")
+        os.utime(file, (0, 0))
 
     described(write(tmp_path / "last.jsonl", '{"a": 1}\n'))
 
-    sizes = [file.stat().st_size for file in folder.iterdir() if file != foreign]
+    sizes = [file.stat().st_size for file in folder.iterdir() if file not in foreign]
     assert 0 < sum(sizes) <= 900
     assert not unfinished.exists()
-    assert foreign.exists()
+    assert all(file.exists() for file in foreign)
 
 
 def test_small_files_and_files_written_just_now_keep_nothing(

@@ -7,7 +7,7 @@ import re
 import threading
 import weakref
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 
 import obstore
 
@@ -159,7 +159,7 @@ class ObstoreObjects(ObjectClient):
             return
         self._send(
             path,
-            lambda key: self._request(obstore.delete, key),
+            lambda key: self._run(lambda: obstore.delete(self._connect(), key)),
             lambda: self._other.delete(path),
         )
 
@@ -234,12 +234,11 @@ class ObstoreObjects(ObjectClient):
         }
         return RemoteFile.of(path, info)
 
-    def _write(self, key: str, data: bytes, *, mode: Any) -> None:
-        self._request(obstore.put, key, data, mode=mode, use_multipart=False)
+    def _write(self, key: str, data: bytes, *, mode: Literal["create", "overwrite"]) -> None:
+        def put() -> None:
+            obstore.put(self._connect(), key, data, mode=mode, use_multipart=False)
 
-    def _request(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> None:
-        """Call a function of obstore with the store and other arguments."""
-        self._run(lambda: function(self._connect(), *args, **kwargs))
+        self._run(put)
 
     def _run(self, function: Callable[[], _Result], *, has_body: bool = True) -> _Result:
         """Send a request, and raise the exceptions of the other clients in place of obstore's."""
