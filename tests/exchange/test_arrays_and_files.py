@@ -270,7 +270,7 @@ def test_json_lines_have_nested_values_and_missing_keys(tmp_path: Path) -> None:
         (data_stack.from_jsonl, b'{"a": 1}\n{"a":\n', "line 2: invalid JSON"),
         (data_stack.from_jsonl, b'{"a": ' + b"[" * 100_000, "line 1: invalid JSON: JSON is nested"),
         (data_stack.from_jsonl, b'{"a": 1}\n{"a": "x"}', "key 'a': its values are not of one type"),
-        (data_stack.from_jsonl, b"\n", "columns of a table"),
+        (data_stack.from_jsonl, b"\n", "has no columns"),
         (data_stack.from_jsonl, b'{"n": 9007199254740993}\n{"n": 0.5}\n', "key 'n'"),
         (
             partial(data_stack.from_csv, dtypes={"zap": str}),
