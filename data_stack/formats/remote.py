@@ -14,7 +14,11 @@ import numpy as np
 import numpy.typing as npt
 
 from data_stack.dataset.iterator import ColumnKey, SourceAccess
-from data_stack.dataset.iterator.blocks import MAX_KEPT_REMOTE_BYTES, blocks_of_rows
+from data_stack.dataset.iterator.blocks import (
+    MAX_KEPT_REMOTE_BYTES,
+    blocks_of_rows,
+    rows_of_block,
+)
 from data_stack.dataset.positions import IndexArrayOfInts
 from data_stack.util.executor import Executor
 
@@ -143,11 +147,11 @@ class RemoteAccess(SourceAccess):
         Returns:
             The number of each block, and the positions of all samples in it.
         """
-        lengths = self.blocks()
-        if lengths is None:
+        sample_bytes = self.remote_bytes()
+        if not sample_bytes:
             return
-        ends = np.cumsum(lengths)
-        numbers = ends.searchsorted(positions, side="right").tolist()
-        for block in dict.fromkeys(numbers):
-            end = int(ends[block])
-            yield block, range(end - int(lengths[block]), end)
+        length = rows_of_block(sample_bytes)
+        blocks = (positions // length).tolist()
+        for block in dict.fromkeys(blocks):
+            start = block * length
+            yield block, range(start, min(start + length, self.n_samples))

@@ -72,11 +72,15 @@ class Schedule:
 
             start = 0
             for step, part in zip(steps, parts, strict=True):
-                # Name the blocks that will be needed, once for each position where they change.
+                # Name the blocks that will be needed, once for each position where they change. The
+                # last sample of the batch tells: if it is the first one of a window, the blocks of
+                # that window have all arrived once the batch is read. If the next windows were
+                # named by a later batch only, nothing would be on its way until then.
                 to_prefetch = None
-                if part.start >= prefetched_until:
+                last_position = min(part.stop, plan.n_samples) - 1
+                if last_position >= prefetched_until:
                     to_prefetch, prefetched_until = self.order.upcoming(
-                        part.start, plan.n_samples, self.seed, epoch
+                        last_position, plan.n_samples, self.seed, epoch
                     )
 
                 # After the last step of all ranks, the next epoch begins.

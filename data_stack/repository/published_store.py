@@ -247,14 +247,21 @@ class _VerifiedBlocks(Blocks):
         self.size = info.size
         self.sha256 = info.sha256
 
-    def fetch_run(self, first: int, n_blocks: int) -> list[bytes]:
+    def fetch_run(self, first: int, n_blocks: int) -> bytes:
         start, stop = self.range_of(first, n_blocks)
-        blocks = self.split(self._opened.read(start, stop), n_blocks)
-        for number, block in enumerate(blocks, first):
-            self._verify(number, block)
-        return blocks
+        data = self._opened.read(start, stop)
+        view = memoryview(data)
+        for number in range(first, first + n_blocks):
+            block_start = (number - first) * BLOCK_BYTES
+            self._verify(number, view[block_start : block_start + BLOCK_BYTES])
+        return data
 
-    def _verify(self, number: int, block: bytes) -> None:
+    def _verify(self, number: int, block: memoryview) -> None:
+        """Compare a block with its digest. A block that is missing is empty.
+
+        Raises:
+            DamagedBlockError: the block is missing or damaged.
+        """
         actual = hashlib.sha256(block).digest()[:DIGEST_BYTES]
         expected = self._digests[number * DIGEST_BYTES : (number + 1) * DIGEST_BYTES]
         if actual != expected:

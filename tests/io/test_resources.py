@@ -10,7 +10,7 @@ import os
 import pickle
 import threading
 import tracemalloc
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from unittest import mock
 
@@ -216,8 +216,8 @@ class ZeroBlocks(Blocks):
 
     size, block_bytes, sha256 = 1 << 28, 1 << 20, None
 
-    def fetch(self, numbers: Sequence[int]) -> list[bytes]:
-        return [bytes(self.block_bytes) for _ in numbers]
+    def fetch_run(self, first: int, n_blocks: int) -> bytes:
+        return bytes(n_blocks * self.block_bytes)
 
 
 def blocked(blocks: Blocks) -> StreamedResource:

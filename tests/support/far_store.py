@@ -13,8 +13,9 @@ from data_stack.io.resources import (
     SupportedStreamedResourceTypes,
 )
 from data_stack.io.storage_connectors import FileStorageConnector
-from data_stack.io.storage_connectors.blocks import BlockedSource, Blocks
+from data_stack.io.storage_connectors.blocks import BlockedSource, Blocks, runs_of
 from data_stack.io.storage_connectors.connector import BINARY
+from data_stack.io.storage_connectors.recent_pieces import Piece
 
 BLOCK_BYTES = 261_120
 
@@ -42,16 +43,17 @@ class CountedBlocks(Blocks):
         self.size, self.block_bytes, self.sha256 = resource.size, block_bytes, resource.sha256
         self._resource, self._requests, self._lock = resource, requests, threading.Lock()
 
-    def fetch(self, numbers: Sequence[int]) -> list[bytes]:
+    def fetch(self, numbers: Sequence[int]) -> list[Piece]:
         assert list(numbers) == sorted(set(numbers))
         assert numbers
         assert 0 <= numbers[0] <= numbers[-1] * self.block_bytes < self.size
         with self._lock:
             self._requests.append(list(numbers))
-        return [
-            self._resource.read_at(number * self.block_bytes, self.block_bytes)
-            for number in numbers
-        ]
+        pieces = []
+        for run in runs_of(numbers):
+            start, stop = self.range_of(run.first, run.n_blocks)
+            pieces.append(Piece(*run, self._resource.read_at(start, stop - start)))
+        return pieces
 
     def close(self) -> None:
         self._resource.close()

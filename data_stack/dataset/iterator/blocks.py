@@ -68,10 +68,6 @@ def in_blocks(
 def blocks_of_rows(n_samples: int, n_bytes: float) -> npt.NDArray[np.int64]:
     """Return the lengths of the blocks of samples that lie end to end in a remote store.
 
-    A block is so small that the 16 blocks of a window of a block-wise shuffle fit into the cache of
-    a remote file. It is so large that few pieces of that cache hold the end of one block and the
-    start of the next.
-
     Args:
         n_samples: how many samples there are.
         n_bytes: the bytes of a sample, more than 0.
@@ -79,12 +75,25 @@ def blocks_of_rows(n_samples: int, n_bytes: float) -> npt.NDArray[np.int64]:
     Returns:
         The number of samples in each block, shape ``(n_blocks,)``.
     """
-    length = max(1, int(_BYTES_OF_REMOTE_BLOCK // n_bytes))
+    length = rows_of_block(n_bytes)
     n_full_blocks, n_left = divmod(n_samples, length)
     lengths = np.full(n_full_blocks, length, dtype=np.int64)
     if n_left:
         lengths = np.append(lengths, n_left)
     return lengths
+
+
+def rows_of_block(n_bytes: float) -> int:
+    """Return the number of samples in each block in a remote store but the last one.
+
+    A block is so small that the 16 blocks of a window of a block-wise shuffle fit into the cache of
+    a remote file. It is so large that few pieces of that cache hold the end of one block and the
+    start of the next.
+
+    Args:
+        n_bytes: the bytes of a sample, more than 0.
+    """
+    return max(1, int(_BYTES_OF_REMOTE_BLOCK // n_bytes))
 
 
 def estimate_bytes(value: Any, depth: int = 0, *, max_objects: int | None = None) -> int:

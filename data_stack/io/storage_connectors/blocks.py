@@ -9,11 +9,16 @@ from concurrent.futures import Future
 from typing import Any, Final, NamedTuple
 
 from data_stack.io.resources import ByteSource, StreamedResource
-from data_stack.util.byte_cache import ByteCache
+from data_stack.io.storage_connectors.recent_pieces import (
+    Piece,
+    RecentPieces,
+    index_pieces,
+    pieces_of,
+)
 from data_stack.util.executor import waiting
 from data_stack.util.forks import call_in_forks
 
-#: The limit of the cache of recent blocks: three windows of a block-wise shuffle. Each has 12 MiB,
+#: The limit of the recent pieces: three windows of a block-wise shuffle. Each has 12 MiB,
 #: and the next two arrive while one is read.
 _MAX_RECENT_BYTES: Final = 40 << 20
 #: The limit of one call of ``prefetch()``: a window, and the blocks at its ends.
@@ -23,9 +28,8 @@ _MAX_GROUP_BYTES: Final = 16 << 20
 #: The number of requests that :meth:`Blocks.fetch` sends at once.
 _REQUESTS_AT_ONCE: Final = 16
 
-#: The recent blocks of all sources, by the number of the source and of the block. h5py and zipfile
-#: read the same places again and again.
-_recent: Final[ByteCache[tuple[int, int], bytes]] = ByteCache(_MAX_RECENT_BYTES, len)
+#: The recent pieces of all sources. h5py and zipfile read the same places again and again.
+_recent: Final = RecentPieces(_MAX_RECENT_BYTES)
 _source_numbers: Final = itertools.count()
 
 
@@ -62,8 +66,8 @@ class Blocks:
     sha256: str | None
     tag: str | None = None
 
-    def fetch(self, numbers: Sequence[int]) -> list[bytes]:
-        """Fetch and verify blocks. By default, each run of neighbours is one request.
+    def fetch(self, numbers: Sequence[int]) -> list[Piece]:
+        """Fetch and verify blocks. By default, each run of neighbours is one request and one piece.
 
         Any number of threads and forked processes may call it at once.
 
@@ -71,7 +75,7 @@ class Blocks:
             numbers: the numbers of the blocks, ascending, no two equal.
 
         Returns:
-            The bytes of each block, in the order of ``numbers``.
+            Pieces of exactly these blocks, in the order of ``numbers``.
 
         Raises:
             DamagedBlockError: a block is missing or damaged.
@@ -79,20 +83,18 @@ class Blocks:
         """
         runs = list(runs_of(numbers))
         if len(runs) == 1:
-            return self.fetch_run(runs[0].first, runs[0].n_blocks)
+            return [self._fetch_piece(runs[0])]
+        return list(waiting.map(self._fetch_piece, runs, at_once=_REQUESTS_AT_ONCE))
 
-        def fetch(run: Run) -> list[bytes]:
-            return self.fetch_run(run.first, run.n_blocks)
-
-        blocks_of_runs = waiting.map(fetch, runs, at_once=_REQUESTS_AT_ONCE)
-        return list(itertools.chain.from_iterable(blocks_of_runs))
-
-    def fetch_run(self, first: int, n_blocks: int) -> list[bytes]:
+    def fetch_run(self, first: int, n_blocks: int) -> bytes | memoryview:
         """Fetch and verify neighbouring blocks in one request.
 
         Args:
             first: the number of the first block.
             n_blocks: how many blocks to fetch.
+
+        Returns:
+            The bytes of the blocks, end to end.
 
         Raises:
             DamagedBlockError: a block is missing or damaged.
@@ -100,20 +102,14 @@ class Blocks:
         """
         raise NotImplementedError(f"{type(self).__name__} defines neither fetch() nor fetch_run()")
 
+    def _fetch_piece(self, run: Run) -> Piece:
+        return Piece(run.first, run.n_blocks, self.fetch_run(run.first, run.n_blocks))
+
     def range_of(self, first: int, n_blocks: int) -> tuple[int, int]:
         """Return the first byte of neighbouring blocks, and the byte behind the last one."""
         start = first * self.block_bytes
         stop = min((first + n_blocks) * self.block_bytes, self.size)
         return start, stop
-
-    def split(self, data: bytes, n_blocks: int) -> list[bytes]:
-        """Split the bytes of neighbouring blocks.
-
-        Returns:
-            ``n_blocks`` blocks. If ``data`` is too short, the last ones are short or empty.
-        """
-        starts = range(0, n_blocks * self.block_bytes, self.block_bytes)
-        return [data[start : start + self.block_bytes] for start in starts]
 
     def close(self) -> None:
         """Release what the blocks hold open. By default this is nothing."""
@@ -170,15 +166,15 @@ class BlockedSource(ByteSource):
     sha256: str | None = None
     tag: str | None = None
     _blocks: Blocks
-    #: Identifies this source in the cache of recent blocks.
+    #: Identifies this source among the recent pieces.
     _number: int
     #: Where the last read ended; -1 before the first one.
     _last_end: int
     #: How many bytes were read one after the other up to ``_last_end``.
     _n_sequential_bytes: int
     #: The fetches under way in this process, by the number of the block. A fetch ends with the
-    #: blocks that it got; some or all are missing if it failed.
-    _fetches: dict[int, Future[dict[int, bytes]]]
+    #: piece of each block; some or all are missing if it failed.
+    _fetches: dict[int, Future[dict[int, Piece]]]
     #: Guards ``_fetches``.
     _lock: Any
 
@@ -201,37 +197,39 @@ class BlockedSource(ByteSource):
             return 0
         n_ahead = self._note_read(offset, end)
 
-        n_filled = 0
-        for number, block in self._get_blocks(self._blocks_in(offset, end), n_ahead):
-            start = offset + n_filled - number * self._blocks.block_bytes
-            n_wanted = end - offset - n_filled
-            part = memoryview(block)[start : start + n_wanted]
-            buffer[n_filled : n_filled + len(part)] = part
-            n_filled += len(part)
+        for piece in self._get_pieces(self._blocks_in(offset, end), n_ahead):
+            piece_start = piece.first * self._blocks.block_bytes
+            start = max(offset, piece_start)
+            stop = min(end, piece_start + len(piece.data))
+            part = memoryview(piece.data)[start - piece_start : stop - piece_start]
+            buffer[start - offset : stop - offset] = part
         return end - offset
 
     def read_ranges(self, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
-        block_bytes = self._blocks.block_bytes
-
-        # Which ranges touch which block?
-        ranges_of_block: dict[int, list[int]] = {}
-        for index, (offset, size) in enumerate(ranges):
+        blocks_of_ranges = []
+        numbers = set[int]()
+        for offset, size in ranges:
             end = min(offset + size, self._blocks.size)
-            for number in self._blocks_in(offset, end):
-                ranges_of_block.setdefault(number, []).append(index)
+            blocks = self._blocks_in(offset, end)
+            blocks_of_ranges.append(blocks)
+            numbers.update(blocks)
+        piece_of = index_pieces(self._get_pieces(sorted(numbers)))
 
-        # Blocks come in ascending order, so the parts of a range do too. They are copied once, when
-        # they are joined.
-        parts: list[list[bytes | memoryview]] = [[] for _ in ranges]
-        for number, block in self._get_blocks(sorted(ranges_of_block)):
-            block_start = number * block_bytes
-            for index in ranges_of_block[number]:
-                offset, size = ranges[index]
-                start = max(0, offset - block_start)
-                stop = offset + size - block_start
-                is_whole_block = start == 0 and stop >= len(block)
-                parts[index].append(block if is_whole_block else memoryview(block)[start:stop])
-        return [b"".join(parts_of_range) for parts_of_range in parts]
+        data = []
+        for (offset, size), blocks in zip(ranges, blocks_of_ranges, strict=True):
+            end = min(offset + size, self._blocks.size)
+            position = offset
+            parts = []
+            for piece in pieces_of(blocks, piece_of):
+                # Two pieces may have the same blocks, if one was dropped and fetched again.
+                piece_start = piece.first * self._blocks.block_bytes
+                stop = min(end, piece_start + len(piece.data))
+                part = memoryview(piece.data)[position - piece_start : stop - piece_start]
+                parts.append(part)
+                position += len(part)
+            # The bytes are copied once, here.
+            data.append(b"".join(parts))
+        return data
 
     def prefetch(self, ranges: Sequence[tuple[int, int]]) -> int:
         max_blocks = max(1, _MAX_PREFETCHED_BYTES // self._blocks.block_bytes)
@@ -253,12 +251,12 @@ class BlockedSource(ByteSource):
             wanted = [
                 number for number in sorted(numbers)[:max_blocks] if number not in self._fetches
             ]
-        for _ in self._get_blocks(wanted):
+        for _ in self._get_pieces(wanted, is_prefetch=True):
             pass
         return n_ranges
 
     def close(self) -> None:
-        _recent.drop(lambda key: key[0] == self._number)
+        _recent.drop(self._number)
         self._blocks.close()
 
     def _note_read(self, offset: int, end: int) -> int:
@@ -284,31 +282,28 @@ class BlockedSource(ByteSource):
         block_bytes = self._blocks.block_bytes
         return range(start // block_bytes, -(-stop // block_bytes))
 
-    def _get_blocks(self, numbers: Sequence[int], n_ahead: int = 0) -> Iterator[tuple[int, bytes]]:
-        """Yield blocks with their numbers, from the cache or fetched.
+    def _get_pieces(
+        self, numbers: Sequence[int], n_ahead: int = 0, *, is_prefetch: bool = False
+    ) -> Iterator[Piece]:
+        """Yield pieces that have all of some blocks, kept or fetched.
 
         Args:
             numbers: the numbers of the blocks, ascending.
             n_ahead: how many following blocks a request also fetches.
+            is_prefetch: whether nobody needs the blocks yet.
         """
         group_size = max(1, _MAX_GROUP_BYTES // self._blocks.block_bytes)
         for start in range(0, len(numbers), group_size):
             group = numbers[start : start + group_size]
-            blocks = self._find_recent(group)
-            missing = [number for number in group if number not in blocks]
+            piece_of = _recent.find(self._number, group)
+            missing = [number for number in group if number not in piece_of]
             if missing and n_ahead:
                 missing += self._numbers_ahead(missing[-1], group[-1], n_ahead)
             while missing:
-                blocks |= self._fetch(missing)
+                piece_of |= self._fetch(missing, is_prefetch=is_prefetch)
                 # The blocks that another thread was fetching when it failed are fetched here.
-                missing = [number for number in missing if number not in blocks]
-            for number in group:
-                yield number, blocks[number]
-
-    def _find_recent(self, numbers: Sequence[int]) -> dict[int, bytes]:
-        """Return those blocks that are in the cache, by their numbers."""
-        recent_blocks = _recent.get_many([(self._number, number) for number in numbers])
-        return {number: block for (_, number), block in recent_blocks.items()}
+                missing = [number for number in missing if number not in piece_of]
+            yield from pieces_of(group, piece_of)
 
     def _numbers_ahead(self, last_missing: int, last_wanted: int, n_ahead: int) -> list[int]:
         """Return the numbers of the blocks that a request for missing blocks also fetches.
@@ -327,47 +322,52 @@ class BlockedSource(ByteSource):
         return [
             number
             for number in range(last_missing + 1, stop)
-            if (self._number, number) not in _recent
+            if not _recent.has(self._number, number)
         ]
 
-    def _fetch(self, numbers: Sequence[int]) -> dict[int, bytes]:
+    def _fetch(self, numbers: Sequence[int], *, is_prefetch: bool) -> dict[int, Piece]:
         """Fetch blocks, and wait for those that other threads are fetching.
 
+        Args:
+            numbers: the numbers of the blocks, ascending.
+            is_prefetch: whether nobody needs the blocks yet.
+
         Returns:
-            The blocks, without those for which another thread failed.
+            The piece of each block, without the blocks for which another thread failed.
         """
-        outcome = Future[dict[int, bytes]]()
+        outcome = Future[dict[int, Piece]]()
         with self._lock:
             # Another thread may have fetched some just now.
-            blocks = self._find_recent(numbers)
+            piece_of = _recent.find(self._number, numbers)
             other_fetches = {}
             missing = []
             for number in numbers:
                 if number in self._fetches:
                     other_fetches[number] = self._fetches[number]
-                elif number not in blocks:
+                elif number not in piece_of:
                     missing.append(number)
-            for number in missing:
-                self._fetches[number] = outcome
+            self._fetches.update(dict.fromkeys(missing, outcome))
 
-        fetched: dict[int, bytes] = {}
+        fetched: dict[int, Piece] = {}
         try:
             if missing:
-                fetched = dict(zip(missing, self._blocks.fetch(missing), strict=True))
-                for number, block in fetched.items():
-                    _recent.put((self._number, number), block)
+                pieces = self._blocks.fetch(missing)
+                fetched = index_pieces(pieces)
+                for piece in pieces:
+                    _recent.put(self._number, piece, is_prefetched=is_prefetch)
         finally:
             with self._lock:
                 for number in missing:
                     del self._fetches[number]
             outcome.set_result(fetched)
 
-        blocks |= fetched
+        for number in missing:
+            piece_of[number] = fetched[number]
         for number, other_fetch in other_fetches.items():
-            other_blocks = other_fetch.result()
-            if number in other_blocks:
-                blocks[number] = other_blocks[number]
-        return blocks
+            other_pieces = other_fetch.result()
+            if number in other_pieces:
+                piece_of[number] = other_pieces[number]
+        return piece_of
 
     def _forget_fetches(self) -> None:
         """Begin without fetches. In a fork, the threads of the parent do not go on."""

@@ -76,11 +76,9 @@ class _FileBlocks(Blocks):
             self._data = file.read_whole()
             self.sha256 = hashlib.sha256(self._data).hexdigest()
 
-    def fetch_run(self, first: int, n_blocks: int) -> list[bytes]:
+    def fetch_run(self, first: int, n_blocks: int) -> bytes:
         """Fetch neighbouring blocks in one request."""
         start, stop = self.range_of(first, n_blocks)
         if self._data is not None:
-            data = self._data[start:stop]
-        else:
-            data = self._file.read(start, stop)
-        return self.split(data, n_blocks)
+            return self._data[start:stop]
+        return self._file.read(start, stop)

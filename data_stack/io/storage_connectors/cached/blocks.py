@@ -6,11 +6,16 @@ import contextlib
 import os
 import sys
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final, TypeAlias
 
 from data_stack.exception import ChecksumMismatchError, ResourceChangedError
-from data_stack.io.integrity import BLOCK_BYTES, DIGEST_BYTES, block_digest, digest_of_block
+from data_stack.io.integrity import (
+    BLOCK_BYTES,
+    DIGEST_BYTES,
+    digest_of_block,
+    digests_of_blocks,
+)
 from data_stack.io.resources import ByteSource, StreamedResource
 from data_stack.io.storage_connectors.blocks import Blocks, Run, blocks_of, runs_of
 from data_stack.io.storage_connectors.cached.content import Content
@@ -22,6 +27,7 @@ from data_stack.io.storage_connectors.cached.folder import (
 )
 from data_stack.io.storage_connectors.cached.remote import Remote
 from data_stack.io.storage_connectors.cached.room import DISK_PAGE_BYTES
+from data_stack.io.storage_connectors.recent_pieces import Piece, index_pieces, pieces_of
 from data_stack.util.forks import fork_lock
 
 #: Opens the resource of the remote, and returns it with its content now.
@@ -105,21 +111,21 @@ class CachedBlocks(Blocks):
                 self.block_bytes = self._files.block_bytes
         self._adds_blocks = self._files is not None
 
-    def fetch(self, numbers: Sequence[int]) -> list[bytes]:
+    def fetch(self, numbers: Sequence[int]) -> list[Piece]:
         """Return blocks from the cache, or else from the remote.
 
         If another process is fetching a block, its result is awaited in the cache.
         """
         if self._adds_blocks:
-            blocks = self._folder.work.share(
+            piece_of = self._folder.work.share(
                 self._content.key, numbers, self._find, self._fetch_and_keep
             )
         else:
-            blocks = self._find(numbers)
-            missing = [number for number in numbers if number not in blocks]
+            piece_of = self._find(numbers)
+            missing = [number for number in numbers if number not in piece_of]
             if missing:
-                blocks |= self._fetch_and_keep(missing)
-        return [blocks[number] for number in numbers]
+                piece_of |= self._fetch_and_keep(missing)
+        return pieces_of(numbers, piece_of)
 
     def close(self) -> None:
         """Close the files. If the file has all blocks, it becomes a whole file of the cache.
@@ -146,12 +152,12 @@ class CachedBlocks(Blocks):
 
     # ------------------------------------------------------------------ cached blocks
 
-    def _find(self, numbers: Sequence[int]) -> dict[int, bytes]:
-        """Return those blocks that are cached, verified."""
+    def _find(self, numbers: Sequence[int]) -> dict[int, Piece]:
+        """Return the pieces of those blocks that are cached, verified."""
         files = self._files
         if files is None:
             return {}
-        blocks: dict[int, bytes] = {}
+        pieces: list[Piece] = []
         with self._stopping_on_errors():
             # Another process may complete the file, and then removes the digests of its blocks.
             # That it did so is remembered: a third process, which has fetched the same block, may
@@ -159,12 +165,12 @@ class CachedBlocks(Blocks):
             if not self._is_completed:
                 self._is_completed = self._has_verified_time(files)
             if self._is_completed:
-                return self._find_in_completed_file(numbers)
+                return index_pieces(self._find_in_completed_file(numbers))
             for run in runs_of(numbers):
-                blocks.update(self._find_run(files, run))
-        return blocks
+                pieces += self._find_in_run(files, run)
+        return index_pieces(pieces)
 
-    def _find_run(self, files: BlockFiles, run: Run) -> dict[int, bytes]:
+    def _find_in_run(self, files: BlockFiles, run: Run) -> list[Piece]:
         """Return those of neighbouring blocks that are cached, verified.
 
         Raises:
@@ -172,17 +178,47 @@ class CachedBlocks(Blocks):
         """
         digests_start = (1 + run.first) * DIGEST_BYTES
         digests = os.pread(files.digests, run.n_blocks * DIGEST_BYTES, digests_start)
-        blocks = {}
+        digest_of = {}
         for number in range(run.first, run.first + run.n_blocks):
             digest = digest_of_block(digests, number - run.first)
-            if digest in (b"", _NO_DIGEST):
-                continue
-            block = os.pread(files.data, self.block_bytes, number * self.block_bytes)
-            if block_digest(block) == digest:
-                blocks[number] = block
-        return blocks
+            if digest not in (b"", _NO_DIGEST):
+                digest_of[number] = digest
 
-    def _find_in_completed_file(self, numbers: Sequence[int]) -> dict[int, bytes]:
+        # Neighbours are read together. If one of them is damaged, each is read by itself.
+        pieces = []
+        for cached_run in runs_of(list(digest_of)):
+            piece = self._read_verified(files, cached_run, digest_of)
+            if piece is not None:
+                pieces.append(piece)
+                continue
+            for number in range(cached_run.first, cached_run.first + cached_run.n_blocks):
+                piece = self._read_verified(files, Run(number, 1), digest_of)
+                if piece is not None:
+                    pieces.append(piece)
+        return pieces
+
+    def _read_verified(
+        self, files: BlockFiles, run: Run, digest_of: Mapping[int, bytes]
+    ) -> Piece | None:
+        """Read neighbouring blocks; return None if one of them differs from its digest.
+
+        Args:
+            files: the files of the blocks.
+            run: the blocks.
+            digest_of: the digest of each block, by its number.
+
+        Raises:
+            OSError: the disk failed.
+        """
+        start, stop = self.range_of(run.first, run.n_blocks)
+        data = os.pread(files.data, stop - start, start)
+        piece = Piece(run.first, run.n_blocks, data)
+        expected = b"".join(digest_of[number] for number in piece.numbers)
+        if digests_of_blocks(data, self.block_bytes) != expected:
+            return None
+        return piece
+
+    def _find_in_completed_file(self, numbers: Sequence[int]) -> list[Piece]:
         """Return blocks of the file that another process has completed, verified.
 
         Returns:
@@ -196,39 +232,36 @@ class CachedBlocks(Blocks):
                 self._completed_file = self._folder.open_whole(self._content, refuse_damaged)
             completed_file = self._completed_file
         if completed_file is None:
-            return {}
-        ranges = [(number * self.block_bytes, self.block_bytes) for number in numbers]
-        return dict(zip(numbers, completed_file.read_ranges(ranges), strict=True))
+            return []
+        runs = list(runs_of(numbers))
+        data_of_runs = completed_file.read_ranges(self._ranges_of(runs))
+        return _make_pieces(runs, data_of_runs)
 
     def _has_verified_time(self, files: BlockFiles) -> bool:
         """Return whether the file of the bytes has the time of a verified whole file."""
         return os.fstat(files.data).st_mtime_ns == self._content.verified_ns
 
-    def _keep(self, blocks: dict[int, bytes]) -> None:
-        """Add blocks to the files, as long as the cache has room.
-
-        Args:
-            blocks: the blocks by their numbers, ascending.
-        """
+    def _keep(self, pieces: Sequence[Piece]) -> None:
+        """Add pieces to the files, as long as the cache has room."""
         files = self._files
         if not self._adds_blocks or files is None:
             return
         with self._stopping_on_errors():
             # On the disk, a block may take one page more than its length, and its digest a page.
-            n_bytes = sum(len(block) for block in blocks.values())
-            has_room = self._folder.room.has_room(n_bytes + 2 * DISK_PAGE_BYTES * len(blocks))
+            n_bytes = sum(len(piece.data) for piece in pieces)
+            n_blocks = sum(piece.n_blocks for piece in pieces)
+            has_room = self._folder.room.has_room(n_bytes + 2 * DISK_PAGE_BYTES * n_blocks)
             # An evicted file has no name. Writing to it would take room that nobody counts.
             is_evicted = os.fstat(files.data).st_nlink == 0
             if not has_room or is_evicted or self._has_verified_time(files):
                 self._adds_blocks = False
                 return
-            for run in runs_of(list(blocks)):
-                run_blocks = [blocks[run.first + index] for index in range(run.n_blocks)]
+            for piece in pieces:
                 # One long write: a file that was written by short ones is read more slowly.
-                os.pwritev(files.data, run_blocks, run.first * self.block_bytes)
+                os.pwrite(files.data, piece.data, piece.first * self.block_bytes)
                 # If the disk is full and some blocks were not written, their digests do not match.
-                digests = b"".join(block_digest(block) for block in run_blocks)
-                os.pwrite(files.digests, digests, (1 + run.first) * DIGEST_BYTES)
+                digests = digests_of_blocks(piece.data, self.block_bytes)
+                os.pwrite(files.digests, digests, (1 + piece.first) * DIGEST_BYTES)
 
     def _complete_file(self, files: BlockFiles) -> None:
         """Turn the file into a whole one if it has all blocks.
@@ -282,12 +315,12 @@ class CachedBlocks(Blocks):
 
     # ------------------------------------------------------------------ blocks of the remote
 
-    def _fetch_and_keep(self, numbers: Sequence[int]) -> dict[int, bytes]:
-        blocks = dict(zip(numbers, self._fetch_from_remote(numbers), strict=True))
-        self._keep(blocks)
-        return blocks
+    def _fetch_and_keep(self, numbers: Sequence[int]) -> dict[int, Piece]:
+        pieces = self._fetch_from_remote(numbers)
+        self._keep(pieces)
+        return index_pieces(pieces)
 
-    def _fetch_from_remote(self, numbers: Sequence[int]) -> list[bytes]:
+    def _fetch_from_remote(self, numbers: Sequence[int]) -> list[Piece]:
         """Fetch blocks from the remote.
 
         Raises:
@@ -298,20 +331,15 @@ class CachedBlocks(Blocks):
         resource = self._open_resource()
 
         # If the remote has blocks of the same length, they are fetched as blocks. Reading their
-        # bytes would keep each block in memory a second time, in the cache of recent blocks.
+        # bytes would keep each block in memory a second time, among the recent pieces.
         remote_blocks = blocks_of(resource)
         if remote_blocks is not None and remote_blocks.block_bytes == self.block_bytes:
             return self._remote.ask(self._identifier, lambda: remote_blocks.fetch(numbers))
 
         runs = list(runs_of(numbers))
-        ranges = []
-        for run in runs:
-            start, stop = self.range_of(run.first, run.n_blocks)
-            ranges.append((start, stop - start))
-        pieces = self._remote.ask(self._identifier, lambda: _read_ranges(resource, ranges))
-
-        blocks = []
-        for run, (start, size), data in zip(runs, ranges, pieces, strict=True):
+        ranges = self._ranges_of(runs)
+        data_of_runs = self._remote.ask(self._identifier, lambda: _read_ranges(resource, ranges))
+        for (start, size), data in zip(ranges, data_of_runs, strict=True):
             if len(data) != size:
                 actual_end = str(start + len(data))
                 raise ChecksumMismatchError(
@@ -321,8 +349,15 @@ class CachedBlocks(Blocks):
                     actual_end,
                     "size",
                 )
-            blocks.extend(self.split(data, run.n_blocks))
-        return blocks
+        return _make_pieces(runs, data_of_runs)
+
+    def _ranges_of(self, runs: Sequence[Run]) -> list[tuple[int, int]]:
+        """Return offset and size of each run of blocks."""
+        ranges = []
+        for run in runs:
+            start, stop = self.range_of(run.first, run.n_blocks)
+            ranges.append((start, stop - start))
+        return ranges
 
     def _open_resource(self) -> StreamedResource:
         """Return the resource of the remote. It is opened now if that has not happened yet.
@@ -342,6 +377,14 @@ class CachedBlocks(Blocks):
                     )
                 self._resource = resource
             return self._resource
+
+
+def _make_pieces(runs: Sequence[Run], data_of_runs: Sequence[bytes]) -> list[Piece]:
+    """Return the pieces of runs of blocks."""
+    pieces = []
+    for run, data in zip(runs, data_of_runs, strict=True):
+        pieces.append(Piece(run.first, run.n_blocks, data))
+    return pieces
 
 
 def _read_ranges(resource: StreamedResource, ranges: Sequence[tuple[int, int]]) -> list[bytes]:

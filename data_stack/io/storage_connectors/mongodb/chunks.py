@@ -17,6 +17,7 @@ from data_stack.io.integrity import ALGORITHM, block_digest_at
 from data_stack.io.storage_connectors.blocks import Blocks
 from data_stack.io.storage_connectors.mongodb.connection import Connection, DocumentCollection
 from data_stack.io.storage_connectors.mongodb.resource_version import ResourceVersion
+from data_stack.io.storage_connectors.recent_pieces import Piece
 
 #: The fields of a chunk that are requested.
 _REQUESTED_FIELDS: Final = {"_id": 0, "n": 1, "data": 1, "digest": 1}
@@ -57,7 +58,7 @@ class FileChunks(Blocks):
         self._version = version
         self._explain_loss = explain_loss
 
-    def fetch(self, numbers: Sequence[int]) -> list[bytes]:
+    def fetch(self, numbers: Sequence[int]) -> list[Piece]:
         chunks = self._connection.readable("chunks")
         with self._connection.operation("read", self._version.identifier):
             documents = self._find(numbers, chunks)
@@ -65,7 +66,11 @@ class FileChunks(Blocks):
                 # A secondary may not have all of them yet.
                 primary_chunks = chunks.with_options(read_preference=ReadPreference.PRIMARY)
                 documents = self._find(numbers, primary_chunks)
-        return [self._verify(number, documents.get(number)) for number in numbers]
+        pieces = []
+        for number in numbers:
+            data = self._verify(number, documents.get(number))
+            pieces.append(Piece(number, 1, data))
+        return pieces
 
     def _find(
         self, numbers: Sequence[int], chunks: DocumentCollection

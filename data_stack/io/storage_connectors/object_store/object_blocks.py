@@ -6,7 +6,13 @@ from collections.abc import Callable, Sequence
 from typing import NoReturn
 
 from data_stack.exception import DamagedBlockError, ResourceChangedError
-from data_stack.io.integrity import ALGORITHM, block_digest, digest_of_block
+from data_stack.io.integrity import (
+    ALGORITHM,
+    DIGEST_BYTES,
+    block_digest,
+    digest_of_block,
+    digests_of_blocks,
+)
 from data_stack.io.storage_connectors.blocks import Blocks, Run, runs_of
 from data_stack.io.storage_connectors.object_store.layout import part_path
 from data_stack.io.storage_connectors.object_store.object_client import FileRange
@@ -14,6 +20,7 @@ from data_stack.io.storage_connectors.object_store.pointer import PART_BYTES, Po
 from data_stack.io.storage_connectors.object_store.remote_file import RemoteFile
 from data_stack.io.storage_connectors.object_store.remote_files import RemoteFiles
 from data_stack.io.storage_connectors.object_store.s3 import OtherVersionError
+from data_stack.io.storage_connectors.recent_pieces import Piece
 
 
 class ObjectBlocks(Blocks):
@@ -46,30 +53,25 @@ class ObjectBlocks(Blocks):
         if pointer.file is not None and pointer.file.etag:
             self.tag = f"{pointer.file.etag}, {self.size} bytes"
 
-    def fetch(self, numbers: Sequence[int]) -> list[bytes]:
+    def fetch(self, numbers: Sequence[int]) -> list[Piece]:
         if self._file is None and self._pointer.version is None:
-            return [self._inline_block(number) for number in numbers]
+            return [self._inline_piece(run) for run in runs_of(numbers)]
 
         runs = list(runs_of(numbers, PART_BYTES // self.block_bytes))
-        pieces = self._read(runs)
+        data_of_runs = self._read(runs)
         if self._file is not None and not self._files.checks_version(self._file):
             # If the file is unchanged afterwards, it did not change while it was read.
             self._check_unchanged(self._file)
 
-        blocks: list[bytes] = []
-        for index, run in enumerate(runs):
-            piece = pieces[index] or b""
-            # Splitting copies the bytes. The piece is released now, so that all of them are not
-            # held twice.
-            pieces[index] = None
-            for number, block in enumerate(self.split(piece, run.n_blocks), run.first):
-                blocks.append(self._verify(number, block))
-        return blocks
+        pieces = []
+        for run, data in zip(runs, data_of_runs, strict=True):
+            pieces.append(Piece(run.first, run.n_blocks, self._verify_run(run, data or b"")))
+        return pieces
 
-    def _inline_block(self, number: int) -> bytes:
-        """Return a block of the content in the pointer, which was verified with it."""
-        start = number * self.block_bytes
-        return self._pointer.inline[start : start + self.block_bytes]
+    def _inline_piece(self, run: Run) -> Piece:
+        """Return blocks of the content in the pointer, which was verified with it."""
+        start, stop = self.range_of(run.first, run.n_blocks)
+        return Piece(run.first, run.n_blocks, self._pointer.inline[start:stop])
 
     def _read(self, runs: Sequence[Run]) -> list[bytes | None]:
         """Read neighbouring blocks, each run in one request.
@@ -101,7 +103,32 @@ class ObjectBlocks(Blocks):
         path = part_path(str(self._pointer.version), part)
         return FileRange(path, start - part_start, stop - part_start)
 
-    def _verify(self, number: int, block: bytes) -> bytes:
+    def _verify_run(self, run: Run, data: bytes) -> bytes:
+        """Return neighbouring blocks that are intact.
+
+        Raises:
+            DamagedBlockError: a block is damaged.
+        """
+        start, stop = self.range_of(run.first, run.n_blocks)
+        if self._file is not None:
+            # A plain file has no digests of its blocks.
+            is_intact = len(data) == stop - start
+        else:
+            digests_start = run.first * DIGEST_BYTES
+            digests_stop = digests_start + run.n_blocks * DIGEST_BYTES
+            expected = self._pointer.blocks[digests_start:digests_stop]
+            is_intact = digests_of_blocks(data, self.block_bytes) == expected
+        if is_intact:
+            return data
+
+        blocks = []
+        for number in range(run.first, run.first + run.n_blocks):
+            block_start = (number - run.first) * self.block_bytes
+            block = data[block_start : block_start + self.block_bytes]
+            blocks.append(self._verify_block(number, block))
+        return b"".join(blocks)
+
+    def _verify_block(self, number: int, block: bytes) -> bytes:
         """Return a block that is intact.
 
         Raises:
