@@ -21,6 +21,7 @@ from data_stack.io.resources import StreamedResource, StreamedTextResource
 from data_stack.io.stand_ins import HEAD_BYTES, check_no_stand_in
 from data_stack.io.storage_connectors.url import storage_connector_from_url
 from data_stack.io.url import StorageURL, split_url
+from data_stack.io.web_file_store import WebFileStore
 
 
 @dataclass(frozen=True)
@@ -95,6 +96,7 @@ def location_of(source: Any) -> Location:
             - a path;
             - a URL of a store and a name in it (``mongodb://host/database/sets/train``, see
               :func:`~data_stack.io.url.split_url`), also a parsed one;
+            - the URL of a file of a web server (``https://example.org/train.csv``);
             - ``(connector or folder, "sets/train")``;
             - a resource or an open binary file that the caller lends.
 
@@ -132,6 +134,8 @@ def _location_of_url(url: StorageURL) -> Location:
     Raises:
         ConfigError: the URL has no name in the store.
     """
+    if url.is_web:
+        return _location_on_web(url)
     store_url, name = split_url(url)
     if store_url is None:
         return _location_at(name)
@@ -139,6 +143,19 @@ def _location_of_url(url: StorageURL) -> Location:
         # The key of an object has an empty segment: s3://bucket/a//b.
         return Location(Folder(storage_connector_from_url(store_url)), name)
     return _location_in(storage_connector_from_url(store_url), name)
+
+
+def _location_on_web(url: StorageURL) -> Location:
+    """Return the location of a file of a web server, which has no list of its files.
+
+    Raises:
+        ConfigError: the URL names no file, or has options of published datasets.
+    """
+    store = WebFileStore(url)
+    folder = Folder(store, store.folder)
+    # Nothing is found in the file: a web server has no list of what lies in it.
+    contents = Folder(store, folder.full_name(store.file))
+    return Location(folder, store.file, contents)
 
 
 def _location_in(store: Any, name: str) -> Location:

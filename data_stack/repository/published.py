@@ -6,8 +6,10 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import unquote
 
 from data_stack.exception import DatasetFileCorruptError, ResourceNotFoundError
+from data_stack.formats.registry import format_of_file
 from data_stack.io.folder import Folder
 from data_stack.io.storage_connectors import StorageConnector
 from data_stack.io.storage_connectors.url import split_cache
@@ -48,6 +50,20 @@ def open_folder(folder: Folder) -> Publication | None:
     files = FolderFiles(folder)
     description = _read_description(DescriptionStore(files, pin=None), files, pin=None)
     return Publication(description, PublishedStore(files, description))
+
+
+def is_published_on_web(url: StorageURL) -> bool:
+    """Return whether a URL names a published dataset of a web server, not a single file.
+
+    The suffix decides: ``https://example.org/train.csv`` is a file. With a pin, which files do not
+    have, it is a published dataset.
+    """
+    if not url.is_web:
+        return False
+    if url.fragment:
+        return True
+    name = url.path.rpartition("/")[2]
+    return format_of_file(unquote(name)) is None
 
 
 def open_web(url: StorageURL) -> Publication:
@@ -93,7 +109,8 @@ def _read_description(
     except ResourceNotFoundError:
         raise ResourceNotFoundError(
             f"{files!r} is not a published dataset: {DESCRIPTION}, which `data-stack publish` "
-            f"writes, is missing; download other files of web servers"
+            f"writes, is missing; the URL of a single file ends with the suffix of its format, "
+            f"such as .jsonl"
         ) from None
     if pin is not None:
         # Again, as these bytes may be those of the cache.

@@ -32,7 +32,13 @@ from data_stack.repository.missing_datasets import (
 )
 from data_stack.repository.named_dataset import FactoryOrClass, NamedDataset
 from data_stack.repository.places import Place, find_in_store
-from data_stack.repository.published import Publication, PublishedDataset, open_folder, open_web
+from data_stack.repository.published import (
+    Publication,
+    PublishedDataset,
+    is_published_on_web,
+    open_folder,
+    open_web,
+)
 from data_stack.util.distributions import distribution_of
 from data_stack.util.made_once import made_once
 from data_stack.util.versions import version_key
@@ -365,7 +371,7 @@ class DatasetRepository:
 
     def _resolve_place(self, name: PlaceName) -> Resolved:
         """Find what lies at a path or URL: a published dataset, or files."""
-        if name.url is not None and name.url.is_web:
+        if name.url is not None and is_published_on_web(name.url):
             return self._find_plugin(open_web(name.url))
         place = Place.at(name)
         publication = open_folder(place.location.as_folder())

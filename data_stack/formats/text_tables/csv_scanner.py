@@ -8,6 +8,15 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from data_stack.formats.text_tables.bit_masks import (
+    find_set,
+    move_to_next,
+    pack_mask,
+    parity_so_far,
+)
+
+_Codes = npt.NDArray[np.uint8]
+_Mask = npt.NDArray[np.bool_]
 _Positions = npt.NDArray[np.int64]
 
 _QUOTE: Final = ord('"')
@@ -96,16 +105,22 @@ def find_row_starts(
     if not piece:
         return np.empty(0, np.int64), state
     codes = np.frombuffer(piece, np.uint8)
-    line_breaks = _find_line_breaks(piece, codes)
+    are_line_breaks = codes == _LINE_FEED
+    if b"\r" in piece:
+        are_line_breaks |= codes == _CARRIAGE_RETURN
 
-    # Quotes that open or close a field, or are one of a pair: each begins or ends quoted text.
-    toggles = np.empty(0, np.int64)
-    if has_quotes and b'"' in piece:
-        quotes = np.flatnonzero(codes == _QUOTE)
-        toggles = _find_toggles(codes, quotes, state, delimiter)
-    if state.is_quoted or len(toggles):
-        n_toggles_before = toggles.searchsorted(line_breaks) + int(state.is_quoted)
-        line_breaks = line_breaks[n_toggles_before % 2 == 0]
+    # Find the line breaks outside of quoted text.
+    is_quoted = False
+    ends_with_toggle = False
+    if state.is_quoted or (has_quotes and b'"' in piece):
+        quoting = _follow_regular_quotes(codes, are_line_breaks, state, delimiter)
+        if quoting is None:
+            quoting = _follow_any_quotes(codes, are_line_breaks, state, delimiter)
+        line_breaks = quoting.line_breaks
+        is_quoted = quoting.ends_quoted
+        ends_with_toggle = quoting.ends_with_toggle
+    else:
+        line_breaks = np.flatnonzero(are_line_breaks)
 
     # A row begins behind a line break, unless another line break follows.
     starts = line_breaks + 1
@@ -113,11 +128,8 @@ def find_row_starts(
         starts = np.concatenate((np.zeros(1, np.int64), starts))
     ends_with_line_break = bool(len(starts)) and int(starts[-1]) == len(piece)
     starts = starts[: len(starts) - int(ends_with_line_break)]
-    codes_at_starts = codes[starts]
-    is_row = (codes_at_starts != _LINE_FEED) & (codes_at_starts != _CARRIAGE_RETURN)
+    is_row = ~are_line_breaks[starts]
 
-    is_quoted = (len(toggles) + int(state.is_quoted)) % 2 == 1
-    ends_with_toggle = bool(len(toggles)) and int(toggles[-1]) == len(piece) - 1
     state_behind = ScanState(
         begins_row=ends_with_line_break,
         begins_field=not is_quoted and _ends_field(piece[-1], delimiter),
@@ -127,41 +139,78 @@ def find_row_starts(
     return starts[is_row], state_behind
 
 
-def _find_line_breaks(piece: bytes, codes: npt.NDArray[np.uint8]) -> _Positions:
-    are_line_breaks = codes == _LINE_FEED
-    if b"\r" in piece:
-        are_line_breaks |= codes == _CARRIAGE_RETURN
-    return np.flatnonzero(are_line_breaks)
+@dataclass(frozen=True)
+class _Quoting:
+    """What the quotes of a piece say.
+
+    A quote *toggles* if it begins or ends quoted text: it opens or closes a field, or is one of a
+    pair within a field. Other quotes are ordinary characters.
+
+    Attributes:
+        line_breaks: the positions of the line breaks outside of quoted text.
+        ends_quoted: whether the piece ends within quoted text.
+        ends_with_toggle: whether the last byte is a quote that toggles.
+    """
+
+    line_breaks: _Positions
+    ends_quoted: bool
+    ends_with_toggle: bool
 
 
-def _find_toggles(
-    codes: npt.NDArray[np.uint8], quotes: _Positions, state: ScanState, delimiter: str
-) -> _Positions:
-    """Return those quotes that begin or end quoted text.
+def _follow_regular_quotes(
+    codes: _Codes, are_line_breaks: _Mask, state: ScanState, delimiter: str
+) -> _Quoting | None:
+    """Find quoted text in a piece in which each quote toggles, as in most files.
 
     Args:
         codes: the piece.
-        quotes: the positions of all quotes in it.
+        are_line_breaks: which of its bytes are line breaks.
+        state: the state before the piece.
+        delimiter: one ASCII character.
+
+    Returns:
+        None if some quote is an ordinary character.
+    """
+    quotes = pack_mask(codes == _QUOTE)
+    line_breaks = pack_mask(are_line_breaks)
+    # Behind an odd number of quotes, the text is quoted.
+    quoted = parity_so_far(quotes, is_odd=state.is_quoted)
+
+    # A quote that begins quoted text begins a field, or directly follows the quote before it.
+    openings = quotes & quoted
+    may_be_before = quotes | line_breaks | pack_mask(codes == ord(delimiter))
+    may_open = move_to_next(may_be_before, first=state.begins_field or state.follows_closing)
+    if (openings & ~may_open).any():
+        return None
+    return _Quoting(
+        line_breaks=find_set(line_breaks & ~quoted),
+        ends_quoted=bool(quoted[-1] >> np.uint64(63)),
+        ends_with_toggle=int(codes[-1]) == _QUOTE,
+    )
+
+
+def _follow_any_quotes(
+    codes: _Codes, are_line_breaks: _Mask, state: ScanState, delimiter: str
+) -> _Quoting:
+    """Find quoted text in a piece in which quotes may be ordinary characters: look at each quote.
+
+    Args:
+        codes: the piece, which has a quote.
+        are_line_breaks: which of its bytes are line breaks.
         state: the state before the piece.
         delimiter: one ASCII character.
     """
-    may_open = _may_open(codes, quotes, state, delimiter)
+    quotes = np.flatnonzero(codes == _QUOTE)
+    codes_before = codes[quotes - 1]
+    begin_field = are_line_breaks[quotes - 1] | (codes_before == ord(delimiter))
+    if quotes[0] == 0:
+        # The byte before it is in the piece before.
+        begin_field[0] = state.begins_field
 
-    # In most files each quote opens or closes a field, or is one of a pair within a field. Then
-    # every second quote begins a field, or directly follows the quote before it.
-    first_opening = 1 if state.is_quoted else 0
-    follows_quote = np.zeros(len(quotes), np.bool_)
-    follows_quote[1:] = quotes[1:] == quotes[:-1] + 1
-    follows_quote[0] = state.follows_closing and quotes[0] == 0
-    are_openings = may_open[first_opening::2] | follows_quote[first_opening::2]
-    if are_openings.all():
-        return quotes
-
-    # Some quotes are ordinary characters of fields that are not quoted: look at each one.
     toggles: list[int] = []
     is_quoted = state.is_quoted
     last_closing = -1 if state.follows_closing else None
-    for quote, begins_field in zip(quotes.tolist(), may_open.tolist(), strict=True):
+    for quote, begins_field in zip(quotes.tolist(), begin_field.tolist(), strict=True):
         if is_quoted:
             is_quoted = False
             last_closing = quote
@@ -170,22 +219,15 @@ def _find_toggles(
         else:
             continue
         toggles.append(quote)
-    return np.array(toggles, np.int64)
 
-
-def _may_open(
-    codes: npt.NDArray[np.uint8], quotes: _Positions, state: ScanState, delimiter: str
-) -> npt.NDArray[np.bool_]:
-    """Return, for each quote, whether a delimiter or a line break is before it."""
-    # The first byte of the piece has none before it: quotes - 1 is then the last byte, whose value
-    # is replaced.
-    codes_before = codes[quotes - 1]
-    may_open: npt.NDArray[np.bool_] = codes_before == ord(delimiter)
-    may_open |= codes_before == _LINE_FEED
-    may_open |= codes_before == _CARRIAGE_RETURN
-    if quotes[0] == 0:
-        may_open[0] = state.begins_field
-    return may_open
+    line_breaks = np.flatnonzero(are_line_breaks)
+    n_toggles_before = np.array(toggles, np.int64).searchsorted(line_breaks)
+    are_quoted = (n_toggles_before + int(state.is_quoted)) % 2 == 1
+    return _Quoting(
+        line_breaks=line_breaks[~are_quoted],
+        ends_quoted=is_quoted,
+        ends_with_toggle=bool(toggles) and toggles[-1] == len(codes) - 1,
+    )
 
 
 def _ends_field(code: int, delimiter: str) -> bool:

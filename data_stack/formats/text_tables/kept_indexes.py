@@ -59,11 +59,13 @@ _LAYOUT: Final = 1
 class KeptIndex:
     """What is kept of a version of a text file: where its rows begin, and what its columns are.
 
-    The name of a kept file has a digest of the size, the times, device and inode of the text file,
-    and of 16 samples of its bytes, or of the tag or SHA-256 that a store has for it; and of what
-    its rows are. So a text file that changes has another index. A damaged one is made again.
-    Nothing is kept if the folder cannot be written to, or if the text file was written in the last
-    two seconds, in which it could change without another time.
+    The name of a kept file has a digest of what identifies the text file, and of what its rows are.
+    So a text file that changes has another index. A file of this machine is identified by its size,
+    times, device and inode, and by 16 samples of its bytes; a file of a store by the store, and by
+    the tag or SHA-256 that the store has for it.
+
+    A damaged index is made again. Nothing is kept if the folder cannot be written to, or if the
+    text file was written in the last two seconds, in which it could change without another time.
 
     Args:
         name: the name of the kept files.
@@ -206,7 +208,9 @@ def _identify(file: TextInFile, kind_of_rows: str) -> str | None:
     if version is None:
         return None
     if not isinstance(version, LocalVersion):
-        return json_digest([_LAYOUT, kind_of_rows, file.name, file.n_bytes, str(version)])
+        # Files of two stores may have the same tag.
+        identity = [file.store, file.name, file.n_bytes, str(version)]
+        return json_digest([_LAYOUT, kind_of_rows, *identity])
     changed_at = max(version.modified_ns, version.changed_ns)
     if version.seen_ns - changed_at <= SETTLING_NS:
         return None

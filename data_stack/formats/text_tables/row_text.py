@@ -101,6 +101,7 @@ class TextInFile(RowText):
     Attributes:
         version: the version of the file, see :func:`~data_stack.io.versions.version_of`.
         n_bytes: the size of the file.
+        store: the name of the store or folder of the file, without credentials.
 
     Raises:
         UnpicklableResourceError: the file cannot be opened a second time, as that of a program.
@@ -108,6 +109,7 @@ class TextInFile(RowText):
 
     version: Any
     n_bytes: int
+    store: str
 
     #: What opens the file, and its arguments.
     _opening: tuple[Any, ...]
@@ -125,6 +127,7 @@ class TextInFile(RowText):
         self.sha256 = None
         reopen, arguments = resource.__reduce__()[:2]
         self._opening = (reopen, arguments)
+        self.store = repr(arguments[0])
         self._file = None
         head = resource.read_at(0, len(UTF8_BOM))
         self._mark_bytes = len(UTF8_BOM) if head == UTF8_BOM else 0
@@ -178,12 +181,23 @@ class TextInFile(RowText):
         if file is None:
             reopen, arguments = self._opening
             file = PositionalFile(reopen(*arguments))
-            version = version_of(file.resource)
-            if is_same_version(self.version, version) is False:
-                raise ResourceChangedError(self.name, str(self.version), str(version))
+            self._check_same(file)
             self._file = file
         _open_texts.note(self)
         return file
+
+    def _check_same(self, file: PositionalFile) -> None:
+        """Check that a file that was opened just now has the version and the size that it had.
+
+        Raises:
+            ResourceChangedError: it is another one.
+        """
+        version = version_of(file.resource)
+        if is_same_version(self.version, version) is False:
+            raise ResourceChangedError(self.name, str(self.version), str(version))
+        if file.size != self.n_bytes:
+            # A web server may know no version of the file.
+            raise ResourceChangedError(self.name, f"{self.n_bytes:,} bytes", f"{file.size:,} bytes")
 
     def _check_unwritten(self, file: PositionalFile) -> None:
         """Check that the open file has the size and time that it had.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from functools import partial
 from typing import Any, Final
 from urllib.parse import quote
@@ -49,7 +50,7 @@ class WebFiles:
 
     def open(self, file: str) -> WebFile:
         """Return a file to read in parts, all of one version. No request is sent yet."""
-        return WebFile(self, file)
+        return WebFile(f"{self.url}/{quote(file)}", file, repr(self))
 
 
 class WebFile:
@@ -60,18 +61,40 @@ class WebFile:
     the sizes are compared. Threads may share a file.
 
     Args:
-        files: the folder.
-        file: the path of the file in the folder.
+        url: the URL of the file. A user and password in it are sent to its own host only, and never
+            shown.
+        name: the name of the file for messages.
+        place: where the file is, for messages.
+
+    Attributes:
+        name: as given.
     """
+
+    name: str
+
+    #: The URL of the file, perhaps with a password.
+    _url: str
+
+    #: Where the file is.
+    _place: str
 
     #: The version in the first answer; None before the first answer.
     _version: FileVersion | None
 
-    def __init__(self, files: WebFiles, file: str) -> None:
-        self._files = files
-        self._file = file
+    #: Held by the thread that notes the version.
+    _lock: threading.Lock
+
+    def __init__(self, url: str, name: str, place: str) -> None:
+        self.name = name
+        self._url = url
+        self._place = place
         self._version = None
         self._lock = fork_lock()
+
+    @property
+    def version(self) -> FileVersion | None:
+        """The version in the first answer with a part of the file; None before it."""
+        return self._version
 
     def read(self, start: int, stop: int) -> bytes:
         """Return the bytes from ``start`` to ``stop``; fewer only at the end of the file.
@@ -85,13 +108,12 @@ class WebFile:
             StorageUnavailableError: the server does not answer.
             StorageError: the server does not serve ranges, or answers something else.
         """
-        url = f"{self._files.url}/{quote(self._file)}"
         requested = ByteRange(start, stop, self._version)
         receive = partial(self._receive, requested=requested)
         try:
-            return ask(url, receive, _LIMITS, byte_range=requested)
+            return ask(self._url, receive, _LIMITS, byte_range=requested)
         except WebError as error:
-            message = f"could not read {hide_credentials(url)}: {error.reason}"
+            message = f"could not read {hide_credentials(self._url)}: {error.reason}"
             if error.transient:
                 raise StorageUnavailableError(message) from None
             raise StorageError(message) from None
@@ -100,17 +122,21 @@ class WebFile:
         """Return the requested part, or raise the error that matches the status of the answer."""
         known_version = requested.version
         if answer.status == 404:
-            raise ResourceNotFoundError(self._file, repr(self._files))
+            raise ResourceNotFoundError(self.name, self._place)
         if answer.status == 412 and known_version is not None:
-            raise ResourceChangedError(self._file, str(known_version), "another version")
+            raise ResourceChangedError(self.name, str(known_version), "another version")
         if answer.status == 416:
             # The part lies behind the end of the file, as the file is now.
             self._check_has_not_shrunk(answer, requested)
             return b""
+        is_empty = answer.status == 200 and answer.length == 0
+        if is_empty:
+            # A part of an empty file is nothing, which not every server calls a part.
+            return b""
         if answer.status == 200:
             raise WebError(
                 "the server does not support ranges. Use one that does, such as nginx, "
-                "or load a copy of the folder"
+                "or load a downloaded copy"
             )
         sent = sent_range(answer.headers)
         if answer.status != 206 or sent is None:
@@ -136,7 +162,7 @@ class WebFile:
         if known_version.size > requested.start:
             size = file_size_in_416(answer.headers)
             actual = "fewer bytes" if size is None else f"{size:,} bytes"
-            raise ResourceChangedError(self._file, str(known_version), actual)
+            raise ResourceChangedError(self.name, str(known_version), actual)
 
     def _check_version(self, version: FileVersion) -> None:
         """Compare the version of an answer with that of the first answer.
@@ -149,4 +175,4 @@ class WebFile:
                 self._version = version
             first_version = self._version
         if not first_version.agrees_with(version):
-            raise ResourceChangedError(self._file, str(first_version), str(version))
+            raise ResourceChangedError(self.name, str(first_version), str(version))

@@ -40,7 +40,7 @@ def test_rows_are_those_of_the_strict_reader(text: str, cuts: list[int], has_quo
     offsets = scan(text, cuts, has_quotes=has_quotes)
 
     if rows is not None:
-        ends = [*offsets[1:], len(text)][: len(offsets)][: len(offsets)]
+        ends = [*offsets[1:], len(text)][: len(offsets)]
         parts = [text[start:end] for start, end in zip(offsets, ends, strict=True)]
         assert [rows_of_python(part, quoting) for part in parts] == [[row] for row in rows]
 
@@ -48,6 +48,38 @@ def test_rows_are_those_of_the_strict_reader(text: str, cuts: list[int], has_quo
 @given(st.text('a",\n\r', max_size=24), st.lists(st.integers(0, 24), max_size=5))
 def test_cuts_do_not_change_the_rows(text: str, cuts: list[int]) -> None:
     assert scan(text, cuts) == scan(text, [])
+
+
+_FIELDS = st.text('a",\n ', max_size=40)
+
+
+@given(
+    st.lists(st.lists(_FIELDS, min_size=2, max_size=4), max_size=12),
+    st.sampled_from([csv.QUOTE_MINIMAL, csv.QUOTE_ALL]),
+    st.lists(st.integers(0, 600), max_size=4),
+)
+def test_written_rows_begin_where_the_writer_began_them(
+    rows: list[list[str]], quoting: int, cuts: list[int]
+) -> None:
+    file = io.StringIO(newline="")
+    writer = csv.writer(file, lineterminator="\n", quoting=quoting)  # type: ignore[arg-type]  # a constant
+    begins = []
+    for row in rows:
+        begins.append(file.tell())
+        writer.writerow(row)
+
+    assert scan(file.getvalue(), cuts) == begins
+
+
+@given(st.lists(st.sampled_from(['a"b', '"x"', '"y""z"', "c", ",", "\n", '"\n"']), max_size=200))
+def test_ordinary_quotes_do_not_change_where_rows_begin(parts: list[str]) -> None:
+    text = "".join(parts)
+    rows = rows_of_python(text, csv.QUOTE_MINIMAL)
+
+    offsets = scan(text, [])
+
+    if rows is not None:
+        assert len(offsets) == len(rows)
 
 
 def test_offsets_count_from_the_start_of_the_text() -> None:
