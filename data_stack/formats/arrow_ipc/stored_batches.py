@@ -114,9 +114,9 @@ class StoredBatches:
         self.file = file
         self._version = local_version_of(file.resource)
         self._checked_ns = time.perf_counter_ns()
-        self.layout = read_layout(file)
         mapped = map_sealed_file(file)
         self.map = None if mapped is None else memoryview(mapped)
+        self.layout = read_layout(file, self.map)
         self._streams = {}
         self._fed = {}
         self._lock = fork_lock()
@@ -164,10 +164,10 @@ class StoredBatches:
         if missing:
             self.check_unchanged()
             with reading_arrow(self.file.name):
-                messages = self._read_ranges([self.layout.batches[batch] for batch in missing])
+                messages = self._read_ranges([self.layout.batch(batch) for batch in missing])
                 for batch, message in zip(missing, messages, strict=True):
                     if self.layout.is_compressed:
-                        self._check_sizes(message, self.layout.batches[batch])
+                        self._check_sizes(message, self.layout.batch(batch))
                     with self._lock:
                         decoded_batch = _DecodedBatch(self._decode(batch, stream, message))
                     decoded[(batch, stream)] = decoded_batch
@@ -185,6 +185,8 @@ class StoredBatches:
             cells = decoded.batch.column(0 if self.layout.is_compressed else number)
             if len(cells) != self.layout.n_rows[batch]:
                 raise DatasetFileCorruptError("a column has another length than its record batch")
+            if cells.null_count and not self.layout.has_nulls[number]:
+                raise DatasetFileCorruptError("a column has nulls that its header does not state")
             _bytes_of_text(cells).validate(full=True)
             cells = without_views(without_extension(cells))
             decoded.columns[number] = cells
@@ -262,13 +264,13 @@ class StoredBatches:
         """The size of all record batches, if they are fetched from a store in advance; else 0."""
         if not self.file.resource.prefetches:
             return 0
-        return sum(message.n_bytes for message in self.layout.batches)
+        return int(self.layout.batch_places[:, 1:].sum())
 
     def fetch(self, batches: Iterable[int]) -> None:
         """Fetch record batches from the store into its cache."""
         ranges = []
         for batch in batches:
-            message = self.layout.batches[batch]
+            message = self.layout.batch(batch)
             ranges.append((message.start, message.n_bytes))
         self.file.resource.prefetch(ranges)
 
