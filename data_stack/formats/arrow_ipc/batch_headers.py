@@ -34,6 +34,7 @@ class BatchHeaders:
     Args:
         top_nodes: the position of the outermost array of each column among the arrays of a record
             batch, shape ``(n_columns,)``.
+        null_nodes: the position of the array of each column that counts its nulls, likewise.
         n_nodes: how many arrays a record batch has.
 
     Attributes:
@@ -46,6 +47,9 @@ class BatchHeaders:
 
     #: The position of the outermost array of each column among the arrays of a record batch.
     _top_nodes: npt.NDArray[np.intp]
+
+    #: The position of the array of each column that counts its nulls.
+    _null_nodes: npt.NDArray[np.intp]
 
     #: How many arrays a record batch has.
     _n_nodes: int
@@ -71,10 +75,13 @@ class BatchHeaders:
     #: The size of both.
     _pending_bytes: int
 
-    def __init__(self, top_nodes: npt.NDArray[np.intp], n_nodes: int) -> None:
+    def __init__(
+        self, top_nodes: npt.NDArray[np.intp], null_nodes: npt.NDArray[np.intp], n_nodes: int
+    ) -> None:
         self.has_nulls = np.zeros(len(top_nodes), np.bool_)
         self.is_compressed = False
         self._top_nodes = top_nodes
+        self._null_nodes = null_nodes
         self._n_nodes = n_nodes
         self._form = None
         self._n_rows = []
@@ -138,10 +145,11 @@ class BatchHeaders:
         self._check_n_rows(n_rows, body_bytes)
 
         nodes = np.frombuffer(b"".join(self._nodes), NODE).reshape(len(n_rows), self._n_nodes)
-        columns = nodes[:, self._top_nodes]
-        if (columns["length"] != n_rows[:, np.newaxis]).any():
+        lengths = nodes["length"][:, self._top_nodes]
+        if (lengths != n_rows[:, np.newaxis]).any():
             raise DatasetFileCorruptError("the columns of a record batch differ in length")
-        self.has_nulls |= (columns["null_count"] != 0).any(axis=0)
+        null_counts = nodes["null_count"][:, self._null_nodes]
+        self.has_nulls |= (null_counts != 0).any(axis=0)
 
         buffers = np.frombuffer(b"".join(self._buffers), BUFFER)
         n_buffers = [len(buffers_of_batch) // BUFFER.itemsize for buffers_of_batch in self._buffers]

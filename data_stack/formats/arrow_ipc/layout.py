@@ -24,7 +24,7 @@ from data_stack.formats.arrow_ipc.message import (
     parse_footer,
     parse_header,
 )
-from data_stack.formats.arrow_tables.cell_types import plain_field
+from data_stack.formats.arrow_tables.readable_cells import readable_type
 from data_stack.io.positional import PositionalFile
 
 #: The first and last bytes of a file in the file format. A file without them is a stream.
@@ -262,14 +262,19 @@ class _LayoutBuilder:
         stored_schema = file.read_exactly_at(start, self._schema.n_bytes)
         self._arrow_schema = pa.ipc.read_schema(pa.py_buffer(stored_schema))
 
-        n_nodes_of_columns: list[int] = []
+        top_nodes: list[int] = []
+        null_nodes: list[int] = []
         have_dictionaries: list[bool] = []
+        n_nodes = 0
         for field in self._arrow_schema:
             _ = field.name  # pyarrow decodes it now, and raises if it is damaged
-            n_nodes_of_columns.append(_count_nodes(field.type))
-            have_dictionaries.append(pa.types.is_dictionary(plain_field(field).type))
-        ends = np.cumsum([0, *n_nodes_of_columns])
-        self._batches = BatchHeaders(ends[:-1], int(ends[-1]))
+            top_nodes.append(n_nodes)
+            null_nodes.append(n_nodes + _node_of_nulls(field.type))
+            n_nodes += _count_nodes(field.type)
+            have_dictionaries.append(pa.types.is_dictionary(readable_type(field.type)))
+        self._batches = BatchHeaders(
+            np.array(top_nodes, np.intp), np.array(null_nodes, np.intp), n_nodes
+        )
         self._batch_places = []
         self._current = {}
         self._current_tuple = None
@@ -380,3 +385,13 @@ def _count_nodes(type_: pa.DataType) -> int:
         _ = inner_field.name  # as above
         n_nodes += _count_nodes(inner_field.type)
     return n_nodes
+
+
+def _node_of_nulls(type_: pa.DataType) -> int:
+    """Return which array of a column of a type counts its nulls: mostly its own, the first one."""
+    if isinstance(type_, pa.BaseExtensionType):
+        return _node_of_nulls(type_.storage_type)
+    if isinstance(type_, pa.RunEndEncodedType):
+        # Behind its own are those of the ends of runs and of their values.
+        return 2
+    return 0

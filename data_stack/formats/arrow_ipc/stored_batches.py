@@ -16,10 +16,10 @@ from data_stack.formats.arrow_ipc.errors import reading_arrow
 from data_stack.formats.arrow_ipc.fed_stream import FedStream
 from data_stack.formats.arrow_ipc.layout import IpcLayout, Message, read_layout
 from data_stack.formats.arrow_ipc.message import parse_header
-from data_stack.formats.arrow_tables.cell_types import (
-    TYPE_OF_VIEW,
-    without_extension,
-    without_views,
+from data_stack.formats.arrow_tables.readable_cells import (
+    is_extension,
+    readable_cells,
+    readable_type,
 )
 from data_stack.formats.mapped_files import map_sealed_file
 from data_stack.io.positional import PositionalFile
@@ -120,8 +120,8 @@ class StoredBatches:
         self._streams = {}
         self._fed = {}
         self._lock = fork_lock()
-        has_views = any(field.type in TYPE_OF_VIEW for field in self.layout.arrow_schema)
-        is_copied = self.layout.is_compressed or self.layout.is_big_endian or has_views
+        are_converted = any(_is_converted(field.type) for field in self.layout.arrow_schema)
+        is_copied = self.layout.is_compressed or self.layout.is_big_endian or are_converted
         self.is_mapped = self.map is not None and not is_copied
         if self.is_mapped:
             self._cache = ByteCache(_MAX_CACHED_OBJECT_BYTES, _size_of_objects)
@@ -188,7 +188,7 @@ class StoredBatches:
             if cells.null_count and not self.layout.has_nulls[number]:
                 raise DatasetFileCorruptError("a column has nulls that its header does not state")
             _bytes_of_text(cells).validate(full=True)
-            cells = without_views(without_extension(cells))
+            cells = readable_cells(cells)
             decoded.columns[number] = cells
         return cells
 
@@ -296,6 +296,13 @@ class StoredBatches:
         if (status.st_size, status.st_mtime_ns) != (before.size, before.modified_ns):
             now = LocalVersion.of(status)
             raise ResourceChangedError(self.file.name, str(before), str(now))
+
+
+def _is_converted(type_: pa.DataType) -> bool:
+    """Return whether the cells of a type are copied to make them readable."""
+    while is_extension(type_):
+        type_ = type_.storage_type
+    return bool(readable_type(type_) != type_)
 
 
 def _size_of_objects(decoded: _DecodedBatch) -> int:
