@@ -58,6 +58,8 @@ def is_extension(type_: pa.DataType) -> bool:
 
 def is_made_back(type_: pa.DataType) -> bool:
     """Return whether values can be converted back to a type, rather than to its readable type."""
+    if pa.types.is_dictionary(type_):
+        return bool(readable_type(type_) == type_)
     return not _is_list_view(type_) and not isinstance(type_, pa.RunEndEncodedType)
 
 

@@ -219,7 +219,9 @@ class DamagedArrowFiles:
         singles, others = read_every_way(rows, n, rows.column_names, exact)
         whole = []
         if len(rows) == n:
-            whole = [Attempt(lambda name=name: rows.read_column(name)) for name in rows.column_names]  # type: ignore[misc]
+            whole = [
+                Attempt(lambda name=name: rows.read_column(name)) for name in rows.column_names
+            ]  # type: ignore[misc]
             _check_lengths(whole, n)
         copy = Attempt(lambda: pickle.loads(pickle.dumps(rows)).read_batch(np.arange(n)))
         return [opened, *singles, *others, *whole, copy]
