@@ -185,5 +185,5 @@ def _bytes_of_values(values: pa.Array) -> npt.NDArray[np.int64]:
     """Return what each value takes, shape ``(n,)``."""
     if pa.types.is_primitive(values.type):
         return np.full(len(values), max(1, values.type.bit_width // 8))
-    lengths = pc.binary_length(values).fill_null(0).to_numpy().astype(np.int64)
-    return lengths + _OFFSET_BYTES
+    lengths: npt.NDArray[np.int64] = pc.binary_length(values).fill_null(0).to_numpy()
+    return lengths.astype(np.int64) + _OFFSET_BYTES

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import io
 import json
 import pickle
@@ -164,7 +165,7 @@ def _open_in_store(folder: Path) -> Any:
 
 
 def _open_saved(folder: Path) -> Any:
-    loaded = data_stack.load(str(folder))
+    loaded: Any = data_stack.load(str(folder))
     return loaded["test"] if isinstance(loaded, Mapping) else loaded
 
 
@@ -219,9 +220,8 @@ class DamagedArrowFiles:
         singles, others = read_every_way(rows, n, rows.column_names, exact)
         whole = []
         if len(rows) == n:
-            whole = [
-                Attempt(lambda name=name: rows.read_column(name)) for name in rows.column_names
-            ]  # type: ignore[misc]
+            for name in rows.column_names:
+                whole.append(Attempt(functools.partial(rows.read_column, name)))
             _check_lengths(whole, n)
         copy = Attempt(lambda: pickle.loads(pickle.dumps(rows)).read_batch(np.arange(n)))
         return [opened, *singles, *others, *whole, copy]
