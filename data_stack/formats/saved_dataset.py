@@ -125,9 +125,19 @@ def _list_file_names(folder: Folder, entries: Any, key: str) -> tuple[str, ...]:
     except (TypeError, KeyError, IndexError) as error:
         raise DatasetFileCorruptError(f"{key!r} of {folder.describe(STATE)} is damaged") from error
     for name in names:
-        is_plain = isinstance(name, str) and name and not name.startswith(".")
-        if not is_plain or "/" in name or "\\" in name:
+        if not _is_plain_name(name):
             raise DatasetFileCorruptError(
                 f"{folder.describe(STATE)} lists {name!r:.200}, which is no file of the folder"
             )
     return tuple(names)
+
+
+def _is_plain_name(name: Any) -> bool:
+    """Return whether a name is that of a file in the same folder on every system."""
+    if not isinstance(name, str) or not name or name.startswith("."):
+        return False
+    try:
+        name.encode()
+    except UnicodeEncodeError:  # half a character, as JSON may hold it
+        return False
+    return not any(character in name for character in "/\\\0")

@@ -159,7 +159,12 @@ N_CHUNKS = 10 if FULL else 1
 
 @pytest.mark.timeout(4 * 3600 if FULL else 150)
 @pytest.mark.parametrize(
-    ("kind", "n_mutants"), [("records", 20_000 if FULL else 40), ("files", 40_000 if FULL else 40)]
+    ("kind", "n_mutants"),
+    [
+        ("records", 20_000 if FULL else 40),
+        ("files", 40_000 if FULL else 40),
+        ("arrow", 40_000 if FULL else 40),
+    ],
 )
 def test_a_mutant_is_the_truth_or_an_error_of_ours(
     kind: str, n_mutants: int, processes: Harness, record_property: Callable[[str, object], None]

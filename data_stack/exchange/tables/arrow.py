@@ -19,13 +19,15 @@ from data_stack.util.suggestions import did_you_mean
 def from_arrow(table: Any, *, target: str | None = None) -> DatasetIteratorIF:
     """Return the rows of an Arrow table as dict samples.
 
-    A value is made when its sample is read. The table is not copied, except nested lists of fixed
-    size in a slice of a table.
+    A value is made when its sample is read. The table is not copied, except views, and nested lists
+    of fixed size in a slice of a table.
 
     Numbers, bools, dates and times keep their dtype; a time with a zone is the instant in UTC.
     Text, bytes, decimals, structs (dicts) and lists of lists become Python objects. A list of
-    numbers is an array; a tensor or list of fixed size is an array of that shape. A null is None,
-    and its column an array of objects. Dictionary columns return their values; as the target, they
+    numbers is an array; a tensor or list of fixed size is an array of that shape. An extension type
+    is read as it is stored: a UUID as 16 bytes, JSON as text. Views of lists are lists, run-end
+    encoded values are values; both are copied. A null is None, and its column an array of objects.
+    Dictionary columns return their values; as the target, they
     return the indices, and the values are the meta's ``class_names``.
 
     Args:
@@ -57,7 +59,7 @@ def to_arrow(
     """Return all samples as a ``pyarrow.Table``.
 
     Columns keep the types of their Arrow, Parquet, pandas or polars source if only rows and columns
-    were selected since; otherwise types are inferred from the values. Arrays of numbers of one
+    were selected since, apart from views of lists and run-end encoded values; otherwise types are inferred from the values. Arrays of numbers of one
     shape become (nested) lists of fixed size; arrays of different shapes, without elements or of
     text become lists; complex numbers and matrices of times become bytes of ``.npy``. None and NaT
     become null, NaN stays.

@@ -21,6 +21,7 @@ from data_stack.exchange.tables.table import NamedColumns
 from data_stack.formats.arrow_ipc.arrow_dataset import ArrowAccess
 from data_stack.formats.arrow_ipc.features import StoredFeature, class_names_of
 from data_stack.formats.arrow_tables import ArrowColumn, Origin, TableIterator, unshifted
+from data_stack.formats.arrow_tables.readable_cells import readable_chunks
 from data_stack.formats.targets import with_target
 from data_stack.values.stacked_values import objects, stack_values
 from data_stack.values.stacking import ColumnArray
@@ -157,7 +158,7 @@ class _FeatureColumn(ArrowColumn):
         if indices is not None:
             # A dataset takes no empty list.
             rows = indices.tolist() or slice(0)
-        return unshifted(self._dataset[rows].column(0))
+        return unshifted(readable_chunks(self._dataset[rows].column(0)))
 
     def _decode(self, cells: pa.Array, *, lent: bool = False) -> ColumnArray:
         if self._image is None:

@@ -19,7 +19,7 @@ from data_stack.formats.arrow_ipc.features import (
     reader_of_feature,
 )
 from data_stack.formats.arrow_tables import check_names
-from data_stack.formats.arrow_tables.cell_types import plain_field
+from data_stack.formats.arrow_tables.readable_cells import readable_field
 from data_stack.formats.column_reader import ColumnReader
 from data_stack.formats.columns import ColumnsAccess, ColumnsDatasetIterator, of_files_only
 from data_stack.formats.parquet.schema import Schema
@@ -174,7 +174,7 @@ class ArrowDataset(ColumnsDatasetIterator):
             number = rows.schema.names.index(name)
             if not self._cell_reader_of(rows, name).has_plain_cells:
                 return None
-            field = plain_field(rows.schema.field(number))
+            field = readable_field(rows.schema.field(number))
             chunks = [rows.column(batch, number) for batch in range(rows.n_batches)]
             arrays.append(pa.chunked_array(chunks, field.type))
             fields.append(field)
@@ -187,7 +187,7 @@ class ArrowDataset(ColumnsDatasetIterator):
             ConfigError: the type of the column is unsupported.
         """
         number = rows.schema.names.index(name)
-        field = plain_field(rows.schema.field(number))
+        field = readable_field(rows.schema.field(number))
         has_nulls = bool(rows.has_nulls[number])
         written_schema = Schema.from_metadata(self.metadata)
         if written_schema is not None and name in written_schema:

@@ -81,7 +81,7 @@ class ArrowRows:
         n_batches = 0
         for file in self.files:
             self._first_batches.append(n_batches)
-            n_batches += len(file.layout.batches)
+            n_batches += file.layout.n_batches
 
     # ------------------------------------------------------------------ where rows lie
 

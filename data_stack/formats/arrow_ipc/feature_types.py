@@ -140,7 +140,10 @@ def _storage_type_of_other(feature: Mapping[str, Any], depth: int) -> pa.DataTyp
         fields = []
         for name, value in feature["feature"].items():
             as_list = {**feature, "_type": "List", "feature": value}
-            fields.append((str(name), _type_of(as_list, depth + 1, _storage_type_of_other)))
+            list_type = _type_of(as_list, depth + 1, _storage_type_of_other)
+            if list_type is None:
+                raise ConfigError(f"unknown feature {value!r:.80}")
+            fields.append((str(name), list_type))
         return pa.struct(fields)
     raise ConfigError(f"unknown feature {kind!r:.60}")
 

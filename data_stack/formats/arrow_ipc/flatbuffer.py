@@ -49,7 +49,7 @@ class FlatTable:
             code: the type of the field, as a format of :mod:`struct` such as ``"<q"``.
             default: the value of a field that is not stored.
         """
-        position = self._find(number)
+        position = self.find(number)
         if position is None:
             return default
         return _unpack(self.data, code, position)
@@ -63,7 +63,7 @@ class FlatTable:
 
     def position_of(self, number: int) -> int | None:
         """Return where a table or vector in this table begins; None if it is not stored."""
-        position = self._find(number)
+        position = self.find(number)
         if position is None:
             return None
         return position + _unpack(self.data, "<I", position)
@@ -75,17 +75,27 @@ class FlatTable:
             number: the number of the field.
             struct_bytes: the size of each struct.
         """
+        start, end = self.span_of_structs(number, struct_bytes)
+        return memoryview(self.data)[start:end]
+
+    def span_of_structs(self, number: int, struct_bytes: int) -> tuple[int, int]:
+        """Return where a vector of structs begins and ends; ``(0, 0)`` if it is not stored.
+
+        Args:
+            number: the number of the field.
+            struct_bytes: the size of each struct.
+        """
         position = self.position_of(number)
         if position is None:
-            return memoryview(b"")
+            return 0, 0
         n_structs = _unpack(self.data, "<I", position)
         start = position + _OFFSET_BYTES
         end = start + n_structs * struct_bytes
         if end > len(self.data):
             raise _damage_error()
-        return memoryview(self.data)[start:end]
+        return start, end
 
-    def _find(self, number: int) -> int | None:
+    def find(self, number: int) -> int | None:
         """Return where a field begins; None if it is not stored."""
         # The list of fields may lie before the table or behind it.
         entries = self.start - _unpack(self.data, "<i", self.start)

@@ -16,11 +16,11 @@ import numpy.typing as npt
 from data_stack.exception import DatasetFileCorruptError
 from data_stack.formats.arrow_ipc.flatbuffer import FlatTable
 
-#: Arrow's ``FieldNode``: the length of an array, and how many of its values are null.
-_NODE: Final = np.dtype([("length", "<i8"), ("null_count", "<i8")])
+NODE: Final = np.dtype([("length", "<i8"), ("null_count", "<i8")])
+"""Arrow's ``FieldNode``: the length of an array, and how many of its values are null."""
 
-#: Arrow's ``Buffer``: where it begins in the body of its message, and its size.
-_BUFFER: Final = np.dtype([("start", "<i8"), ("n_bytes", "<i8")])
+BUFFER: Final = np.dtype([("start", "<i8"), ("n_bytes", "<i8")])
+"""Arrow's ``Buffer``: where it begins in the body of its message, and its size."""
 
 #: Arrow's ``Block``: where a message begins in the file, and the sizes of its two parts.
 _BLOCK: Final = np.dtype(
@@ -117,8 +117,25 @@ def _parse_batch(table: FlatTable, body_bytes: int) -> BatchHeader:
         DatasetFileCorruptError: a number of rows is negative, or a buffer lies outside of the body.
     """
     n_rows = table.integer(0, "<q")
-    nodes = np.frombuffer(table.structs(1, _NODE.itemsize), _NODE)
-    buffers = np.frombuffer(table.structs(2, _BUFFER.itemsize), _BUFFER)
+    nodes = np.frombuffer(table.structs(1, NODE.itemsize), NODE)
+    buffers = np.frombuffer(table.structs(2, BUFFER.itemsize), BUFFER)
+    check_buffers(buffers, np.array(body_bytes))
+    if n_rows < 0:
+        raise DatasetFileCorruptError(f"a message states {n_rows} rows")
+    is_compressed = table.position_of(3) is not None
+    return BatchHeader(n_rows, nodes, buffers, is_compressed)
+
+
+def check_buffers(buffers: npt.NDArray[np.void], body_bytes: npt.NDArray[np.int64]) -> None:
+    """Check that buffers lie in the bodies of their messages.
+
+    Args:
+        buffers: the buffers, shape ``(n,)``.
+        body_bytes: the size of the body of each buffer, shape ``(n,)``, or that of all, ``()``.
+
+    Raises:
+        DatasetFileCorruptError: a buffer lies outside.
+    """
     starts = buffers["start"]
     sizes = buffers["n_bytes"]
     # The end of a buffer is not computed: it may exceed int64.
@@ -126,10 +143,6 @@ def _parse_batch(table: FlatTable, body_bytes: int) -> BatchHeader:
     are_inside &= sizes <= body_bytes - np.minimum(starts, body_bytes)
     if not are_inside.all():
         raise DatasetFileCorruptError("a buffer lies outside of its message")
-    if n_rows < 0:
-        raise DatasetFileCorruptError(f"a message states {n_rows} rows")
-    is_compressed = table.position_of(3) is not None
-    return BatchHeader(n_rows, nodes, buffers, is_compressed)
 
 
 @dataclass(frozen=True, slots=True)

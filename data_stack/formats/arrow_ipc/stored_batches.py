@@ -16,10 +16,10 @@ from data_stack.formats.arrow_ipc.errors import reading_arrow
 from data_stack.formats.arrow_ipc.fed_stream import FedStream
 from data_stack.formats.arrow_ipc.layout import IpcLayout, Message, read_layout
 from data_stack.formats.arrow_ipc.message import parse_header
-from data_stack.formats.arrow_tables.cell_types import (
-    TYPE_OF_VIEW,
-    without_extension,
-    without_views,
+from data_stack.formats.arrow_tables.readable_cells import (
+    is_extension,
+    readable_cells,
+    readable_type,
 )
 from data_stack.formats.mapped_files import map_sealed_file
 from data_stack.io.positional import PositionalFile
@@ -114,14 +114,14 @@ class StoredBatches:
         self.file = file
         self._version = local_version_of(file.resource)
         self._checked_ns = time.perf_counter_ns()
-        self.layout = read_layout(file)
         mapped = map_sealed_file(file)
         self.map = None if mapped is None else memoryview(mapped)
+        self.layout = read_layout(file, self.map)
         self._streams = {}
         self._fed = {}
         self._lock = fork_lock()
-        has_views = any(field.type in TYPE_OF_VIEW for field in self.layout.arrow_schema)
-        is_copied = self.layout.is_compressed or self.layout.is_big_endian or has_views
+        are_converted = any(_is_converted(field.type) for field in self.layout.arrow_schema)
+        is_copied = self.layout.is_compressed or self.layout.is_big_endian or are_converted
         self.is_mapped = self.map is not None and not is_copied
         if self.is_mapped:
             self._cache = ByteCache(_MAX_CACHED_OBJECT_BYTES, _size_of_objects)
@@ -164,10 +164,10 @@ class StoredBatches:
         if missing:
             self.check_unchanged()
             with reading_arrow(self.file.name):
-                messages = self._read_ranges([self.layout.batches[batch] for batch in missing])
+                messages = self._read_ranges([self.layout.batch(batch) for batch in missing])
                 for batch, message in zip(missing, messages, strict=True):
                     if self.layout.is_compressed:
-                        self._check_sizes(message, self.layout.batches[batch])
+                        self._check_sizes(message, self.layout.batch(batch))
                     with self._lock:
                         decoded_batch = _DecodedBatch(self._decode(batch, stream, message))
                     decoded[(batch, stream)] = decoded_batch
@@ -185,8 +185,10 @@ class StoredBatches:
             cells = decoded.batch.column(0 if self.layout.is_compressed else number)
             if len(cells) != self.layout.n_rows[batch]:
                 raise DatasetFileCorruptError("a column has another length than its record batch")
+            if cells.null_count and not self.layout.has_nulls[number]:
+                raise DatasetFileCorruptError("a column has nulls that its header does not state")
             _bytes_of_text(cells).validate(full=True)
-            cells = without_views(without_extension(cells))
+            cells = readable_cells(cells)
             decoded.columns[number] = cells
         return cells
 
@@ -262,13 +264,13 @@ class StoredBatches:
         """The size of all record batches, if they are fetched from a store in advance; else 0."""
         if not self.file.resource.prefetches:
             return 0
-        return sum(message.n_bytes for message in self.layout.batches)
+        return int(self.layout.batch_places[:, 1:].sum())
 
     def fetch(self, batches: Iterable[int]) -> None:
         """Fetch record batches from the store into its cache."""
         ranges = []
         for batch in batches:
-            message = self.layout.batches[batch]
+            message = self.layout.batch(batch)
             ranges.append((message.start, message.n_bytes))
         self.file.resource.prefetch(ranges)
 
@@ -294,6 +296,13 @@ class StoredBatches:
         if (status.st_size, status.st_mtime_ns) != (before.size, before.modified_ns):
             now = LocalVersion.of(status)
             raise ResourceChangedError(self.file.name, str(before), str(now))
+
+
+def _is_converted(type_: pa.DataType) -> bool:
+    """Return whether the cells of a type are copied to make them readable."""
+    while is_extension(type_):
+        type_ = type_.storage_type
+    return bool(readable_type(type_) != type_)
 
 
 def _size_of_objects(decoded: _DecodedBatch) -> int:

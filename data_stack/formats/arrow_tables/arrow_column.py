@@ -16,9 +16,14 @@ from data_stack.formats.arrow_tables.cell_types import (
     describe_values,
     has_python_values,
     is_list_of_numbers_or_text,
-    without_views,
 )
 from data_stack.formats.arrow_tables.origin import IndexLevel, Origin
+from data_stack.formats.arrow_tables.readable_cells import (
+    is_extension,
+    is_made_back,
+    readable_chunks,
+    readable_field,
+)
 from data_stack.formats.arrow_tables.values import (
     unshifted,
     update_digest,
@@ -34,7 +39,8 @@ _Array = npt.NDArray[Any]
 class ArrowColumn(ColumnReader):
     """Reads values from Arrow cells, which are converted at each access.
 
-    Numbers without nulls are not copied.
+    Numbers without nulls are not copied. Cells that pyarrow cannot take are converted at once, see
+    :func:`~data_stack.formats.arrow_tables.readable_cells.readable_type`.
 
     Args:
         cells: the cells, in any number of chunks.
@@ -56,6 +62,9 @@ class ArrowColumn(ColumnReader):
 
     #: The cells, of a type that pyarrow can take.
     _cells: pa.ChunkedArray
+
+    #: The type that the digest is of.
+    _type_of_digest: pa.DataType
 
     #: The name of the column.
     _name: str
@@ -83,7 +92,10 @@ class ArrowColumn(ColumnReader):
         shape: tuple[int, ...] = (),
         level: IndexLevel | None = None,
     ) -> None:
-        cells = unshifted(without_views(cells))
+        if not is_made_back(field.type):
+            field = readable_field(field)
+        stored_type = cells.type
+        cells = unshifted(readable_chunks(cells))
         categories: Any = None
         if pa.types.is_dictionary(cells.type):
             cells = cells.unify_dictionaries()
@@ -95,6 +107,8 @@ class ArrowColumn(ColumnReader):
             self.class_names = categories.to_pylist()
         self.origin = Origin(field, categories, as_codes, kind, level)
         self._cells = cells
+        # The digest names an extension type, and not the type that it is stored as.
+        self._type_of_digest = stored_type if is_extension(stored_type) else cells.type
         self._name = field.name
         self._shape = shape
 
@@ -164,8 +178,8 @@ class ArrowColumn(ColumnReader):
         if self.origin.categories is not None:
             categories = self.origin.categories.to_pylist()
         digest = hashlib.sha256(repr((self._declared[:3], categories)).encode())
-        if not _is_described_by_dtype(self._cells.type):
-            digest.update(str(self._cells.type).encode())
+        if not _is_described_by_dtype(self._type_of_digest):
+            digest.update(str(self._type_of_digest).encode())
         return digest
 
     @functools.cached_property
@@ -183,7 +197,10 @@ class ArrowColumn(ColumnReader):
 
     def array_of_cells(self, cells: pa.ChunkedArray, *, lent: bool = False) -> _Array:
         """Return the values of cells in any number of chunks; see :func:`values_of`."""
-        chunks = cells.chunks or [pa.array([], cells.type)]
+        # No values have no shape that others could be joined with.
+        chunks = [chunk for chunk in cells.chunks if len(chunk)]
+        if not chunks:
+            chunks = [pa.array([], cells.type)]
         return join_columns([self._decode(chunk, lent=lent) for chunk in chunks])
 
     def _decode(self, cells: pa.Array, *, lent: bool = False) -> _Array:

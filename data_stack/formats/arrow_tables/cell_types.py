@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any
 
 import numpy.typing as npt
 import pyarrow as pa
@@ -12,42 +12,6 @@ from data_stack.formats.parquet.types import dtype_name, is_list
 from data_stack.values.stacked_values import objects
 
 _Array = npt.NDArray[Any]
-
-#: Types for which pyarrow lacks take(), and the types to cast them to.
-TYPE_OF_VIEW: Final = {
-    pa.string_view(): pa.large_string(),
-    pa.binary_view(): pa.large_binary(),
-}
-
-
-def without_views(cells: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
-    """Return views of text or bytes as text or bytes; other cells as they are."""
-    if cells.type in TYPE_OF_VIEW:
-        return cells.cast(TYPE_OF_VIEW[cells.type])
-    return cells
-
-
-def plain_field(field: pa.Field) -> pa.Field:
-    """Return a column without an extension type, as :func:`without_extension` returns its cells."""
-    if _is_extension(field.type):
-        return pa.field(field.name, field.type.storage_type, field.nullable)
-    return field
-
-
-def without_extension(cells: pa.Array) -> pa.Array:
-    """Return cells of an extension type as they are stored; other cells, and tensors, as they are.
-
-    A process may know such a type or not: ``datasets`` registers types when it is imported.
-    """
-    if _is_extension(cells.type):
-        return cells.storage
-    return cells
-
-
-def _is_extension(type_: pa.DataType) -> bool:
-    """Return whether a type is an extension type, but not that of tensors."""
-    is_tensor = isinstance(type_, pa.FixedShapeTensorType)
-    return isinstance(type_, pa.BaseExtensionType) and not is_tensor
 
 
 def describe_values(

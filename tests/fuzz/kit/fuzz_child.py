@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from fuzz_arrow import DamagedArrowFiles
 from fuzz_datasets import FuzzDataset, fuzz_datasets, write_files
 from fuzz_files import DamagedFiles
 from fuzz_mutations import mutant_of
@@ -58,9 +59,13 @@ def run(kind: str, seed: int, first: int, stop: int) -> dict[str, Any]:
     with tempfile.TemporaryDirectory(
         dir="/dev/shm" if os.access("/dev/shm", os.W_OK) else None
     ) as folder:
-        execute: Any = DamagedFiles(Path(folder)).execute
+        execute: Any
         if kind == "records":
             execute = functools.partial(_execute_records, fuzz_datasets(), Path(folder))
+        elif kind == "arrow":
+            execute = DamagedArrowFiles(Path(folder)).execute
+        else:
+            execute = DamagedFiles(Path(folder)).execute
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         for number in range(first, stop):
             print(number, flush=True)
