@@ -59,10 +59,10 @@ def to_arrow(
     """Return all samples as a ``pyarrow.Table``.
 
     Columns keep the types of their Arrow, Parquet, pandas or polars source if only rows and columns
-    were selected since, apart from views of lists and run-end encoded values; otherwise types are inferred from the values. Arrays of numbers of one
-    shape become (nested) lists of fixed size; arrays of different shapes, without elements or of
-    text become lists; complex numbers and matrices of times become bytes of ``.npy``. None and NaT
-    become null, NaN stays.
+    were selected since, apart from views of lists and run-end encoded values; otherwise types are
+    inferred from the values. Arrays of numbers of one shape become (nested) lists of fixed size;
+    arrays of different shapes, without elements or of text become lists; complex numbers and
+    matrices of times become bytes of ``.npy``. None and NaT become null, NaN stays.
 
     Args:
         iterator: any iterator; see :class:`~data_stack.exchange.tables.table.NamedColumns` for the
