@@ -319,40 +319,85 @@ class FluentIterator(DescribedIterator, ConvertedIterator, Generic[_Stack, _Same
         )
 
     def pack(
-        self,
+        self: Any,
         length: int,
         column: ColumnKey | None = None,
         *,
+        with_columns: Sequence[str] = (),
+        strategy: Literal["concat", "best_fit", "first_fit"] = "concat",
+        max_documents: int | None = None,
+        too_long: Literal["cut", "drop", "refuse"] = "cut",
         seed: int | None = None,
         epoch: int = 0,
         end_token: int | None = None,
+        end_values: Mapping[str, Any] | None = None,
+        padding: Mapping[str, Any] | None = None,
         drop_last: bool = True,
+        storage: StorageConnector | str | os.PathLike[str] | None = None,
     ) -> _Stack:
-        """Return documents of tokens as sequences of ``length`` tokens: concatenated, and cut.
+        """Return documents of tokens put together into sequences of ``length`` tokens.
 
-        Reads all documents once, now. A sample is a dict of ``tokens``, ``segment_ids`` (1, 2, …
-        for the documents in the sequence, 0 for padding) and ``positions`` (of each token in its
-        document), each of shape ``(length,)``. See ``PackedDatasetIterator``.
+        Reads all documents once, now, to know their lengths. A sample is a dict of ``tokens``, the
+        columns of ``with_columns``, ``segment_ids`` (1, 2, … for the documents in the sequence, 0
+        for padding) and ``positions`` (of each token in its document), each of shape ``(length,)``.
+        See ``PackedDatasetIterator``.
+
+        ::
+
+            packed = documents.pack(
+                8192, "tokens", with_columns=["loss_mask"], strategy="best_fit", seed=7
+            )
 
         Args:
             length: of a sequence.
             column: the documents; None for the sample proper.
+            with_columns: names of columns that have a value for each token.
+            strategy: ``"concat"`` concatenates documents, and cuts them where a sequence is full;
+                ``"best_fit"`` keeps documents whole, with the least padding; ``"first_fit"`` keeps
+                documents whole, and puts neighbors together.
+            max_documents: the largest number of documents in a sequence; None for no limit.
+            too_long: whether documents of more than ``length`` tokens are cut, left out, or an
+                error.
             seed: decides an order of the documents, together with ``epoch``; None keeps theirs.
             epoch: see :meth:`at_epoch`.
             end_token: put after each document; None for none.
-            drop_last: whether to leave out a last sequence that is not full.
+            end_values: for each column of ``with_columns`` the value beside ``end_token``.
+            padding: for columns the value where a sequence has no token, ``{"labels": -100}``; 0
+                for the others.
+            drop_last: whether ``"concat"`` leaves out a last sequence that is not full.
+            storage: keeps the lengths for the next time: a path, a URL or a connector. They lie in
+                ``packed/``, named by the fingerprint of the documents.
+
+        Raises:
+            ConfigError: see ``PackedDatasetIterator``; or ``storage`` is given, and the documents
+                have no reliable fingerprint.
         """
         from data_stack.dataset.iterator.layers.packed import PackedDatasetIterator
+        from data_stack.formats.stored_lengths import StoredLengths
+        from data_stack.repository.default_storage import storage_connector_from_url
 
-        return self._stack_layer(
+        how_to_measure: dict[str, Any] = {}
+        if isinstance(storage, (str, os.PathLike)):
+            storage = storage_connector_from_url(storage)
+        if storage is not None:
+            how_to_measure["measure"] = StoredLengths(self, storage)
+        packed: Any = self._stack_layer(
             PackedDatasetIterator,
             length=length,
             column=column,
+            with_columns=with_columns,
+            strategy=strategy,
+            max_documents=max_documents,
+            too_long=too_long,
             seed=seed,
             epoch=epoch,
             end_token=end_token,
+            end_values=end_values,
+            padding=padding,
             drop_last=drop_last,
+            **how_to_measure,
         )
+        return packed  # type: ignore[no-any-return]  # of its own kind
 
     def shard(
         self,

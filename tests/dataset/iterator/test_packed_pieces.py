@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from data_stack.dataset.iterator.layers.packed import find_pieces
+from data_stack.dataset.iterator.layers.sequence_plan import find_pieces
 
 
 @given(st.lists(st.integers(0, 6), min_size=1, max_size=10), st.integers(1, 5))

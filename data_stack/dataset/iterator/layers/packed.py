@@ -1,37 +1,54 @@
-"""Documents of tokens, concatenated and cut into sequences of one length."""
+"""Documents of tokens, put together into sequences of one length."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass, replace
-from functools import cached_property
-from typing import Any
+from dataclasses import replace
+from typing import Any, Literal, NoReturn, get_args
 
 import numpy as np
 import numpy.typing as npt
 
-from data_stack.dataset.iterator.access import DeclaredColumn, SampleAccess
+from data_stack.dataset.encoders.encoder import check_choice
+from data_stack.dataset.iterator.access import DeclaredColumn, SampleAccess, own_access
 from data_stack.dataset.iterator.contract import ColumnArray, ColumnKey, DatasetIteratorIF
 from data_stack.dataset.iterator.layer import LayerDatasetIterator, layer
 from data_stack.dataset.iterator.layers.documents import (
     MAX_TOKENS,
-    Bounds,
+    TOKENS,
+    ColumnOfTokens,
+    DocumentLengths,
     Documents,
-    Tokens,
-    concatenate_lengths,
+    Measures,
+    Values,
     find_column,
     measure_documents,
 )
-from data_stack.dataset.meta import DatasetMeta, IteratorMeta
-from data_stack.dataset.permutation import KeyedPermutation
+from data_stack.dataset.iterator.layers.sequence_plan import (
+    ConcatenatedPlan,
+    FittedPlan,
+    Pieces,
+    SequencePlan,
+)
+from data_stack.dataset.meta import DatasetMeta, IteratorMeta, column_key
 from data_stack.dataset.positions import IndexArrayOfInts, check_integer
 from data_stack.dataset.randomness import check_draw
 from data_stack.exception import ConfigError
 from data_stack.values.stacking import SampleForm, list_samples
 
-#: The form of a sequence.
-_FORM = SampleForm("dict", ("tokens", "segment_ids", "positions"))
+Strategy = Literal["concat", "best_fit", "first_fit"]
+"""How documents are put together."""
+
+TooLong = Literal["cut", "drop", "refuse"]
+"""What becomes of documents that are longer than a sequence."""
+
+Measure = Callable[[Documents], Measures]
+"""Finds out the lengths of all documents."""
+
+#: The names of the columns that packing adds.
+_SEGMENT_IDS = "segment_ids"
+_POSITIONS = "positions"
 
 #: Tokens that are read at once while sequences are iterated over.
 _TOKENS_AT_ONCE = 1 << 16
@@ -39,23 +56,34 @@ _TOKENS_AT_ONCE = 1 << 16
 
 @layer("packed", columns=["column"])
 class PackedDatasetIterator(LayerDatasetIterator):
-    """Sample ``i`` is sequence ``i`` of ``length`` tokens of all documents, one after the other.
+    """Sample ``i`` is sequence ``i`` of ``length`` tokens, made of documents.
 
-    All documents are concatenated, and cut every ``length`` tokens. A sample is a dict of three
-    arrays of shape ``(length,)``. In a batch of n sequences they have the shape ``(n, length)``:
+    A sample is a dict of arrays of shape ``(length,)``. In a batch of n sequences they have the
+    shape ``(n, length)``:
 
     * ``tokens``, of the integer dtype of the documents;
+    * the columns of ``with_columns``, each value beside its token;
     * ``segment_ids``, int32: 1 for the tokens of the first document in the sequence, 2 for those of
       the next, and so on; 0 is padding;
     * ``positions``, int32: the place of the token in its document, from 0. A document that is cut
-      goes on in the next sequence, and its positions with it.
+      goes on in another sequence, and its positions with it.
 
-    Names and values are those of Grain, T5X and MaxText. A document is one sample of
-    ``dataset_iterator``, or the value of one column of it: a one-dimensional array, tensor or list
-    of integers. Empty documents are skipped.
+    Names and values are those of Grain, T5X and MaxText. For attention kernels that take
+    ``cu_seqlens``, see :func:`~data_stack.loader.find_cu_seqlens`.
 
-    All documents are read once when this is made, in blocks of a few MiB, to know their lengths. 8
-    bytes a document are kept (and 8 more for a drawn order). A pickle carries these, and
+    The strategies:
+
+    * ``"concat"`` concatenates all documents, and cuts them every ``length`` tokens. Nothing is
+      padded, except perhaps the last sequence.
+    * ``"best_fit"`` keeps documents whole. It puts each one into the fullest sequence that has room
+      for it, the longest documents first. Of all strategies that keep documents whole, this one
+      leaves the least padding. The documents of a sequence lie anywhere.
+    * ``"first_fit"`` keeps documents whole, and puts each one into the first sequence that has room
+      for it, in the order of the iterator. The documents of a sequence lie near each other, so it
+      suits documents in a remote store.
+
+    Empty documents are skipped. All documents are read once when this is made, in blocks of a few
+    MiB, to know their lengths. 8 bytes a document are kept. A pickle carries the lengths, and
     :func:`~data_stack.dataset.iterator.epochs.at_epoch` keeps them, so neither another process nor
     another epoch reads again. Later, a sequence reads the documents that it has tokens of, and a
     batch reads each document once. A document is always read whole: divide documents that are many
@@ -67,25 +95,46 @@ class PackedDatasetIterator(LayerDatasetIterator):
         column: the column of the tokens. None: the samples themselves if they are neither tuples
             nor dicts; otherwise their only column, or the sample proper, which is where the meta
             says, and column 0 of tuples without a meta.
-        seed: any integer, which decides an order of the documents together with ``epoch``, the same
-            on every machine. None: documents in the iterator's order.
+        with_columns: names of columns that have a value for each token, such as a mask of the loss:
+            arrays or lists of numbers of as many values as the document has tokens.
+        strategy: how documents are put together, see above.
+        max_documents: the largest number of documents, or pieces of them, in a sequence; None for
+            no limit. Only for ``"best_fit"`` and ``"first_fit"``.
+        too_long: what becomes of documents of more than ``length`` tokens: ``"cut"`` cuts them,
+            ``"drop"`` leaves them out (see :attr:`n_dropped`), ``"refuse"`` is an error.
+        seed: any integer, which decides an order together with ``epoch``, the same on every
+            machine. ``"concat"`` draws the order of the documents; ``"best_fit"`` which of equally
+            long documents is where, and the order of the sequences; ``"first_fit"`` the order of
+            the sequences. None: documents in the iterator's order.
         epoch: the number of the order, from 0; see ``at_epoch``. Without a seed it has no meaning.
         end_token: a token to put after each document, as its last token; None for none.
+        end_values: for each column of ``with_columns`` the value beside ``end_token``.
+        padding: for columns the value where a sequence has no token, ``{"labels": -100}``; it is 0
+            for the others.
         drop_last: whether the last tokens are left out if they do not fill a sequence. Otherwise
-            the last sequence is padded with 0.
+            the last sequence is padded. It concerns ``"concat"`` only: the other strategies keep
+            and pad all sequences.
+        measure: reads the documents to know their lengths, or knows these from an earlier run.
 
     Raises:
-        ConfigError: an argument is out of its range, ``column`` does not exist or must be named, a
-            document is no one-dimensional array of integers (the message names its position),
-            documents have no common integer dtype, or it does not hold ``end_token``. When reading:
-            a document has another length than before.
+        ConfigError: an argument is out of its range, or two conflict; a column does not exist or
+            must be named; a document is no one-dimensional array of integers (the message names its
+            position), or too long; a column has no value for each token; documents have no common
+            dtype, or it does not hold ``end_token``. When reading: a document has another length
+            than before.
     """
 
-    #: Where documents start and end if they are concatenated in the order below.
-    _bounds: Bounds
+    #: What is known of the documents.
+    _measures: Measures
 
-    #: The dtype of tokens.
-    _dtype: np.dtype[Any]
+    #: The columns of the documents, by their names in sequences.
+    _keys: dict[str, ColumnKey | None]
+
+    #: For each column what follows each document, shape ``(0, ...)`` or ``(1, ...)``.
+    _ends: dict[str, Values]
+
+    #: For each column the value where a sequence has no token.
+    _padding: dict[str, Any]
 
     def __init__(
         self,
@@ -93,12 +142,28 @@ class PackedDatasetIterator(LayerDatasetIterator):
         length: int,
         column: ColumnKey | None = None,
         *,
+        with_columns: Sequence[str] = (),
+        strategy: Strategy = "concat",
+        max_documents: int | None = None,
+        too_long: TooLong = "cut",
         seed: int | None = None,
         epoch: int = 0,
         end_token: int | None = None,
+        end_values: Mapping[str, Any] | None = None,
+        padding: Mapping[str, Any] | None = None,
         drop_last: bool = True,
+        measure: Measure = measure_documents,
     ) -> None:
         checked_length = check_integer("length", length, at_least=1, at_most=MAX_TOKENS)
+        check_choice("strategy", strategy, get_args(Strategy))
+        check_choice("too_long", too_long, get_args(TooLong))
+        super().__init__(dataset_iterator)
+        below = self._below()
+        token_column = find_column(dataset_iterator, below, column)
+        self._keys = {TOKENS: token_column, **_find_columns(dataset_iterator, with_columns)}
+
+        # The arguments that decide the sequences. The later ones stand in a recipe only if they
+        # were given, so that recipes and fingerprints of earlier versions hold.
         made_with: dict[str, Any] = {"length": checked_length}
         if end_token is not None:
             made_with["end_token"] = check_integer("end_token", end_token)
@@ -106,27 +171,109 @@ class PackedDatasetIterator(LayerDatasetIterator):
             self._draw = check_draw("packed", seed, epoch)
             made_with["seed"] = self._draw.seed
             made_with["epoch"] = self._draw.epoch
-        super().__init__(dataset_iterator)
-        below = self._below()
-        made_with["column"] = find_column(dataset_iterator, below, column)
-        made_with["drop_last"] = bool(drop_last)
+        made_with["column"] = token_column
+        if strategy == "concat":
+            made_with["drop_last"] = bool(drop_last)
+            if max_documents is not None:
+                raise ConfigError(
+                    'max_documents= is for strategy="best_fit" and "first_fit"; "concat" cuts '
+                    "documents wherever a sequence is full"
+                )
+        else:
+            made_with["strategy"] = strategy
+            if max_documents is not None:
+                made_with["max_documents"] = check_integer(
+                    "max_documents", max_documents, at_least=1
+                )
+        if too_long != "cut":
+            made_with["too_long"] = too_long
+        if len(self._keys) > 1:
+            made_with["with_columns"] = list(self._keys)[1:]
+        if end_values:
+            made_with["end_values"] = dict(end_values)
+        if padding:
+            made_with["padding"] = dict(padding)
         self._made_with = made_with
-        documents = Documents(below, made_with["column"])
-        self._bounds, self._dtype = measure_documents(documents, end_token)
+
+        documents = self._open_documents()
+        self._measures = measure(documents)
+        self._ends = _find_ends(self._measures.columns, end_token, end_values or {})
+        self._padding = _find_padding(self._measures.columns, padding or {})
+        if too_long == "refuse":
+            self._check_no_document_is_too_long(documents)
+
+    def _open_documents(self) -> Documents:
+        return Documents(self._below(), self._keys)
+
+    def _check_no_document_is_too_long(self, documents: Documents) -> None:
+        lengths = self._lengths_with_end()
+        is_too_long = lengths > self._made_with["length"]
+        if not is_too_long.any():
+            return
+        position = int(is_too_long.argmax())
+        n_others = int(is_too_long.sum()) - 1
+        raise ConfigError(
+            f"{documents.describe(position)} has {lengths[position]} tokens with its end token, "
+            f"more than a sequence of {self._made_with['length']}, and so have {n_others} others; "
+            f'too_long="cut" cuts them, too_long="drop" leaves them out'
+        )
+
+    def _lengths_with_end(self) -> npt.NDArray[np.int64]:
+        """Return the number of tokens of each document, its end token included."""
+        lengths = self._measures.lengths.astype(np.int64)
+        n_end_tokens = len(self._ends[TOKENS])
+        lengths[lengths > 0] += n_end_tokens
+        return lengths
+
+    def _lengths_to_pack(self) -> DocumentLengths:
+        """Return the number of tokens of each document; 0 for those that are left out."""
+        lengths = self._lengths_with_end()
+        if self._made_with.get("too_long") == "drop":
+            lengths[lengths > self._made_with["length"]] = 0
+        return lengths.astype(np.int32)
 
     def make_access(self) -> SampleAccess:
-        order = None
-        if self._draw is not None:
-            order = KeyedPermutation(len(self._bounds) - 1, self._draw.key)
         return _PackedAccess(
-            Documents(self._below(), self._made_with["column"]),
-            self._bounds,
-            self._dtype,
+            self._open_documents(),
+            self._measures,
+            self._make_plan(),
             length=self._made_with["length"],
-            end_token=self._made_with.get("end_token"),
-            drop_last=self._made_with["drop_last"],
-            order=order,
+            ends=self._ends,
+            padding=self._padding,
         )
+
+    def _make_plan(self) -> SequencePlan:
+        lengths = self._lengths_to_pack()
+        length = self._made_with["length"]
+        key = None if self._draw is None else self._draw.key
+        strategy = self._made_with.get("strategy", "concat")
+        if strategy == "concat":
+            drop_last = self._made_with["drop_last"]
+            return ConcatenatedPlan(lengths, length, drop_last=drop_last, key=key)
+        return FittedPlan(
+            lengths,
+            length,
+            strategy=strategy,
+            max_documents=self._made_with.get("max_documents"),
+            key=key,
+        )
+
+    @property
+    def n_dropped(self) -> int:
+        """The number of documents that ``too_long="drop"`` leaves out."""
+        if self._made_with.get("too_long") != "drop":
+            return 0
+        return int((self._lengths_with_end() > self._made_with["length"]).sum())
+
+    @property
+    def padding_fraction(self) -> float:
+        """The fraction of all places in the sequences that have no token; 0 without sequences."""
+        access: Any = own_access(self)
+        plan: SequencePlan = access.plan
+        n_places = int(plan.n_sequences * self._made_with["length"])
+        if n_places == 0:
+            return 0.0
+        return 1 - plan.n_tokens / n_places
 
     def _redraw(self, underlying: list[Any], arguments: Mapping[str, Any]) -> DatasetIteratorIF:
         if underlying[0] is not self._dataset_iterator:
@@ -141,7 +288,7 @@ class PackedDatasetIterator(LayerDatasetIterator):
         return replace(
             meta,
             # The positions of before would name other columns now; "target" and "tag" name none.
-            iterator_meta=IteratorMeta("tokens", "target", "tag"),
+            iterator_meta=IteratorMeta(TOKENS, "target", "tag"),
             target_kind=None,
             class_names=None,
             feature_names=None,
@@ -150,58 +297,100 @@ class PackedDatasetIterator(LayerDatasetIterator):
         )
 
 
-@dataclass(frozen=True)
-class Pieces:
-    """The pieces of documents that sequences consist of, end to end. No piece is empty.
+def _find_columns(iterator: DatasetIteratorIF, names: Any) -> dict[str, ColumnKey | None]:
+    """Return the columns of ``with_columns`` by name.
 
-    Attributes:
-        rows: the number of the sequence of each piece, ascending, shape ``(n_pieces,)``.
-        documents: the number of the document of each piece, shape ``(n_pieces,)``.
-        offsets: where each piece starts in its document, shape ``(n_pieces,)``.
-        sizes: how many tokens each piece has, shape ``(n_pieces,)``.
+    Raises:
+        ConfigError: ``names`` is not a list of names of columns, or one is a name that sequences
+            have already.
     """
+    if isinstance(names, (str, bytes)) or not isinstance(names, Iterable):
+        raise ConfigError(
+            f"with_columns is a list of names of columns, got {names!r:.80}; one column is "
+            f"[{names!r:.80}]"
+        )
+    keys: dict[str, ColumnKey | None] = {}
+    for name in names:
+        if not isinstance(name, str):
+            raise ConfigError(
+                f"with_columns is a list of names of columns, got {name!r:.80} in it; as_dict() "
+                f"gives the columns of tuples names"
+            )
+        if name in (TOKENS, _SEGMENT_IDS, _POSITIONS) or name in keys:
+            raise ConfigError(
+                f"sequences would have two columns {name!r}; rename() gives a column of the "
+                f"documents another name"
+            )
+        keys[name] = column_key(iterator, name)
+    return keys
 
-    rows: npt.NDArray[np.intp]
-    documents: npt.NDArray[np.intp]
-    offsets: Bounds
-    sizes: Bounds
 
+def _find_ends(
+    columns: Mapping[str, ColumnOfTokens], end_token: int | None, end_values: Mapping[str, Any]
+) -> dict[str, Values]:
+    """Return for each column what follows each document, shape ``(0, ...)`` or ``(1, ...)``.
 
-def find_pieces(bounds: Bounds, starts: Bounds, stops: Bounds) -> Pieces:
-    """Find the pieces of documents that sequences consist of.
-
-    Args:
-        bounds: where documents start and end in all tokens, shape ``(n_documents + 1,)``.
-        starts: the first token of each sequence, shape ``(n_sequences,)``.
-        stops: the token after the last one of each sequence, shape ``(n_sequences,)``.
+    Raises:
+        ConfigError: a value is missing, is for no column, or the dtype of the column does not hold
+            it.
     """
-    # A sequence has tokens of all documents from that of its first token to that of its last one,
-    # except for empty documents in between.
-    first_documents = _find_documents(bounds, starts)
-    n_documents_of_row = _find_documents(bounds, stops - 1) - first_documents + 1
-    rows = np.repeat(np.arange(len(starts)), n_documents_of_row)
-    documents = first_documents[rows] + _count_in_row(rows)
-    is_filled = bounds[documents] < bounds[documents + 1]
-    rows = rows[is_filled]
-    documents = documents[is_filled]
-    piece_starts = np.maximum(starts[rows], bounds[documents])
-    piece_stops = np.minimum(stops[rows], bounds[documents + 1])
-    return Pieces(
-        rows,
-        documents,
-        offsets=piece_starts - bounds[documents],
-        sizes=piece_stops - piece_starts,
-    )
+    names = list(columns)
+    beside = [name for name in names if name != TOKENS]
+    expected = beside if end_token is not None else []
+    if set(end_values) != set(expected):
+        raise ConfigError(
+            f"end_values= has the values beside end_token, for the columns {expected}, got "
+            f"{dict(end_values)!r:.200}"
+        )
+    if end_token is None:
+        return {name: np.empty((0, *columns[name].shape), columns[name].dtype) for name in names}
+    values = {TOKENS: end_token, **end_values}
+    ends: dict[str, Values] = {}
+    for name in names:
+        argument = "end_token" if name == TOKENS else f"end_values[{name!r}]"
+        end = np.empty((1, *columns[name].shape), columns[name].dtype)
+        end[:] = _check_value(argument, values[name], columns[name].dtype)
+        ends[name] = end
+    return ends
 
 
-def _find_documents(bounds: Bounds, tokens: Bounds) -> npt.NDArray[np.intp]:
-    """Return for each token the number of the document that has it."""
-    return bounds.searchsorted(tokens, "right") - 1
+def _find_padding(
+    columns: Mapping[str, ColumnOfTokens], padding: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return for each column the value where a sequence has no token.
+
+    Raises:
+        ConfigError: a value is for no column, or the dtype of the column does not hold it.
+    """
+    unknown = [name for name in padding if name not in columns]
+    if unknown:
+        raise ConfigError(
+            f"padding= is for the columns {list(columns)}, got it for {unknown!r:.200}"
+        )
+    return {
+        name: _check_value(f"padding[{name!r}]", padding.get(name, 0), column.dtype)
+        for name, column in columns.items()
+    }
 
 
-def _count_in_row(rows: npt.NDArray[np.intp]) -> npt.NDArray[np.intp]:
-    """Return the number of each piece in its row, from 0."""
-    return np.arange(len(rows)) - np.searchsorted(rows, rows)
+def _check_value(argument: str, value: Any, dtype: np.dtype[Any]) -> Any:
+    """Return a number that a dtype holds exactly.
+
+    Raises:
+        ConfigError: it does not.
+    """
+    if dtype.kind in "iu":
+        limits = np.iinfo(dtype)
+        name = f"{argument}, of {dtype} as the documents,"
+        return check_integer(name, value, at_least=int(limits.min), at_most=int(limits.max))
+    try:
+        number = dtype.type(value)
+        is_exact = bool(np.isclose(complex(number), complex(value), equal_nan=True))
+    except (TypeError, ValueError):
+        is_exact = False
+    if not is_exact:
+        raise ConfigError(f"{argument} must be a number that {dtype} holds, got {value!r:.80}")
+    return number
 
 
 class _PackedAccess(SampleAccess):
@@ -209,72 +398,54 @@ class _PackedAccess(SampleAccess):
 
     Args:
         documents: the documents.
-        bounds: where documents start and end if they are concatenated in the order below.
-        dtype: the dtype of tokens.
+        measures: what is known of them.
+        plan: which pieces of documents each sequence consists of.
         length: the number of tokens in a sequence.
-        end_token: the token after each document; None for none.
-        drop_last: whether the last tokens are left out if they do not fill a sequence.
-        order: the positions below of the documents; None for the order below.
+        ends: for each column what follows each document, shape ``(0, ...)`` or ``(1, ...)``.
+        padding: for each column the value where a sequence has no token.
     """
 
     fixed_columns = True
 
+    #: Which pieces of documents each sequence consists of.
+    plan: SequencePlan
+
     #: The documents.
     _documents: Documents
 
-    #: Where documents start and end if they are concatenated in the order below.
-    _bounds_below: Bounds
-
-    #: The dtype of tokens.
-    _dtype: np.dtype[Any]
+    #: What is known of them.
+    _measures: Measures
 
     #: The number of tokens in a sequence.
     _length: int
 
-    #: The positions below of the documents; None for the order below.
-    _order: KeyedPermutation | None
+    #: For each column what follows each document.
+    _ends: Mapping[str, Values]
 
-    #: The tokens that are put after each document, shape ``(0,)`` or ``(1,)``.
-    _end: Tokens
+    #: For each column the value where a sequence has no token.
+    _padding: Mapping[str, Any]
 
-    #: The number of tokens of all documents, with their end tokens.
-    _n_tokens: int
+    #: The form of a sequence.
+    _form: SampleForm
 
     def __init__(
         self,
         documents: Documents,
-        bounds: Bounds,
-        dtype: np.dtype[Any],
+        measures: Measures,
+        plan: SequencePlan,
         *,
         length: int,
-        end_token: int | None,
-        drop_last: bool,
-        order: KeyedPermutation | None,
+        ends: Mapping[str, Values],
+        padding: Mapping[str, Any],
     ) -> None:
+        self.plan = plan
+        self.n_samples = plan.n_sequences
         self._documents = documents
-        self._bounds_below = bounds
-        self._dtype = dtype
+        self._measures = measures
         self._length = length
-        self._order = order
-        self._end = np.array([] if end_token is None else [end_token], dtype)
-        self._n_tokens = int(bounds[-1])
-        n_full_sequences, n_tokens_left = divmod(self._n_tokens, length)
-        has_padded_sequence = n_tokens_left > 0 and not drop_last
-        self.n_samples = n_full_sequences + int(has_padded_sequence)
-        self.releases_gil = documents.samples.releases_gil
-        self.prefers_blocks = documents.samples.prefers_blocks
-
-    @cached_property
-    def _bounds(self) -> Bounds:
-        """Where documents start and end in the order here."""
-        if self._order is None:
-            return self._bounds_below
-        lengths = np.diff(self._bounds_below)
-        return concatenate_lengths(lengths[self._order.take(np.arange(len(lengths)))])
-
-    def _positions_of(self, documents: IndexArrayOfInts) -> IndexArrayOfInts:
-        """Return the positions below of documents in the order here."""
-        return documents if self._order is None else self._order.take(documents)
+        self._ends = ends
+        self._padding = padding
+        self._form = SampleForm("dict", (*documents.keys, _SEGMENT_IDS, _POSITIONS))
 
     # ------------------------------------------------------------------ samples
 
@@ -292,69 +463,90 @@ class _PackedAccess(SampleAccess):
     def batch(self, positions: IndexArrayOfInts) -> Any:
         if self.n_samples == 0:
             return ()
-        return _FORM.make(self.columns(_FORM.keys, positions))
+        return self._form.make(self.columns(self._form.keys, positions))
 
     def columns(
         self, keys: Sequence[ColumnKey], positions: IndexArrayOfInts | None = None
     ) -> list[ColumnArray]:
-        wanted = [_FORM.find(key) for key in keys]
+        wanted: list[str] = [str(self._form.find(key)) for key in keys]
         if positions is None:
             positions = np.arange(self.n_samples)
-        starts = positions.astype(np.int64) * self._length
-        stops = np.minimum(starts + self._length, self._n_tokens)
-        pieces = find_pieces(self._bounds, starts, stops)
-        flat_columns: dict[Any, ColumnArray] = {}
-        for key in dict.fromkeys(wanted):
-            if key == "tokens":
-                flat_columns[key] = self._read_tokens(pieces)
-            elif key == "segment_ids":
-                flat_columns[key] = _number_segments(pieces)
-            else:
-                flat_columns[key] = _number_tokens(pieces)
-        lengths = stops - starts
-        return [self._split_into_rows(flat_columns[key], lengths) for key in wanted]
+        pieces = self.plan.find_pieces(positions)
+        names_to_read = [name for name in self._documents.keys if name in wanted]
+        flat_columns = self._read_pieces(pieces, names_to_read)
+        if _SEGMENT_IDS in wanted:
+            flat_columns[_SEGMENT_IDS] = _number_segments(pieces)
+        if _POSITIONS in wanted:
+            flat_columns[_POSITIONS] = _number_tokens(pieces)
+        n_tokens_of_rows = np.zeros(len(positions), dtype=np.int64)
+        np.add.at(n_tokens_of_rows, pieces.rows, pieces.sizes)
+        return [
+            self._split_into_rows(flat_columns[name], n_tokens_of_rows, self._padding.get(name, 0))
+            for name in wanted
+        ]
 
-    def _read_tokens(self, pieces: Pieces) -> Tokens:
-        """Read the tokens of the pieces, end to end; each document once, all in one request."""
-        distinct_documents, numbers = np.unique(pieces.documents, return_inverse=True)
-        bounds = self._bounds
-        # These lengths count the end token, which is not in the documents that are read.
-        lengths = (bounds[distinct_documents + 1] - bounds[distinct_documents]).tolist()
-        documents = self._read_documents(self._positions_of(distinct_documents), lengths)
-
+    def _read_pieces(self, pieces: Pieces, names: Sequence[str]) -> dict[str, ColumnArray]:
+        """Read columns of pieces, end to end; each document once, all in one request."""
+        if not names:
+            return {}
+        positions, numbers = np.unique(pieces.documents, return_inverse=True)
+        columns = self._read_documents(positions, names)
+        numbers_of_pieces = numbers.tolist()
         starts = pieces.offsets.tolist()
         stops = (pieces.offsets + pieces.sizes).tolist()
-        tokens = [self._end[:0]]  # so that there is an array where there is no piece
-        for number, start, stop in zip(numbers.tolist(), starts, stops, strict=True):
-            tokens.append(documents[number][start:stop])
-            if stop == lengths[number]:
-                tokens.append(self._end)
-        return np.concatenate(tokens, dtype=self._dtype)
+        lengths = self._measures.lengths[pieces.documents].tolist()
+        flat_columns: dict[str, ColumnArray] = {}
+        for name in names:
+            documents = columns[name]
+            end = self._ends[name]
+            values = [end[:0]]  # so that there is an array where there is no piece
+            for number, start, stop, length in zip(
+                numbers_of_pieces, starts, stops, lengths, strict=True
+            ):
+                values.append(documents[number][start:stop])
+                if stop > length:
+                    values.append(end)
+            flat_columns[name] = np.concatenate(values, dtype=end.dtype)
+        return flat_columns
 
-    def _read_documents(self, positions: IndexArrayOfInts, lengths: list[int]) -> list[Tokens]:
-        """Read the documents at positions below, and check their lengths with the end token."""
+    def _read_documents(
+        self, positions: IndexArrayOfInts, names: Sequence[str]
+    ) -> dict[str, list[Values]]:
+        """Read columns of documents, and check that they have the lengths of before."""
         if len(positions) == 0:
-            return []
-        documents = self._documents.read(positions)
-        for position, document, length in zip(positions.tolist(), documents, lengths, strict=True):
-            self._check_length(position, len(document), length - len(self._end))
-        return documents
+            return {name: [] for name in names}
+        columns = self._documents.read(positions, names)
+        lengths = self._measures.lengths[positions].tolist()
+        for name in names:
+            shape = self._measures.columns[name].shape
+            for position, values, length in zip(
+                positions.tolist(), columns[name], lengths, strict=True
+            ):
+                if values.shape != (length, *shape):
+                    self._raise_changed(position, name, values.shape, (length, *shape))
+        return columns
 
-    def _check_length(self, position: int, length: int, length_before: int) -> None:
-        if length != length_before:
-            raise ConfigError(
-                f"{self._documents.describe(position)} had {length_before} tokens when it was "
-                f"packed, and {length} now: pack what is the same at each reading, and pack again "
-                f"what has changed"
-            )
+    def _raise_changed(
+        self, position: int, name: str, now: tuple[int, ...], before: tuple[int, ...]
+    ) -> NoReturn:
+        if name == TOKENS:
+            change = f"had {before[0]} tokens when it was packed, and {now[0]} now"
+        else:
+            change = f"had {name!r} of shape {before} when it was packed, and of {now} now"
+        raise ConfigError(
+            f"{self._documents.describe(position)} {change}: pack what is the same at each "
+            f"reading, and pack again what has changed"
+        )
 
-    def _split_into_rows(self, flat: ColumnArray, lengths: Bounds) -> ColumnArray:
-        """Return values of tokens, end to end, as one row for each sequence, padded with 0."""
-        shape = (len(lengths), self._length)
-        if len(flat) == len(lengths) * self._length:
+    def _split_into_rows(
+        self, flat: ColumnArray, n_tokens_of_rows: npt.NDArray[np.int64], padding: Any
+    ) -> ColumnArray:
+        """Return values of tokens, end to end, as one row for each sequence, padded."""
+        shape = (len(n_tokens_of_rows), self._length, *flat.shape[1:])
+        if len(flat) == len(n_tokens_of_rows) * self._length:
             return flat.reshape(shape)
-        padded = np.zeros(shape, flat.dtype)
-        is_filled = np.arange(self._length) < lengths[:, np.newaxis]
+        padded = np.full(shape, padding, flat.dtype)
+        is_filled = np.arange(self._length) < n_tokens_of_rows[:, np.newaxis]
         padded[is_filled] = flat
         return padded
 
@@ -362,43 +554,42 @@ class _PackedAccess(SampleAccess):
 
     def blocks(self) -> npt.NDArray[np.int64] | None:
         """Return for each block of documents how many sequences start in it."""
-        if self._order is not None:
-            return None
         blocks_of_documents = self._documents.samples.blocks()
         if blocks_of_documents is None:
             return None
-        block_ends = self._bounds[np.cumsum(blocks_of_documents)]
-        # Before token t, t / length sequences have started, rounded up.
-        n_started = (block_ends + self._length - 1) // self._length
-        # A last sequence that is not full may be left out.
-        n_kept: npt.NDArray[np.int64] = np.minimum(n_started, self.n_samples)
-        return np.diff(n_kept, prepend=0)
+        n_started = self.plan.count_starts(np.cumsum(blocks_of_documents))
+        if n_started is None:
+            return None
+        return np.diff(n_started, prepend=0)
 
     def prefetch(
         self, positions: IndexArrayOfInts, keys: Sequence[int | str] | None = None
     ) -> None:
-        first_documents = _find_documents(self._bounds, positions.astype(np.int64) * self._length)
-        column = self._documents.column
-        keys_below = None if column is None else [column]
-        self._documents.samples.prefetch(self._positions_of(first_documents), keys_below)
+        names = self._documents.keys if keys is None else [str(self._form.find(k)) for k in keys]
+        keys_below = [self._documents.keys[name] for name in names if name in self._documents.keys]
+        documents = self.plan.find_pieces(positions).documents
+        # Each document once, in the order in which they are needed.
+        _, first = np.unique(documents, return_index=True)
+        named_keys = [key for key in keys_below if key is not None]
+        self._documents.samples.prefetch(documents[np.sort(first)], named_keys or None)
 
     def locate(self, position: int) -> str | None:
-        first_token = np.array([position * self._length], dtype=np.int64)
-        first_document = _find_documents(self._bounds, first_token)
-        return self._documents.samples.locate(int(self._positions_of(first_document)[0]))
+        documents = self.plan.find_pieces(np.array([position])).documents
+        return self._documents.samples.locate(int(documents[0]))
 
     def declare_columns(self) -> Mapping[str, DeclaredColumn]:
-        shape = (self._length,)
-        return {
-            "tokens": DeclaredColumn(self._dtype.name, shape),
-            "segment_ids": DeclaredColumn("int32", shape),
-            "positions": DeclaredColumn("int32", shape),
+        declared = {
+            name: DeclaredColumn(column.dtype.name, (self._length, *column.shape))
+            for name, column in self._measures.columns.items()
         }
+        declared[_SEGMENT_IDS] = DeclaredColumn("int32", (self._length,))
+        declared[_POSITIONS] = DeclaredColumn("int32", (self._length,))
+        return declared
 
 
 def _number_segments(pieces: Pieces) -> ColumnArray:
     """Return for each token the number of its document in the sequence, from 1; int32."""
-    numbers = _count_in_row(pieces.rows).astype(np.int32) + np.int32(1)
+    numbers = pieces.count_in_row().astype(np.int32) + np.int32(1)
     return np.repeat(numbers, pieces.sizes)
 
 
