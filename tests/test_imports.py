@@ -104,7 +104,11 @@ HEAVY = {
     "pyspark": set[str](),
     "ray": set[str](),
     "pymongo": {"data_stack.io.storage_connectors.mongodb"},
-    "requests": {"data_stack.io.web.sessions"},
+    "requests": {
+        "data_stack.io.web.adapters",
+        "data_stack.io.web.routes",
+        "data_stack.io.web.sessions",
+    },
     "s3fs": set[str](),
     "simplejpeg": {"data_stack.codecs.pillow_images"},
     "starlette": {"data_stack.browse.server"},

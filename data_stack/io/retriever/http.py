@@ -9,8 +9,7 @@ from urllib.parse import urlsplit
 from data_stack.exception import ResourceChangedError
 from data_stack.io.retriever.transfer import SourceError, Transfer, looks_like_page
 from data_stack.io.web import ByteRange, Exchange, FileVersion, WebError, retrying
-from data_stack.io.web.framing import content_encoding, is_chunked
-from data_stack.io.web.ranges import sent_range
+from data_stack.io.web.framing import content_encoding
 
 #: Names of resources that may be pages.
 _PAGE_SUFFIXES = (".html", ".htm", ".xhtml")
@@ -126,7 +125,7 @@ class _Download:
         Status 416 means that the file is not longer than the part that has arrived.
         """
         is_of_expected_file = False
-        sent = sent_range(exchange.headers)
+        sent = exchange.sent_range
         if sent is not None:
             expected_size = self._transfer.expected_size
             is_of_expected_file = expected_size is None or expected_size == sent.file_size
@@ -155,7 +154,7 @@ class _Download:
         if length is None:
             transfer.expected_size = transfer.definition.size
         transfer.encoding = content_encoding(exchange.headers)
-        transfer.has_end = length is not None or is_chunked(exchange.headers)
+        transfer.has_end = length is not None or exchange.framing.is_chunked
 
         # Only equal strong ETags promise equal bytes, so that the transfer can be resumed.
         etag = exchange.version.strong_etag

@@ -23,7 +23,7 @@ from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
 from urllib3.util.connection import allowed_gai_family
 
-from data_stack.io.web.framing import find_framing_fault, is_chunked
+from data_stack.io.web.framing import Framing
 
 #: A size has at most 16 digits; a few servers add extensions behind it.
 _MAX_CHUNK_LINE_BYTES: Final = 4096
@@ -93,13 +93,18 @@ class _TimedFile(io.RawIOBase):
         self._tick = tick
         #: How many bytes came since ``tick`` was called.
         self._n_new_bytes = 0
+        #: The timeout of the socket, whose setting is a call of the system; None before it is set.
+        self._wait_seconds: float | None = None
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, buffer: Any) -> int:
         while True:
-            self._sock.settimeout(self._tick(self._n_new_bytes))
+            wait_seconds = self._tick(self._n_new_bytes)
+            if wait_seconds != self._wait_seconds:
+                self._sock.settimeout(wait_seconds)
+                self._wait_seconds = wait_seconds
             self._n_new_bytes = 0
             try:
                 self._n_new_bytes = self._sock.recv_into(buffer)
@@ -135,15 +140,17 @@ class _TimedResponse(http.client.HTTPResponse):
         for name in ("Transfer-Encoding", "Content-Length"):
             headers[name] = ", ".join(self.headers.get_all(name, []))
 
+        framing = Framing.from_headers(headers)
+
         # This is checked again when the header is received, but urllib3 would leave the connection
         # of some answers with bad framing open.
         if current_request() is not None:
-            fault = find_framing_fault(headers)
+            fault = framing.find_fault()
             if fault is not None:
                 raise BadFramingError(fault)
 
         # http.client does not strip a space behind the word "chunked".
-        if is_chunked(headers) and not self.chunked:
+        if framing.is_chunked and not self.chunked:
             self.chunked = True
             self.chunk_left = None
             self.length = None

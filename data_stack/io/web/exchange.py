@@ -18,17 +18,20 @@ from data_stack.exception import DataStackError, ResourceChangedError
 from data_stack.io.redaction import hide_credentials, printable, redact
 from data_stack.io.web.errors import WebError
 from data_stack.io.web.file_version import FileVersion
-from data_stack.io.web.framing import announced_length, content_encoding, find_framing_fault
+from data_stack.io.web.framing import Framing, content_encoding
 from data_stack.io.web.limits import Limits, web_timeout
 from data_stack.io.web.links import Origin, bare_url, follow, is_web, origin_of
-from data_stack.io.web.ranges import ByteRange, find_part_fault, sent_range
+from data_stack.io.web.ranges import ByteRange, SentRange, find_part_fault, sent_range
 from data_stack.io.web.request_budget import RequestBudget
 
 if TYPE_CHECKING:
-    import requests
+    import urllib3
 
-#: The most that is received at once.
+#: The most that is received at once of a body whose length is not known.
 _PIECE_BYTES: Final = 1 << 20
+#: The most that is received at once of a body whose length is known. The memory for it is reserved
+#: before it comes.
+_MAX_WHOLE_BYTES: Final = 64 << 20
 _REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
 #: Statuses below 500 with which a server asks for a retry: it waited too long for the request, or
 #: received too many requests.
@@ -73,6 +76,8 @@ class Exchange:
         status: the HTTP status. A status that asks for a retry (408, 429, 500 and above) is raised
             as a WebError instead.
         headers: the headers of the answer, found by their names in any case.
+        framing: where the body ends, by the headers.
+        sent_range: the part of the file that the answer announces; None if it announces none.
         redirects: the headers of each redirect that was followed.
         timeout_seconds: the longest silence of a server.
     """
@@ -80,6 +85,8 @@ class Exchange:
     url: str
     status: int
     headers: Mapping[str, str]
+    framing: Framing
+    sent_range: SentRange | None
     redirects: list[Mapping[str, str]]
     timeout_seconds: float
     #: The URL that the caller gave. Its credentials are hidden in messages.
@@ -96,8 +103,10 @@ class Exchange:
     _budget: RequestBudget
     #: The announced length of the body; None if none was announced.
     _expected_bytes: int | None
+    #: How many bytes of the body were read.
+    _n_read: int
     #: The answer, while the exchange is entered.
-    _answer: requests.Response
+    _answer: urllib3.BaseHTTPResponse
 
     def __init__(
         self,
@@ -117,6 +126,7 @@ class Exchange:
         self._may_be_encoded = may_be_encoded
         self._max_redirects = max_redirects
         self._expected_bytes = None
+        self._n_read = 0
         self.redirects = []
 
         if timeout_seconds is None:
@@ -142,15 +152,17 @@ class Exchange:
     def __enter__(self) -> Exchange:
         with self._errors_as_web_errors():
             self._answer = self._send_and_follow_redirects()
-        self.status = self._answer.status_code
+        self.status = self._answer.status
         self.headers = self._answer.headers
+        self.framing = Framing.from_headers(self.headers)
+        self.sent_range = sent_range(self.headers)
         try:
             self._check_header()
         except DataStackError:
             self._answer.close()
             raise
         self._expected_bytes = self.length
-        self._budget.begin_body()
+        self._budget.begin_body(is_chunked=self.framing.is_chunked)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -164,7 +176,7 @@ class Exchange:
 
         None if it announces no part. The size is None if the server does not know it.
         """
-        sent = sent_range(self.headers)
+        sent = self.sent_range
         if sent is None:
             return None
         return sent.start, sent.stop - 1, sent.file_size
@@ -175,26 +187,24 @@ class Exchange:
 
         None if none was announced, or if a whole file comes in chunks.
         """
-        sent = sent_range(self.headers)
-        if self.status == 206 and sent is not None:
-            return sent.n_bytes  # even if it comes in chunks
+        if self.status == 206 and self.sent_range is not None:
+            return self.sent_range.n_bytes  # even if it comes in chunks
         if self.status in (204, 304):
             return 0
-        return announced_length(self.headers)
+        return self.framing.length
 
     @property
     def version(self) -> FileVersion:
         """The version of the file, as far as the headers of the answer tell it."""
-        sent = sent_range(self.headers)
-        if sent is None:
-            file_size = announced_length(self.headers)
+        if self.sent_range is None:
+            file_size = self.framing.length
         else:
-            file_size = sent.file_size
+            file_size = self.sent_range.file_size
         return FileVersion.from_headers(self.headers, file_size)
 
     def describe_status(self) -> str:
         """Return status and reason for messages, such as ``"answers 404 Not Found"``."""
-        reason = printable(str(self._answer.raw.reason or ""))[:_MAX_REASON_CHARACTERS].strip()
+        reason = printable(str(self._answer.reason or ""))[:_MAX_REASON_CHARACTERS].strip()
         if not reason:
             reason = http.client.responses.get(self.status, "")
         return redact(f"answers {self.status} {reason}".strip(), self._url_with_credentials)
@@ -203,7 +213,10 @@ class Exchange:
 
     @property
     def n_received(self) -> int:
-        """How many bytes of the body were received so far."""
+        """How many bytes of the body were received so far, as far as that is known.
+
+        Those of a piece that was not received whole count, unless the body comes in chunks.
+        """
         return self._budget.n_content_bytes
 
     def chunks(self) -> Iterator[bytes]:
@@ -217,7 +230,7 @@ class Exchange:
         """
         while True:
             with self._errors_as_web_errors():
-                data = self._answer.raw.read1(_PIECE_BYTES, decode_content=False)
+                data = self._answer.read1(_PIECE_BYTES, decode_content=False)
             self._count(data)
             if not data:
                 return
@@ -232,10 +245,11 @@ class Exchange:
         """
         pieces = list[bytes]()
         n_left = max_bytes
+        piece_bytes = self._piece_bytes()
         while True:
             with self._errors_as_web_errors():
                 # Unlike read1(), read() receives into the bytes that it returns, without a copy.
-                data = self._answer.raw.read(min(n_left + 1, _PIECE_BYTES), decode_content=False)
+                data = self._answer.read(min(n_left + 1, piece_bytes), decode_content=False)
             self._count(data)
             if not data:
                 break
@@ -243,6 +257,8 @@ class Exchange:
             n_left -= len(data)
             if n_left < 0:
                 raise WebError(f"sends more than the limit of {max_bytes:,} bytes")
+            if self._n_read == self.framing.length:
+                break  # http.client reads no further
         if len(pieces) == 1:
             return pieces[0]  # without a copy
         return b"".join(pieces)
@@ -253,7 +269,13 @@ class Exchange:
 
     # ------------------------------------------------------------------ inside
 
-    def _send_and_follow_redirects(self) -> requests.Response:
+    def _piece_bytes(self) -> int:
+        """Return how many bytes to receive at once: the whole body if its length is known."""
+        if self._expected_bytes is None or self.framing.is_chunked:
+            return _PIECE_BYTES
+        return min(max(1, self._expected_bytes), _MAX_WHOLE_BYTES)
+
+    def _send_and_follow_redirects(self) -> urllib3.BaseHTTPResponse:
         """Return the answer after redirects, with its body unread."""
         # Imported here, so that data_stack is imported without requests.
         from data_stack.io.web.sessions import send
@@ -273,7 +295,7 @@ class Exchange:
                 timeout_seconds=self.timeout_seconds,
                 tick=self._budget.tick,
             )
-            if answer.status_code not in _REDIRECTS:
+            if answer.status not in _REDIRECTS:
                 return answer
             answer.close()
             self.redirects.append(answer.headers)
@@ -295,7 +317,7 @@ class Exchange:
                 retry_after=_requested_pause_seconds(self.headers),
                 status=self.status,
             )
-        fault = find_framing_fault(self.headers)
+        fault = self.framing.find_fault()
         if fault is not None:
             raise WebError(fault, status=self.status)
         if self.status not in (200, 206):
@@ -314,7 +336,9 @@ class Exchange:
         """Check that an answer with status 206 is the part that was asked for."""
         if self._byte_range is None:
             raise WebError(f"{self.describe_status()} instead of the whole file", status=206)
-        fault = find_part_fault(self._byte_range, self.headers)
+        fault = find_part_fault(
+            self._byte_range, self.sent_range, self.framing.length, self.headers
+        )
         if fault is not None:
             raise WebError(fault, status=206)
         expected = self._byte_range.version
@@ -329,13 +353,14 @@ class Exchange:
         Raises:
             WebError: the body is longer or shorter than announced.
         """
-        self._budget.n_content_bytes += len(data)
+        self._n_read += len(data)
+        self._budget.note_content(self._n_read)
         if self._expected_bytes is None:
             return
-        if self.n_received > self._expected_bytes:
+        if self._n_read > self._expected_bytes:
             raise WebError(f"sends more than the {self._expected_bytes:,} bytes that it announces")
         is_end = not data
-        if is_end and self.n_received < self._expected_bytes:
+        if is_end and self._n_read < self._expected_bytes:
             raise WebError("the connection was cut", transient=True)
 
     @contextlib.contextmanager

@@ -19,7 +19,7 @@ from data_stack.io.web.errors import WebError
 from data_stack.io.web.exchange import Exchange
 from data_stack.io.web.file_version import FileVersion
 from data_stack.io.web.limits import Limits
-from data_stack.io.web.ranges import ByteRange, file_size_in_416, sent_range
+from data_stack.io.web.ranges import ByteRange, file_size_in_416
 from data_stack.util.forks import fork_lock
 
 _LIMITS: Final = Limits(n_retries=3)
@@ -138,12 +138,13 @@ class WebFile:
                 "the server does not support ranges. Use one that does, such as nginx, "
                 "or load a downloaded copy"
             )
-        sent = sent_range(answer.headers)
+        sent = answer.sent_range
         if answer.status != 206 or sent is None:
             raise WebError(
                 f"{answer.describe_status()} instead of bytes {requested.start} to {requested.stop}"
             )
-        self._check_version(answer.version)
+        if known_version is None:
+            self._note_version(answer.version)
         return answer.read(sent.n_bytes)
 
     def _check_has_not_shrunk(self, answer: Exchange, requested: ByteRange) -> None:
@@ -164,8 +165,8 @@ class WebFile:
             actual = "fewer bytes" if size is None else f"{size:,} bytes"
             raise ResourceChangedError(self.name, str(known_version), actual)
 
-    def _check_version(self, version: FileVersion) -> None:
-        """Compare the version of an answer with that of the first answer.
+    def _note_version(self, version: FileVersion) -> None:
+        """Note the version of the first answer. (The exchange compares those of later answers.)
 
         Two threads may read for the first time at once. The version of one is noted, and that of
         the other is compared with it.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Final
 
 from data_stack.io.redaction import printable
@@ -13,22 +14,70 @@ _LENGTH: Final = re.compile(r"[0-9]{1,18}")
 _MAX_SHOWN_CHARACTERS: Final = 40
 
 
-def is_chunked(headers: Mapping[str, str]) -> bool:
-    """Return whether the body comes in chunks, whose sizes are sent between them."""
-    return _transfer_coding(headers) == "chunked"
+@dataclass(frozen=True, slots=True)
+class Framing:
+    """What the headers of an answer say about where its body ends.
 
-
-def announced_length(headers: Mapping[str, str]) -> int | None:
-    """Return the announced length of a body in bytes.
-
-    None if none was announced, or if the body comes in chunks.
+    Attributes:
+        transfer_coding: the ``Transfer-Encoding``, in lower case; empty if there is none.
+        content_length: the ``Content-Length`` as it was sent; empty if there is none. If the header
+            was sent several times, the values are joined with commas, as requests does.
     """
-    if is_chunked(headers):
+
+    transfer_coding: str
+    content_length: str
+
+    @classmethod
+    def from_headers(cls, headers: Mapping[str, str]) -> Framing:
+        """Return what headers say, whose names may be in any case."""
+        transfer_coding = headers.get("Transfer-Encoding", "").strip().lower()
+        content_length = headers.get("Content-Length", "").strip()
+        return cls(transfer_coding, content_length)
+
+    @property
+    def is_chunked(self) -> bool:
+        """Whether the body comes in chunks, whose sizes are sent between them."""
+        return self.transfer_coding == "chunked"
+
+    @property
+    def length(self) -> int | None:
+        """The announced length of the body in bytes.
+
+        None if none was announced, or if the body comes in chunks.
+        """
+        if self.is_chunked:
+            return None
+        first_length = self._lengths()[0]
+        if not _LENGTH.fullmatch(first_length):
+            return None
+        return int(first_length)
+
+    def find_fault(self) -> str | None:
+        """Look for headers that do not say clearly where the body begins and ends.
+
+        The only transfer coding that can be decoded is ``chunked`` alone. Another one, such as
+        ``gzip, chunked``, would leave compressed bytes or the sizes of chunks between the bytes of
+        the file: https://www.rfc-editor.org/rfc/rfc9112#section-6.3.
+
+        Returns:
+            What is wrong, without a subject; None if the framing is clear.
+        """
+        if self.transfer_coding not in ("", "identity", "chunked"):
+            shown = printable(self.transfer_coding)[:_MAX_SHOWN_CHARACTERS]
+            return f"sends the body with the transfer coding {shown!r}, which was not requested"
+
+        if self.is_chunked or not self.content_length:
+            return None
+        lengths = self._lengths()
+        are_all_equal = len(set(lengths)) == 1
+        if not are_all_equal or not _LENGTH.fullmatch(lengths[0]):
+            shown = printable(self.content_length)[:_MAX_SHOWN_CHARACTERS]
+            return f"announces a length that is not a number: {shown!r}"
         return None
-    lengths = _lengths(headers)
-    if not lengths or not _LENGTH.fullmatch(lengths[0]):
-        return None
-    return int(lengths[0])
+
+    def _lengths(self) -> list[str]:
+        """Return the announced lengths as written; an empty text if there is none."""
+        return [length.strip() for length in self.content_length.split(",")]
 
 
 def content_encoding(headers: Mapping[str, str]) -> str | None:
@@ -37,43 +86,3 @@ def content_encoding(headers: Mapping[str, str]) -> str | None:
     if coding in ("", "identity"):
         return None
     return printable(coding)[:_MAX_SHOWN_CHARACTERS]
-
-
-def find_framing_fault(headers: Mapping[str, str]) -> str | None:
-    """Look for headers that do not say clearly where the body begins and ends.
-
-    The only transfer coding that can be decoded is ``chunked`` alone. Another one, such as
-    ``gzip, chunked``, would leave compressed bytes or the sizes of chunks between the bytes of the
-    file: https://www.rfc-editor.org/rfc/rfc9112#section-6.3.
-
-    Returns:
-        What is wrong, without a subject; None if the framing is clear.
-    """
-    coding = _transfer_coding(headers)
-    if coding not in ("", "identity", "chunked"):
-        shown = printable(coding)[:_MAX_SHOWN_CHARACTERS]
-        return f"sends the body with the transfer coding {shown!r}, which was not requested"
-
-    lengths = _lengths(headers)
-    if coding == "chunked" or not lengths:
-        return None
-    are_all_equal = len(set(lengths)) == 1
-    if not are_all_equal or not _LENGTH.fullmatch(lengths[0]):
-        shown = printable(headers["Content-Length"])[:_MAX_SHOWN_CHARACTERS]
-        return f"announces a length that is not a number: {shown!r}"
-    return None
-
-
-def _transfer_coding(headers: Mapping[str, str]) -> str:
-    return headers.get("Transfer-Encoding", "").strip().lower()
-
-
-def _lengths(headers: Mapping[str, str]) -> list[str]:
-    """Return the announced lengths as written.
-
-    There are several if the header was sent several times: requests joins them with commas.
-    """
-    text = headers.get("Content-Length", "").strip()
-    if not text:
-        return []
-    return [length.strip() for length in text.split(",")]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any, NamedTuple
 from urllib.parse import SplitResult, urljoin, urlsplit, urlunsplit
 
@@ -26,6 +27,7 @@ class Origin(NamedTuple):
     port: int
 
 
+@functools.lru_cache(maxsize=256)
 def origin_of(url: str) -> Origin:
     """Return scheme, host and port of a URL."""
     parts = urlsplit(url)

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Final
 
 from data_stack.io.web.file_version import FileVersion
-from data_stack.io.web.framing import announced_length
 
 _RANGE: Final = re.compile(r"bytes=(\d{1,18})-(\d{0,18})")
 _CONTENT_RANGE: Final = re.compile(r"bytes (\d{1,18})-(\d{1,18})/(\d{1,18}|\*)")
@@ -131,8 +130,16 @@ def file_size_in_416(headers: Mapping[str, str]) -> int | None:
     return int(match[1])
 
 
-def find_part_fault(asked: ByteRange, headers: Mapping[str, str]) -> str | None:
+def find_part_fault(
+    asked: ByteRange, sent: SentRange | None, length: int | None, headers: Mapping[str, str]
+) -> str | None:
     """Compare an answer with status 206 with the part that was asked for.
+
+    Args:
+        asked: the part.
+        sent: the :func:`sent_range` of the answer.
+        length: the announced length of its body in bytes; None if none was announced.
+        headers: the headers of the answer.
 
     Returns:
         What is wrong, without a subject, such as ``"sends bytes 0 to 5, expected …"``; None
@@ -141,13 +148,11 @@ def find_part_fault(asked: ByteRange, headers: Mapping[str, str]) -> str | None:
     media_type = headers.get("Content-Type", "").strip().lower()
     if media_type.startswith("multipart/byteranges"):
         return "sends several parts (multipart/byteranges), expected one"
-    sent = sent_range(headers)
     if sent is None:
         return f"does not say which part it sends, expected {asked}"
     if not sent.is_all_of(asked):
         of_file_size = "" if sent.file_size is None else f" of {sent.file_size:,}"
         return f"sends {sent}{of_file_size}, expected {asked}"
-    length = announced_length(headers)
     if length is not None and length != sent.n_bytes:
         return f"announces {length:,} bytes for a part of {sent.n_bytes:,}"
     return None

@@ -12,8 +12,8 @@ from data_stack.io.web.errors import WebError
 #: The most that may come before the content of a request: headers, interim answers, redirects, and
 #: refusals before a login.
 _MAX_HEADER_BYTES: Final = 8 << 20
-#: The most that may come besides the content of a body, such as the sizes of chunks. It is more
-#: than a piece, as content is counted when its whole piece has arrived.
+#: The most that may come besides the content of a body in chunks, such as their sizes. It is more
+#: than a piece, as content in chunks is counted when its whole piece has arrived.
 _MAX_FRAMING_BYTES: Final = 4 << 20
 #: Each byte of content allows so many bytes on the wire, as chunks may be short.
 _MAX_WIRE_BYTES_PER_BYTE: Final = 8
@@ -43,6 +43,8 @@ class RequestBudget:
     _due_at: float
     #: Whether the header has arrived.
     _is_body: bool
+    #: Whether the body comes in chunks, between their sizes. Else all bytes are content.
+    _is_chunked: bool
     #: Bytes that came over the connection: before the content, or since it began.
     _n_wire_bytes: int
     _is_cut: bool
@@ -61,6 +63,7 @@ class RequestBudget:
         self.n_content_bytes = 0
         self._due_at = min(now() + timeout_seconds, deadline)
         self._is_body = False
+        self._is_chunked = False
         self._n_wire_bytes = 0
         self._is_cut = False
 
@@ -78,7 +81,7 @@ class RequestBudget:
         now = self._now()
         self._n_wire_bytes += n_new_bytes
         if self._is_body:
-            self._check_framing()
+            self._count_body()
             earned_seconds = n_new_bytes / self._min_bytes_per_second
             self._due_at = min(now + self._timeout_seconds, self._due_at + earned_seconds)
         else:
@@ -92,10 +95,19 @@ class RequestBudget:
             raise WebError(f"{problem} within {self._timeout_seconds:g} s", transient=True)
         return min(seconds_left, _MAX_WAIT_SECONDS)
 
-    def begin_body(self) -> None:
-        """Note that the header has arrived."""
+    def begin_body(self, *, is_chunked: bool) -> None:
+        """Note that the header has arrived.
+
+        Args:
+            is_chunked: whether the body comes in chunks.
+        """
         self._is_body = True
+        self._is_chunked = is_chunked
         self._n_wire_bytes = 0
+
+    def note_content(self, n_bytes: int) -> None:
+        """Note that so many bytes of the content have arrived since it began."""
+        self.n_content_bytes = max(self.n_content_bytes, n_bytes)
 
     @contextlib.contextmanager
     def paused(self) -> Iterator[None]:
@@ -115,8 +127,11 @@ class RequestBudget:
         if self._n_wire_bytes > _MAX_HEADER_BYTES:
             raise WebError(f"sends more than {_MAX_HEADER_BYTES:,} bytes before the content")
 
-    def _check_framing(self) -> None:
-        """Check how much comes besides the content; limits of the caller count content only."""
+    def _count_body(self) -> None:
+        """Count content, or check how much comes besides it: limits of callers are for content."""
+        if not self._is_chunked:
+            self.note_content(self._n_wire_bytes)
+            return
         max_bytes = _MAX_FRAMING_BYTES + _MAX_WIRE_BYTES_PER_BYTE * self.n_content_bytes
         if self._n_wire_bytes > max_bytes:
             raise WebError(f"sends more than {max_bytes:,} bytes around the content")

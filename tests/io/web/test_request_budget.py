@@ -69,7 +69,7 @@ def test_bytes_of_a_header_earn_no_time(budget: RequestBudget, time: SetTime) ->
 def test_bytes_of_a_body_earn_time_at_the_minimal_rate(
     budget: RequestBudget, time: SetTime
 ) -> None:
-    budget.begin_body()
+    budget.begin_body(is_chunked=False)
     time.seconds += 9.0
     budget.tick(4000)
 
@@ -77,7 +77,7 @@ def test_bytes_of_a_body_earn_time_at_the_minimal_rate(
 
 
 def test_bytes_earn_no_more_than_the_timeout(budget: RequestBudget, time: SetTime) -> None:
-    budget.begin_body()
+    budget.begin_body(is_chunked=False)
     budget.tick(1_000_000)
 
     assert seconds_until_overdue(budget, time) == 10
@@ -108,8 +108,8 @@ def test_too_many_bytes_before_the_content_are_refused(budget: RequestBudget) ->
 
 @pytest.mark.parametrize("n_content_bytes", [0, 1 << 20])
 def test_framing_may_grow_with_the_content(budget: RequestBudget, n_content_bytes: int) -> None:
-    budget.begin_body()
-    budget.n_content_bytes = n_content_bytes
+    budget.begin_body(is_chunked=True)
+    budget.note_content(n_content_bytes)
     budget.tick((4 << 20) + 8 * n_content_bytes)
 
     with pytest.raises(WebError, match="around the content"):

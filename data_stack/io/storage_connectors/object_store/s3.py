@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Final, NoReturn
 
 from data_stack.exception import DataStackError
-from data_stack.io.web.framing import announced_length
+from data_stack.io.web.framing import Framing
 from data_stack.io.web.ranges import ByteRange, file_size_in_416, find_part_fault, sent_range
 
 #: The codes of S3 for what is not there. Another 404 comes from a gateway before it, which knows
@@ -123,14 +123,15 @@ def _check_part(answer: Mapping[str, Any], object_range: ObjectRange) -> int:
         raise OtherVersionError(f"ETag {etag}")
 
     sent = sent_range(headers)
+    length = Framing.from_headers(headers).length
     if status == 206:
-        reason = find_part_fault(ByteRange(object_range.start, object_range.stop), headers)
+        asked = ByteRange(object_range.start, object_range.stop)
+        reason = find_part_fault(asked, sent, length, headers)
         if reason is not None or sent is None:
             raise WrongAnswerError(f"the server {reason}")
         return sent.n_bytes
 
     # Some servers answer 200 and send the whole object, if all of it was asked for.
-    length = announced_length(headers)
     if status == 200 and sent is None and length is not None:
         is_all_wanted = object_range.start == 0 and length <= object_range.stop
         if is_all_wanted:
