@@ -40,29 +40,53 @@ def decode_file(codec: Codec, data: bytes, name: str, hint: str = "") -> Any:
         raise DatasetFileCorruptError(f"{name} cannot be decoded: {problem}{hint}") from error
 
 
-def codec_of_content(data: bytes, type_name: str, codecs: Codecs | None = None) -> Codec:
-    """Return the codec of a picture or recording.
+class ContentCodecs:
+    """Finds the codecs of pictures and recordings by their contents, and makes each codec once.
 
-    The content decides, as many files have the suffix of another format of the same kind.
+    The content decides, as many files have the suffix of another format of the same kind. Threads
+    may share it.
 
     Args:
-        data: the file.
-        type_name: the type by the suffix of its name, such as ``"jpg"``. It is used where the
-            content is of no known type, or of another kind (an image, sound, a video).
         codecs: custom codecs by type.
-
-    Raises:
-        ValueError: the file is empty.
     """
-    if not data:
-        raise ValueError("the file is empty: it has 0 bytes")
-    content_type = type_of_bytes(data[:16])
-    if content_type is None:
-        return codec_of(type_name, codecs)
-    kind = _kind_of_type(content_type)
-    if kind in MEDIA_KINDS and kind == _kind_of_type(type_name):
-        return codec_of(content_type, codecs)
-    return codec_of(type_name, codecs)
+
+    #: Custom codecs by type.
+    _codecs: Codecs | None
+    #: The codecs that were made, by the type of the content and the type of the name.
+    _made: dict[tuple[str | None, str], Codec]
+
+    def __init__(self, codecs: Codecs | None = None) -> None:
+        self._codecs = codecs
+        self._made = {}
+
+    def codec_of(self, data: bytes, type_name: str) -> Codec:
+        """Return the codec of a file.
+
+        Args:
+            data: the file.
+            type_name: the type by the suffix of its name, such as ``"jpg"``. It is used where the
+                content is of no known type, or of another kind (an image, sound, a video).
+
+        Raises:
+            ValueError: the file is empty.
+        """
+        if not data:
+            raise ValueError("the file is empty: it has 0 bytes")
+        content_type = type_of_bytes(data[:16])
+        codec = self._made.get((content_type, type_name))
+        if codec is None:
+            if content_type is not None and _are_of_one_media_kind(content_type, type_name):
+                codec = codec_of(content_type, self._codecs)
+            else:
+                codec = codec_of(type_name, self._codecs)
+            self._made[content_type, type_name] = codec
+        return codec
+
+
+def _are_of_one_media_kind(one_type: str, other_type: str) -> bool:
+    """Return whether two types are both images, both sound or both videos."""
+    kind = _kind_of_type(one_type)
+    return kind in MEDIA_KINDS and kind == _kind_of_type(other_type)
 
 
 def _kind_of_type(type_name: str) -> str:

@@ -38,10 +38,9 @@ class ImageFiles:
     others: list[str]
 
 
-def type_of_image(path: str) -> str | None:
-    """Return the name of the codec of an image by the suffix of its name; None for other files."""
-    suffix = os.path.splitext(path)[1]
-    return types_by_extension("image").get(suffix.lower().removeprefix("."))
+def suffix_of(path: str) -> str:
+    """Return the suffix of a name in lower case, without the dot; "" of a name without suffix."""
+    return os.path.splitext(path)[1].lower().removeprefix(".")
 
 
 def visible_files(paths: Iterable[str]) -> list[str]:
@@ -52,12 +51,11 @@ def visible_files(paths: Iterable[str]) -> list[str]:
 def images_among(paths: Iterable[str]) -> ImageFiles:
     """Tell images from other files."""
     # Looked up once: a folder may hold a million files.
-    suffixes = {f".{extension}" for extension in types_by_extension("image")}
+    suffixes = types_by_extension("image")
     images = []
     others = []
     for path in paths:
-        is_image = os.path.splitext(path)[1].lower() in suffixes
-        if is_image:
+        if suffix_of(path) in suffixes:
             images.append(path)
         else:
             others.append(path)

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
 from data_stack.codecs.codec import Codecs
-from data_stack.codecs.decoding import codec_of_content, decode_file
+from data_stack.codecs.decoding import ContentCodecs, decode_file
 from data_stack.codecs.registry import type_of_bytes, types_by_extension
 from data_stack.dataset.iterator import (
     AccessedDatasetIterator,
@@ -34,7 +34,7 @@ from data_stack.formats.image_files import (
     UNFINISHED_MARK,
     ImageFiles,
     images_among,
-    type_of_image,
+    suffix_of,
     visible_files,
 )
 from data_stack.formats.image_index import ImageIndex, index_by_classes
@@ -63,6 +63,9 @@ _N_START_BYTES: Final = 16
 
 #: How many broken images a message names.
 _MAX_BROKEN_SHOWN: Final = 5
+
+#: The attributes of an iterator that another process makes itself.
+_OF_THIS_PROCESS: Final = ("_index", "_image_types", "_content_codecs", "_lock")
 
 
 @dataclass(frozen=True)
@@ -142,6 +145,11 @@ class ImageFolderIterator(AccessedDatasetIterator):
     _index: ImageIndex | None
     #: Which files of the folder are left out; None before the first access.
     _account: PlaceAccount | None
+    #: The types of images by the suffixes of their files, without the dot; empty before the first
+    #: access.
+    _image_types: Mapping[str, str]
+    #: The codecs of the images.
+    _content_codecs: ContentCodecs
     #: Held by the thread that lists the folder.
     _lock: threading.Lock
 
@@ -172,13 +180,15 @@ class ImageFolderIterator(AccessedDatasetIterator):
     def _start_afresh(self) -> None:
         """Forget the index, in a new iterator or another process."""
         self._index = None
+        self._image_types = {}
+        self._content_codecs = ContentCodecs(self._codecs)
         self._lock = fork_lock()
 
     def __getstate__(self) -> dict[str, Any]:
         # Another process lists the folder itself: the index of a million images would be large.
         state = dict(self.__dict__)
-        del state["_index"]
-        del state["_lock"]
+        for name in _OF_THIS_PROCESS:
+            del state[name]
         return state
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -258,7 +268,7 @@ class ImageFolderIterator(AccessedDatasetIterator):
         if not self._skips_broken:
             hint = "; on_error='skip' leaves out such images (-O on_error=skip in the shell)"
         try:
-            codec = codec_of_content(data, _type_of_suffix(path), self._codecs)
+            codec = self._content_codecs.codec_of(data, self._type_of_suffix(path))
         except ValueError as error:
             raise DatasetFileCorruptError(f"{name} cannot be decoded: {error}{hint}") from error
         return decode_file(codec, data, name, hint)
@@ -268,8 +278,19 @@ class ImageFolderIterator(AccessedDatasetIterator):
         with self._folder.open(path) as resource:
             start = resource.read(_N_START_BYTES)
         type_name = type_of_bytes(start)
-        if type_name is None or type_name not in types_by_extension("image").values():
-            return _type_of_suffix(path)
+        if type_name is None or type_name not in self._image_types.values():
+            return self._type_of_suffix(path)
+        return type_name
+
+    def _type_of_suffix(self, path: str) -> str:
+        """Return the type of an image by the suffix of its file.
+
+        Raises:
+            DatasetFileCorruptError: the suffix is not one of images.
+        """
+        type_name = self._image_types.get(suffix_of(path))
+        if type_name is None:
+            raise DatasetFileCorruptError(f"{path!r:.200} has no suffix of an image")
         return type_name
 
     # ------------------------------------------------------------------ the index of images
@@ -300,6 +321,7 @@ class ImageFolderIterator(AccessedDatasetIterator):
             raise DatasetFileCorruptError(
                 f"{self._folder.name} is unfinished; write it again, or remove {UNFINISHED_MARK}"
             )
+        self._image_types = types_by_extension("image")
         files = images_among(visible)
         self._give_account(files.images, paths, links)
         self._warn_of_splits(files.images)
@@ -439,18 +461,6 @@ def _check_class_names(class_names: Sequence[str]) -> tuple[str, ...]:
     if len(set(names)) < len(names):
         raise ConfigError(f"class_names has a name twice: {', '.join(names)[:200]}")
     return names
-
-
-def _type_of_suffix(path: str) -> str:
-    """Return the type of an image by the suffix of its file.
-
-    Raises:
-        DatasetFileCorruptError: the suffix is not one of images.
-    """
-    type_name = type_of_image(path)
-    if type_name is None:
-        raise DatasetFileCorruptError(f"{path!r:.200} has no suffix of an image")
-    return type_name
 
 
 def types_of_contents(images: ImageFolderIterator) -> set[str]:

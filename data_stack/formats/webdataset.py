@@ -16,7 +16,7 @@ from typing import Any, Final
 import numpy as np
 
 from data_stack.codecs.codec import Codec
-from data_stack.codecs.decoding import codec_of_content, decode_file
+from data_stack.codecs.decoding import ContentCodecs, decode_file
 from data_stack.codecs.registry import media_types, type_of_extension
 from data_stack.dataset.iterator import (
     AccessedDatasetIterator,
@@ -127,6 +127,10 @@ class WebDatasetIterator(AccessedDatasetIterator):
     _open_shards: OpenShards
     #: The codec of each field that was looked up.
     _codecs: dict[str, Codec]
+    #: The type of images, sound or videos of each field that was looked up; None of other fields.
+    _media_types: dict[str, str | None]
+    #: The codecs of images, sound and videos.
+    _content_codecs: ContentCodecs
     #: Held by the thread that reads the headers of the shards.
     _lock: threading.Lock
 
@@ -159,6 +163,8 @@ class WebDatasetIterator(AccessedDatasetIterator):
         self._index = None
         self._open_shards = OpenShards(self._shards)
         self._codecs = {}
+        self._media_types = {}
+        self._content_codecs = ContentCodecs()
         self._lock = fork_lock()
 
     def __getstate__(self) -> dict[str, Any]:
@@ -307,12 +313,23 @@ class WebDatasetIterator(AccessedDatasetIterator):
         The content of an image, sound or video tells its codec, unless ``types`` names one. Other
         files have the codec of their field.
         """
-        extension = extension_of_field(field)
-        type_name = type_of_extension(extension)
-        is_media = type_name is not None and type_name in media_types()
-        if type_name is None or not is_media or not data or extension in self._types:
+        media_type = self._media_type(field)
+        if media_type is None or not data:
             return self._codec(field)
-        return codec_of_content(data, type_name)
+        return self._content_codecs.codec_of(data, media_type)
+
+    def _media_type(self, field: str) -> str | None:
+        """Return the type of a field of images, sound or videos by its extension.
+
+        None: the field has other files, or ``types`` names its decoder.
+        """
+        if field not in self._media_types:
+            extension = extension_of_field(field)
+            type_name = type_of_extension(extension)
+            if type_name not in media_types() or extension in self._types:
+                type_name = None
+            self._media_types[field] = type_name
+        return self._media_types[field]
 
     # ------------------------------------------------------------------ where the files are
 
