@@ -171,12 +171,9 @@ class BatchMaker:
         if is_single:
             yield self._finish(jobs[0], read_batch, read_seconds)
             return
-        start = 0
-        for job in jobs:
-            stop = start + len(job.indices)
-            rows = _slice_rows(read_batch, slice(start, stop))
-            yield self._finish(job, rows, read_seconds)
-            start = stop
+        batches = _split_rows(read_batch, [len(job.indices) for job in jobs])
+        for job, batch in zip(jobs, batches, strict=True):
+            yield self._finish(job, batch, read_seconds)
 
     def _read(self, samples: SampleAccess, indices: IndexArrayOfInts) -> Any:
         """Read samples as columns, or as a list for a function; nothing else uses their memory."""
@@ -186,6 +183,9 @@ class BatchMaker:
 
     def _finish(self, job: Job, batch: Any, read_seconds: float) -> MadeBatch:
         """Collate and transform the samples of a job."""
+        if self.collate is None and self.transform is None:
+            return MadeBatch(batch, _n_bytes_of(batch), read_seconds)
+
         started_at = time.perf_counter()
         if self.collate is not None:
             batch = self._collate_batch(job, batch)
@@ -272,14 +272,28 @@ def _prefetch_blocks(samples: SampleAccess, jobs: Sequence[Job]) -> None:
             return
 
 
-def _slice_rows(batch: Any, rows: slice) -> Any:
-    """Return some rows of a batch of columns; n-grams are dicts of dicts."""
-    # Arrays are asked for first, as nearly all columns are arrays.
+def _split_rows(batch: Any, n_rows: Sequence[int]) -> list[Any]:
+    """Divide a batch of columns into batches.
+
+    Args:
+        batch: an array, or a tuple or dict of columns; n-grams are dicts of dicts.
+        n_rows: the number of rows of each part, in order.
+    """
     if isinstance(batch, np.ndarray):
-        return batch[rows]
+        parts = []
+        start = 0
+        for n_rows_of_part in n_rows:
+            stop = start + n_rows_of_part
+            parts.append(batch[start:stop])
+            start = stop
+        return parts
+
+    # Each column is divided by itself.
     if isinstance(batch, dict):
-        return {key: _slice_rows(column, rows) for key, column in batch.items()}
-    return tuple([_slice_rows(column, rows) for column in batch])
+        keys = batch.keys()
+        columns = [_split_rows(column, n_rows) for column in batch.values()]
+        return [dict(zip(keys, values, strict=True)) for values in zip(*columns, strict=True)]
+    return list(zip(*[_split_rows(column, n_rows) for column in batch], strict=True))
 
 
 def _n_bytes_of(batch: Any) -> int:
@@ -290,7 +304,8 @@ def _n_bytes_of(batch: Any) -> int:
         columns = batch.values() if isinstance(batch, dict) else batch
         n_bytes = 0
         for column in columns:
-            n_bytes += _n_bytes_of(column)
+            # As nearly always: a call for each column would take most of the time.
+            n_bytes += column.nbytes if type(column) is np.ndarray else _n_bytes_of(column)
         return n_bytes
     n_bytes = getattr(batch, "nbytes", 0)
     return n_bytes if isinstance(n_bytes, int) else 0
