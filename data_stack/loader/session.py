@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import copy
-import os
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from dataclasses import replace
+from typing import Any
 
 from data_stack.loader.conversion import Conversion, Pairs
 from data_stack.loader.job import Job
@@ -19,33 +18,35 @@ from data_stack.loader.ranks import LoaderShard
 from data_stack.loader.schedule import Schedule
 from data_stack.loader.statistics import LoaderStatistics, StatisticsRecorder
 from data_stack.loader.workers.base import Workers
+from data_stack.util.forks import call_in_forks
 
 
-@dataclass(eq=False, slots=True)
 class _Iteration:
     """One iteration, which is the current one until another begins.
 
-    Attributes:
+    Args:
         recorder: records its figures.
-        process_id: the process in which it began; a fork of it cannot continue.
-        has_begun: whether its first batch has been requested.
-    """
-
-    recorder: StatisticsRecorder = field(default_factory=StatisticsRecorder)
-    process_id: int = field(default_factory=os.getpid)
-    has_begun: bool = False
-
-
-class _Mark(NamedTuple):
-    """What accompanies a batch through its conversion, which passes it on.
 
     Attributes:
-        job: the job of the batch.
-        n_bytes: the size of the batch's arrays before the conversion.
+        recorder: as passed.
+        has_begun: whether its first batch has been requested.
+        is_of_parent: whether this process is a fork of the one in which it began. Only that one can
+            continue it.
     """
 
-    job: Job
-    n_bytes: int
+    def __init__(self, recorder: StatisticsRecorder) -> None:
+        self.recorder = recorder
+        self.has_begun = False
+        self.is_of_parent = False
+        call_in_forks(self._leave_to_parent)
+
+    def _leave_to_parent(self) -> None:
+        self.is_of_parent = True
+
+
+#: What accompanies a batch through its conversion, which passes it on: the job of the batch, and
+#: the size of its arrays before the conversion.
+_Mark = tuple[Job, int]
 
 
 class Session:
@@ -146,7 +147,7 @@ class Session:
             make_schedule: returns the batches from here on; called when the first one is requested.
             conversion: converts the batches; None leaves them as the workers made them.
         """
-        self._iteration = _Iteration()
+        self._iteration = _Iteration(StatisticsRecorder(self.workers))
         return self._deliver(self._iteration, make_schedule, conversion)
 
     def end_iteration(self) -> None:
@@ -196,7 +197,7 @@ class Session:
         recorder.begin()
         pairs: Pairs = self._make_batches(schedule, recorder)
         if conversion is not None:
-            pairs = conversion.convert_all(pairs)
+            pairs = conversion.convert_all(recorder.time_making(pairs))
         try:
             while True:
                 asked_at = time.perf_counter()
@@ -206,10 +207,9 @@ class Session:
                     # A rank with fewer steps than others continues with the same epoch as they.
                     self.progress.finish(end_epoch)
                     break
-                batch, mark = pair
+                batch, (job, n_bytes) = pair
                 del pair
-                job: Job = mark.job
-                recorder.add_delivered(len(job.indices), mark.n_bytes, waiting_seconds)
+                recorder.add_delivered(len(job.indices), n_bytes, waiting_seconds)
 
                 # The place advances last, so that an interruption loses no batch.
                 epoch, position = job.place_after
@@ -229,7 +229,6 @@ class Session:
         self, schedule: Schedule, recorder: StatisticsRecorder
     ) -> Iterator[tuple[Any, _Mark]]:
         """Yield the batches that the workers make, each with its mark, in the scheduled order."""
-        asked_at = time.perf_counter()
         workers = self.workers
         jobs = schedule.jobs()
         submitted = deque[Job]()  # the jobs whose batches were not received, the oldest first
@@ -246,13 +245,11 @@ class Session:
                 return
 
             made = workers.next()
-            recorder.add_made(made, workers, time.perf_counter() - asked_at)
-            mark = _Mark(submitted.popleft(), made.n_bytes)
-            pair = (made.batch, mark)
+            recorder.add_made(made)
+            pair = (made.batch, (submitted.popleft(), made.n_bytes))
             del made
             yield pair
             del pair  # free the batch before the next one is made
-            asked_at = time.perf_counter()
 
     def _check_is_current(self, iteration: _Iteration) -> None:
         """Check that an iteration may continue.
@@ -260,7 +257,7 @@ class Session:
         Raises:
             RuntimeError: it has ended, or this is a fork of its process.
         """
-        if self._iteration is not iteration or iteration.process_id != os.getpid():
+        if self._iteration is not iteration or iteration.is_of_parent:
             raise RuntimeError(
                 "this iteration of a loader has ended: another one began, or the loader was closed "
                 "or loaded a state, or this is a fork of its process; call iter(loader) again, and "

@@ -6,6 +6,7 @@ import time
 from dataclasses import dataclass, replace
 
 from data_stack.loader.batch_maker import MadeBatch
+from data_stack.loader.conversion import Pairs
 from data_stack.loader.workers.base import Workers
 
 
@@ -75,41 +76,50 @@ class LoaderStatistics:
 
 
 class StatisticsRecorder:
-    """Records the figures of one iteration while it runs."""
+    """Records the figures of one iteration while it runs.
 
-    #: The figures but those that depend on the present time.
+    Args:
+        workers: the workers of the iteration.
+    """
+
+    #: The workers of the iteration, which describe themselves.
+    _workers: Workers
+    #: The figures but those of the workers, and those that depend on the present time.
     _statistics: LoaderStatistics
     #: When the first batch was requested; None before.
     _began_at: float | None
-    #: How long this thread made batches, or waited for workers; the remaining waiting time of the
-    #: consumer is conversion.
-    _making_seconds: float
+    #: How long the thread of the consumer made batches for a conversion, or waited for workers. The
+    #: remaining waiting time of the consumer is the conversion. None without a conversion.
+    _making_seconds: float | None
 
-    def __init__(self) -> None:
+    def __init__(self, workers: Workers) -> None:
+        self._workers = workers
         self._statistics = LoaderStatistics()
         self._began_at = None
-        self._making_seconds = 0.0
+        self._making_seconds = None
 
     def begin(self) -> None:
         """Note that the first batch is requested now."""
         self._began_at = time.perf_counter()
 
-    def add_made(self, made: MadeBatch, workers: Workers, making_seconds: float) -> None:
-        """Add a batch that workers have made.
-
-        Args:
-            made: the batch.
-            workers: the workers.
-            making_seconds: how long this thread took to get the batch from the workers.
-        """
+    def add_made(self, made: MadeBatch) -> None:
+        """Add a batch that the workers have made."""
         statistics = self._statistics
-        statistics.worker_kind = workers.kind
-        statistics.n_workers = workers.n_workers
-        statistics.choice = workers.choice
         statistics.read_seconds += made.read_seconds
         statistics.collate_seconds += made.collate_seconds
         statistics.transform_seconds += made.transform_seconds
-        self._making_seconds += making_seconds
+
+    def time_making(self, pairs: Pairs) -> Pairs:
+        """Yield the pairs that a conversion reads, and record how long it waits for them."""
+        self._making_seconds = 0.0
+        while True:
+            asked_at = time.perf_counter()
+            pair = next(pairs, None)
+            self._making_seconds += time.perf_counter() - asked_at
+            if pair is None:
+                return
+            yield pair
+            del pair  # free the batch before the next one is made
 
     def add_delivered(self, n_samples: int, n_bytes: int, waiting_seconds: float) -> None:
         """Add a batch that the consumer receives now.
@@ -130,7 +140,11 @@ class StatisticsRecorder:
         statistics = replace(self._statistics)
         if self._began_at is None or statistics.n_batches == 0:
             return statistics
+        statistics.worker_kind = self._workers.kind
+        statistics.n_workers = self._workers.n_workers
+        statistics.choice = self._workers.choice
         statistics.elapsed_seconds = time.perf_counter() - self._began_at
-        converting_seconds = statistics.waiting_seconds - self._making_seconds
-        statistics.convert_seconds = max(0.0, converting_seconds)
+        if self._making_seconds is not None:
+            converting_seconds = statistics.waiting_seconds - self._making_seconds
+            statistics.convert_seconds = max(0.0, converting_seconds)
         return statistics

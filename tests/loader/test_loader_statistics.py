@@ -19,23 +19,33 @@ def workers() -> InlineWorkers:
 
 
 def test_waiting_that_makes_no_batch_is_conversion() -> None:
-    recorder = StatisticsRecorder()
+    recorder = StatisticsRecorder(workers())
     recorder.begin()
 
-    for _ in range(2):
-        recorder.add_made(MadeBatch(None, 80, read_seconds=1.0), workers(), making_seconds=1.5)
+    for _ in recorder.time_making(iter([("batch", "mark")] * 2)):
+        recorder.add_made(MadeBatch(None, 80, read_seconds=1.0))
         recorder.add_delivered(n_samples=4, n_bytes=80, waiting_seconds=2.0)
 
     statistics = recorder.read()
     assert (statistics.n_batches, statistics.n_samples, statistics.n_bytes) == (2, 8, 160)
     assert statistics.waiting_seconds == 4.0
     assert statistics.read_seconds == 2.0
-    assert statistics.convert_seconds == 1.0
+    assert 3.0 < statistics.convert_seconds < 4.0
     assert statistics.worker_kind == "inline"
 
 
+def test_without_a_conversion_all_waiting_makes_batches() -> None:
+    recorder = StatisticsRecorder(workers())
+    recorder.begin()
+
+    recorder.add_made(MadeBatch(None, 80, read_seconds=1.0))
+    recorder.add_delivered(n_samples=4, n_bytes=80, waiting_seconds=2.0)
+
+    assert recorder.read().convert_seconds == 0.0
+
+
 def test_an_iteration_before_its_first_batch_has_taken_no_time() -> None:
-    recorder = StatisticsRecorder()
+    recorder = StatisticsRecorder(workers())
 
     recorder.begin()
 
@@ -43,7 +53,7 @@ def test_an_iteration_before_its_first_batch_has_taken_no_time() -> None:
 
 
 def test_what_was_read_does_not_change_with_later_batches() -> None:
-    recorder = StatisticsRecorder()
+    recorder = StatisticsRecorder(workers())
     recorder.begin()
     earlier = recorder.read()
 
