@@ -24,6 +24,7 @@ from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
 from urllib3.util.connection import allowed_gai_family
 
 from data_stack.io.web.framing import Framing
+from data_stack.io.web.header_lines import read_fields
 
 #: A size has at most 16 digits; a few servers add extensions behind it.
 _MAX_CHUNK_LINE_BYTES: Final = 4096
@@ -118,14 +119,17 @@ class _TimedFile(io.RawIOBase):
 
 
 class _TimedResponse(http.client.HTTPResponse):
-    """An answer that comes in time, and whose framing is read strictly.
+    """An answer that comes in time, and whose header and framing are read strictly.
 
-    http.client takes the interim answers 102 and 103 for the last answer, reads trailers without
-    end, and takes any text that ``int()`` accepts for the size of a chunk.
+    http.client takes the interim answers 102 and 103 for the last answer, ignores all headers
+    behind a line that is none, reads trailers without end, and takes any text that ``int()``
+    accepts for the size of a chunk.
     """
 
     #: What http.client reads the answer from.
     fp: Any
+    #: The method of the request, as http.client notes it.
+    _method: str
 
     def __init__(self, sock: socket.socket, *arguments: Any, **options: Any) -> None:
         super().__init__(sock, *arguments, **options)
@@ -134,37 +138,57 @@ class _TimedResponse(http.client.HTTPResponse):
             self.fp = io.BufferedReader(_TimedFile(self.fp, sock, request.tick))
 
     def begin(self) -> None:
-        super().begin()
-        # The values of a header that was sent twice are joined with a comma, as requests does.
-        headers = {}
-        for name in ("Transfer-Encoding", "Content-Length"):
-            headers[name] = ", ".join(self.headers.get_all(name, []))
+        """Read the status and the headers, and note them as http.client does.
 
-        framing = Framing.from_headers(headers)
+        Raises:
+            BadHeaderError, BadFramingError, http.client.HTTPException: they cannot be read clearly.
+        """
+        if current_request() is None:
+            super().begin()
+            return
 
+        version, self.status, reason = self._read_final_status()
+        self.code = self.status
+        self.reason = reason.strip()
+        if not version.startswith(("HTTP/1.", "HTTP/0.9")):
+            raise http.client.UnknownProtocol(version)
+        self.version = 10 if version in ("HTTP/1.0", "HTTP/0.9") else 11
+
+        fields = read_fields(self.fp)
+        self.headers = http.client.HTTPMessage()
+        for name, value in fields:
+            self.headers[name] = value
+        self.msg = self.headers
         # This is checked again when the header is received, but urllib3 would leave the connection
         # of some answers with bad framing open.
-        if current_request() is not None:
-            fault = framing.find_fault()
-            if fault is not None:
-                raise BadFramingError(fault)
+        framing = Framing.from_fields(fields)
+        fault = framing.find_fault()
+        if fault is not None:
+            raise BadFramingError(fault)
+        self._note_framing(framing)
 
-        # http.client does not strip a space behind the word "chunked".
-        if framing.is_chunked and not self.chunked:
-            self.chunked = True
-            self.chunk_left = None
-            self.length = None
-            self.will_close = self._check_close()  # type: ignore[attr-defined]  # of http.client
+    def _note_framing(self, framing: Framing) -> None:
+        """Note where the body ends, and whether the connection ends with it."""
+        self.chunked = framing.is_chunked
+        self.chunk_left = None
+        self.length = framing.length
+        self.will_close = self._check_close()  # type: ignore[attr-defined]  # of http.client
+        has_body = self.status not in (204, 304) and self.status >= 200 and self._method != "HEAD"
+        if not has_body:
+            self.length = 0
+        elif self.length is None and not self.chunked:
+            # The body ends with the connection.
+            self.will_close = True
 
-    def _read_status(self) -> tuple[str, int, str]:
-        """Return the first status that is not an interim one; ``begin()`` skips only 100."""
+    def _read_final_status(self) -> tuple[str, int, str]:
+        """Return version, status and reason of the first answer that is not an interim one."""
         while True:
-            version, status, reason = super()._read_status()  # type: ignore[misc]  # of http.client
-            # 100 is left to begin(), and 101 ends the use of HTTP.
-            is_interim = 101 < status < 200
+            version, status, reason = self._read_status()  # type: ignore[attr-defined]  # as above
+            # 101 ends the use of HTTP.
+            is_interim = 100 <= status < 200 and status != 101
             if not is_interim:
                 return version, status, reason
-            http.client.parse_headers(self.fp)  # discards the header of the interim answer
+            read_fields(self.fp)  # discards the header of the interim answer
 
     def _read_next_chunk_size(self) -> int:
         line = self.fp.readline(_MAX_CHUNK_LINE_BYTES)

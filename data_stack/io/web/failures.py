@@ -12,6 +12,7 @@ from typing import Final
 from urllib3.exceptions import HTTPError
 
 from data_stack.io.web.connections import BadFramingError
+from data_stack.io.web.header_lines import BadHeaderError
 
 #: Errors of a connection that the server closed.
 _CLOSED: Final = (
@@ -60,7 +61,7 @@ def describe_failure(error: Exception, timeout_seconds: float) -> Failure | None
             return Failure(f"the host cannot be found: {cause.strerror}", may_be_found_later)
         if isinstance(cause, http.client.IncompleteRead):
             return Failure("the connection was cut", True)
-        if isinstance(cause, BadFramingError):
+        if isinstance(cause, (BadFramingError, BadHeaderError)):
             return Failure(str(cause), False)
 
     # Otherwise the first timeout, or the first error with a text of the operating system.

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from data_stack.io.redaction import printable
+from data_stack.io.web.header_lines import values_of
 
 _LENGTH: Final = re.compile(r"[0-9]{1,18}")
 #: How much of a header is shown in a message.
@@ -33,6 +34,13 @@ class Framing:
         transfer_coding = headers.get("Transfer-Encoding", "").strip().lower()
         content_length = headers.get("Content-Length", "").strip()
         return cls(transfer_coding, content_length)
+
+    @classmethod
+    def from_fields(cls, fields: Sequence[tuple[str, str]]) -> Framing:
+        """Return what names and values of header lines say."""
+        transfer_coding = values_of(fields, "transfer-encoding")
+        content_length = values_of(fields, "content-length")
+        return cls(transfer_coding.strip().lower(), content_length)
 
     @property
     def is_chunked(self) -> bool:
