@@ -4,12 +4,12 @@ a cache of the node.
     python benchmarks/many_readers.py [--processes 32] [--threads 8]
 
 The readers are 8 threads in each of 32 processes, forked from one interpreter with the packages
-imported: 256 processes would take 20 GB. Each has a rank: it opens 4 MB of records in 2 shards by
-URL, and reads its share, shuffled, in batches of 8. A cache has cacheFresh=60. MongoDB is a mongod
-of its own; S3 is slow_server.py, 5 ms away. Figures: the time until all readers had a batch; the
-requests that the server counted, in all and by reader, how many of them described resources, and in
-the busiest tenth of a second; bytes moved by those of the dataset; requests and batches per second.
---small has 4 processes.
+imported: 256 processes would take 20 GB. Each has a rank: it loads a ready dataset of 4 MB of
+records in 2 shards, and reads two batches of 8 of its share, shuffled. A cache has cacheFresh=60.
+MongoDB is a mongod of its own; S3 is slow_server.py, 5 ms away. Figures: the time until all readers
+had a batch; the requests that the server counted, in all, by reader, and in the busiest tenth of a
+second; how many of them were for pointers of resources, and for the manifest of the dataset; bytes
+moved by those of the dataset; requests and batches per second. --small has 4 processes.
 """
 
 from __future__ import annotations
@@ -67,14 +67,13 @@ class Many(DatasetFactory):
 
 
 def read(
-    url: str, rank: int, world: int, n_batches: int, seen: list[tuple[float, float, int]]
+    store: str, rank: int, world: int, n_batches: int, seen: list[tuple[float, float, int]]
 ) -> None:
     """Open, and read batches; adds when the first and the last one came, and how many there
     were.
     """
-    loader = Loader(
-        data_stack.load(url), BATCH, shuffle=True, seed=1, shard=(rank, world), workers=0
-    )
+    train = data_stack.load("many", split="train", storage=store)
+    loader = Loader(train, BATCH, shuffle=True, seed=1, shard=(rank, world), workers=0)
     first, n_read = 0.0, 0
     for _ in loader:
         first, n_read = first or time.time(), n_read + 1
@@ -84,7 +83,7 @@ def read(
 
 
 def all_at_once(
-    url: str, n_processes: int, n_threads: int
+    store: str, n_processes: int, n_threads: int
 ) -> tuple[float, list[tuple[float, float, int]]]:
     """When the readers started, and what each saw."""
     world = n_processes * n_threads
@@ -99,7 +98,7 @@ def all_at_once(
                 seen: list[tuple[float, float, int]] = []
                 ranks = range(process * n_threads, (process + 1) * n_threads)
                 threads = [
-                    threading.Thread(target=read, args=(url, rank, world, 2, seen))
+                    threading.Thread(target=read, args=(store, rank, world, 2, seen))
                     for rank in ranks
                 ]
                 os.read(gate, 1)  # until the parent closes it
@@ -129,10 +128,11 @@ def all_at_once(
 
 
 def copy_to(store: StorageConnector, source: FileStorageConnector) -> None:
-    """The records, without the name of the dataset."""
-    for name in source.list_resources("many/1.0.0/train"):
+    """The ready dataset, its manifest last."""
+    names = source.list_resources("many/1.0.0/")
+    for name in sorted(names, key=lambda name: name.endswith("/manifest.json")):
         with source.get_resource(name) as resource:
-            store.set_resource(name.removeprefix("many/1.0.0/"), resource)
+            store.set_resource(name, resource)
 
 
 Count = Callable[[], dict[str, float]]
@@ -140,12 +140,11 @@ Count = Callable[[], dict[str, float]]
 
 @contextlib.contextmanager
 def stores(folder: Path, wanted: list[str]) -> Iterator[dict[str, tuple[str, Count]]]:
-    """By case the URL of the dataset, and what counts the requests since the last call."""
+    """By case the store of the dataset, and what counts the requests since the last call."""
     data_stack.default_repository().register("many", Many)
     source = FileStorageConnector(folder / "store")
     data_stack.load("many", storage=source)
-    copy_to(FileStorageConnector(folder / "plain"), source)
-    found: dict[str, tuple[str, Count]] = {"folder": (str(folder / "plain" / "train"), dict)}
+    found: dict[str, tuple[str, Count]] = {"folder": (str(folder / "store"), dict)}
     with contextlib.ExitStack() as exits:
         if any("MongoDB" in case for case in wanted):
             mongod = exits.enter_context(MongoDBServer())
@@ -168,10 +167,7 @@ def stores(folder: Path, wanted: list[str]) -> Iterator[dict[str, tuple[str, Cou
                 return new
 
             # On two cores, a server answers 256 readers late.
-            url = (
-                mongod.uri("many").replace("/many", "/many/train", 1)
-                + "&serverSelectionTimeoutMS=60000"
-            )
+            url = mongod.uri("many") + "&serverSelectionTimeoutMS=60000"
             found["MongoDB"] = url, of_mongod
             found["MongoDB, cache"] = (
                 f"{url}&cache={folder / 'cache-mongodb'}&cacheFresh=60",
@@ -185,16 +181,16 @@ def stores(folder: Path, wanted: list[str]) -> Iterator[dict[str, tuple[str, Cou
             def of_s3() -> dict[str, float]:
                 log = log_of(port)
                 tenths = collections.Counter(int(each[0] * 10) for each in log)
-                described = sum("/objects/" not in each[3] for each in log)
-                of_manifests = sum("manifest.json" in each[3] for each in log)
-                facts = {"requests": len(log), "described": described, "manifests": of_manifests}
+                pointers = sum("/objects/" not in each[3] for each in log)
+                of_manifest = sum("/many/1.0.0/manifest.json" in each[3] for each in log)
+                facts = {"requests": len(log), "pointers": pointers, "manifest": of_manifest}
                 return {
                     **facts,
                     "bytes": sum(each[2] for each in log),
                     "peak": max(tenths.values(), default=0),
                 }
 
-            url = f"s3://ours/train?endpointUrl=http://127.0.0.1:{port}&anonymous=true"
+            url = f"s3://ours?endpointUrl=http://127.0.0.1:{port}&anonymous=true"
             found["S3"] = url, of_s3
             found["S3, cache"] = f"{url}&cache={folder / 'cache-s3'}&cacheFresh=60", of_s3
         yield found
@@ -216,15 +212,13 @@ def main() -> None:
         stores(Path(name), given.only) as found,
     ):
         n_bytes = sum(
-            file.stat().st_size
-            for file in Path(name, "plain", "train").rglob("*")
-            if file.is_file()
+            file.stat().st_size for file in Path(name, "store").rglob("*") if file.is_file()
         )
         for case in given.only:
-            url, count = found[case]
+            store, count = found[case]
             count()
             try:
-                start, seen = all_at_once(url, n_processes, given.threads)
+                start, seen = all_at_once(store, n_processes, given.threads)
             except RuntimeError as error:
                 results.leave_out(case, error)
                 continue
@@ -242,8 +236,8 @@ def main() -> None:
                 figures["requests per second"] = seconds / n_requests, "/s"
                 figures["bytes moved by bytes stored"] = counted["bytes"] / n_bytes, ""
             for key, what in (
-                ("described", "requests for descriptions"),
-                ("manifests", "requests for manifests"),
+                ("pointers", "requests for pointers"),
+                ("manifest", "requests for the manifest"),
                 ("peak", "requests in the busiest 0.1 s"),
             ):
                 if key in counted:

@@ -2,11 +2,12 @@
 
 Run: python benchmarks/records.py [--only CASE …] [--systems SYSTEM …] [--small] [--json FILE]
 
-Cases are the workloads W1 to W4 and ``open`` (10 M records) and ``mongodb`` (batches of W1 out of
-MongoDB). All systems of a workload are written, checked against the truth, kept open together, and
-take turns in each round. Files are in the page cache. What is not installed is left out, and said
-so. Peers are read the fastest way their documentation shows; the modules in ``record_peers`` say
-which. JPEGs decoded on two cores: ``loader.py --only W3``.
+Cases are the workloads W1 to W4, ``open`` (10 M records), ``verification`` (a first pass with and
+without the verification of each block) and ``mongodb`` (batches of W1 out of MongoDB). All systems
+of a workload are written, checked against the truth, kept open together, and take turns in each
+round. Files are in the page cache. What is not installed is left out, and said so. Peers are read
+the fastest way their documentation shows; the modules in ``record_peers`` say which. JPEGs decoded
+on two cores: ``loader.py --only W3``.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -251,6 +253,59 @@ def measure_opening(folder: Path, given: Any, results: Results) -> None:
     remove(folder)
 
 
+def measure_verification(folder: Path, given: Any, results: Results) -> None:
+    """A pass that verifies each block, against one over files whose blocks are verified already."""
+    from record_peers.ours import write
+
+    for name in ("W1", "W2", "W4"):
+        work = WORKLOADS[name](given.small)
+        where = folder / f"verification {name}"
+        write(work, where)
+        for how, read in (("in order", read_in_order), ("shuffled loader", load_shuffled)):
+            case = f"{name}, a pass, {how}"
+            ways = {
+                "ours, verified": partial(pass_seconds, where, read, is_verified=False),
+                "verified before": partial(pass_seconds, where, read, is_verified=True),
+            }
+            for way, kept in in_turn(case, ways, given.rounds + 1, results).items():
+                results.keep(case, way, [seconds / work.n for seconds in kept[1:]])
+            results.print(case)
+            results.at_least(case, case, "ours, verified", "verified before", 0.8)
+        remove(where)
+
+
+def pass_seconds(folder: Path, read: Callable[[Any], None], *, is_verified: bool) -> float:
+    """Seconds of a pass over files that are opened and mapped for it.
+
+    Args:
+        folder: the dataset.
+        read: reads all records.
+        is_verified: whether the reader has verified all blocks before.
+    """
+    from data_stack.formats.records import RecordReader
+
+    with RecordReader(folder) as reader:
+        if is_verified:
+            read_in_order(reader)
+            # Files that are opened again are mapped again, but not verified again.
+            reader.release()
+        return timed(lambda: read(reader))
+
+
+def read_in_order(reader: Any) -> None:
+    """Read all records in batches."""
+    for start in range(0, len(reader), BATCH):
+        reader.read_batch(range(start, min(start + BATCH, len(reader))))
+
+
+def load_shuffled(reader: Any) -> None:
+    """Read all records by a loader."""
+    from data_stack.loader import Loader
+
+    for _ in Loader(reader, BATCH, shuffle=True, seed=1):
+        pass
+
+
 def measure_mongodb(folder: Path, given: Any, results: Results) -> None:
     """Batches of 256 out of W1, against one bare ``$in`` query of the chunks that hold them."""
     from record_peers.ours import column_of
@@ -343,7 +398,7 @@ def judge(results: Results) -> None:
 
 def main() -> None:
     """Run what was asked for."""
-    parser = parser_of(__doc__, [*WORKLOADS, "open", "mongodb"], rounds=9)
+    parser = parser_of(__doc__, [*WORKLOADS, "open", "verification", "mongodb"], rounds=9)
     parser.add_argument(
         "--systems", nargs="+", choices=list(MODULES), default=list(MODULES), metavar="NAME"
     )
@@ -364,9 +419,12 @@ def main() -> None:
                 measure_workload(WORKLOADS[case](given.small), systems, Path(name), given, results)
                 continue
             try:
-                {"open": measure_opening, "mongodb": measure_mongodb}[case](
-                    Path(name), given, results
-                )
+                measure = {
+                    "open": measure_opening,
+                    "verification": measure_verification,
+                    "mongodb": measure_mongodb,
+                }[case]
+                measure(Path(name), given, results)
             except ImportError as error:
                 results.leave_out(case, error)
     judge(results)

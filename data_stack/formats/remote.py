@@ -50,6 +50,13 @@ class _PrefetchedBlocks:
         futures = self.futures.get(block, [])
         return any(not future.done() for future in futures)
 
+    def cancel(self) -> None:
+        """Cancel the fetches that no thread has begun."""
+        for block, futures in list(self.futures.items()):
+            are_cancelled = [future.cancel() for future in futures if not future.done()]
+            if any(are_cancelled):
+                self.futures.pop(block, None)
+
     def remember(self, block: int, futures: list[Future[object]]) -> None:
         """Remember what fetches a block, and forget the oldest blocks above the limit."""
         self.futures[block] = futures
@@ -109,6 +116,10 @@ class RemoteAccess(SourceAccess):
         self, positions: IndexArrayOfInts, keys: Sequence[ColumnKey] | None = None
     ) -> None:
         prefetched = _prefetched.get(self)
+        if len(positions) == 0:
+            if prefetched is not None:
+                prefetched.cancel()
+            return
         # A forked child has none of the threads of its parent.
         if prefetched is None or prefetched.process != os.getpid():
             prefetched = _PrefetchedBlocks(os.getpid())

@@ -181,6 +181,12 @@ class BatchMaker:
         for job in jobs:
             yield self._finish(job, batches.popleft(), read_seconds)
 
+    def stop_prefetching(self) -> None:
+        """Let the source cancel what it was told to prefetch and has not begun to fetch."""
+        with suppress_own(Exception):
+            no_positions = np.empty(0, dtype=np.intp)
+            access_to(self.stacks.iterator).prefetch(no_positions)
+
     def _read(self, samples: SampleAccess, indices: IndexArrayOfInts) -> Any:
         """Read samples as columns, or as a list for a function; nothing else uses their memory."""
         if self._reads_columns:

@@ -207,7 +207,9 @@ class Loader:
 
         # What runs.
         self._conversion = None
-        self._session = Session(plan, checked_seed, loader_shard, make_own_workers)
+        self._session = Session(
+            plan, checked_seed, loader_shard, make_own_workers, self._maker.stop_prefetching
+        )
 
     # ------------------------------------------------------------------ iteration
 

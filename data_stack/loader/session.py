@@ -60,6 +60,7 @@ class Session:
         seed: the seed of the order.
         shard: the shard of the loader.
         make_workers: returns workers that do not run yet.
+        stop_prefetching: cancels what an iteration that has ended has asked the source to prefetch.
     """
 
     #: The plan of epoch 0; rank and world follow :attr:`shard`.
@@ -78,6 +79,8 @@ class Session:
     workers: Workers
     #: Returns workers that do not run yet.
     _make_workers: Callable[[], Workers]
+    #: Cancels what an iteration that has ended has asked the source to prefetch.
+    _stop_prefetching: Callable[[], None]
     #: Whether the workers stay when an iteration ends.
     _keeps_workers: bool
     #: The current iteration; None if there is none.
@@ -86,7 +89,12 @@ class Session:
     _last_statistics: LoaderStatistics
 
     def __init__(
-        self, plan: Plan, seed: int, shard: LoaderShard, make_workers: Callable[[], Workers]
+        self,
+        plan: Plan,
+        seed: int,
+        shard: LoaderShard,
+        make_workers: Callable[[], Workers],
+        stop_prefetching: Callable[[], None],
     ) -> None:
         self.plan = plan
         self.seed = seed
@@ -96,6 +104,7 @@ class Session:
         self.fingerprint = None
         self.workers = make_workers()  # wrong arguments fail here
         self._make_workers = make_workers
+        self._stop_prefetching = stop_prefetching
         self._keeps_workers = False
         self._iteration = None
         self._last_statistics = LoaderStatistics()
@@ -161,6 +170,7 @@ class Session:
         else:
             # The next iteration starts them again, and "auto" keeps its measurements.
             self.workers.close()
+        self._stop_prefetching()
 
     def keep_workers(self) -> None:
         """Start the workers, and keep them until :meth:`close`."""

@@ -265,7 +265,8 @@ class SampleAccess(ABC):
         """Start to read, in the background, the blocks of samples that are needed soon.
 
         Args:
-            positions: of the samples, in the order in which they are needed.
+            positions: of the samples, in the order in which they are needed. None of them: no
+                samples are needed soon, so that reads that have not begun may be cancelled.
             keys: of the columns that will be read; None for those of the last request.
         """
 

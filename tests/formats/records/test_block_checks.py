@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from data_stack.exception import DatasetFileCorruptError
-from data_stack.formats.records.block_checks import BlockChecks
+from data_stack.formats.records.block_checks import BlockChecks, choose_threads
 from data_stack.io.integrity import BLOCK_BYTES, Digest
 
 N_BYTES = 2 * BLOCK_BYTES + 100
@@ -36,6 +36,30 @@ def test_a_damaged_block_is_named() -> None:
         checks.check(memoryview(damaged), [0], [N_BYTES])
 
     assert not checks.is_done
+
+
+@pytest.mark.parametrize("damaged_block", [0, 17, 39])
+def test_damage_among_many_blocks_is_named(damaged_block: int) -> None:
+    content = CONTENT[:BLOCK_BYTES] * 40
+    damaged = bytearray(content)
+    damaged[damaged_block * BLOCK_BYTES] ^= 1
+
+    with pytest.raises(DatasetFileCorruptError, match=f"from byte {damaged_block * 65_536:,} on"):
+        checks_of(content).check(memoryview(damaged), [0], [len(content)])
+
+    intact = checks_of(content)
+    intact.check(memoryview(content), [0], [len(content)])
+    assert intact.is_done
+
+
+@pytest.mark.parametrize(
+    ("n_blocks", "n_available", "n_threads"),
+    [(1, 16, 1), (15, 16, 1), (16, 16, 2), (80, 16, 10), (80, 2, 2), (80, 1, 1)],
+)
+def test_few_blocks_are_checked_by_few_threads(
+    n_blocks: int, n_available: int, n_threads: int
+) -> None:
+    assert choose_threads(n_blocks, n_available) == n_threads
 
 
 def test_appended_bytes_are_not_checked() -> None:

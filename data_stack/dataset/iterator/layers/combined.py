@@ -437,6 +437,9 @@ class CombinedAccess(SampleAccess):
     def prefetch(
         self, positions: IndexArrayOfInts, keys: Sequence[int | str] | None = None
     ) -> None:
+        if len(positions) == 0:
+            for part in self.parts:
+                part.prefetch(positions, keys)
         for request in self._requests(positions):
             request.source.prefetch(request.positions, keys)
 
