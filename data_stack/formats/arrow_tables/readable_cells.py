@@ -104,7 +104,7 @@ def _is_list_view(type_: pa.DataType) -> bool:
 
 
 def _is_nested_dictionary(type_: pa.DataType) -> bool:
-    return pa.types.is_dictionary(type_) and pa.types.is_nested(type_.value_type)
+    return bool(pa.types.is_dictionary(type_) and pa.types.is_nested(type_.value_type))
 
 
 def _is_plain(type_: pa.DataType) -> bool:

@@ -85,7 +85,7 @@ def test_rows_are_read_with_the_chosen_columns_alone(store: FarStorageConnector)
     rows = ArrowDataset(place, ["text", "label"])
     store.requests.clear()
 
-    batch = rows.read_batch([5, 10_005, 19_000])
+    batch: Any = rows.read_batch([5, 10_005, 19_000])
 
     assert batch["label"].tolist() == [5, 5, 0]
     assert batch["text"].tolist() == ["text 5", "text 10005", "text 19000"]
