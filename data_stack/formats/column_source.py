@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -46,6 +46,7 @@ class ColumnSource:
         stored: the same samples, whose images, sound and videos are the bytes of their files; None
             without such columns.
         resources: the open files, which the user of the source closes at the end.
+        class_names: the names of the classes of columns of labels.
     """
 
     name: str
@@ -54,6 +55,7 @@ class ColumnSource:
     keys: Mapping[str, ColumnKey]
     stored: DatasetIteratorIF | None = None
     resources: contextlib.ExitStack = field(default_factory=contextlib.ExitStack)
+    class_names: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.values)
@@ -119,12 +121,15 @@ class ColumnSource:
             return self
         schema = {}
         keys = {}
+        class_names = {}
         for new_name, old_name in columns.items():
             name = find_column(self.name, self.keys, old_name)
+            if name in self.class_names:
+                class_names[new_name] = self.class_names[name]
             # Only the key of a WebDataset is a column that the schema may lack.
             schema[new_name] = self.schema.get(name, ColumnType("utf8"))
             keys[new_name] = self.keys[name]
-        return replace(self, schema=schema, keys=keys)
+        return replace(self, schema=schema, keys=keys, class_names=class_names)
 
 
 def find_column(dataset_name: str, keys: Mapping[str, ColumnKey], column: str) -> str:
@@ -233,7 +238,19 @@ def source_of_iterator(iterator: DatasetIteratorIF, name: str | None = None) -> 
                 f"samples of {name} differ in their columns; map them to the same ones"
             ) from error
         schema[column_name] = infer_column(values, column_name)
-    return ColumnSource(name, iterator, schema, keys)
+    class_names = _class_names_of_meta(iterator, keys)
+    return ColumnSource(name, iterator, schema, keys, class_names=class_names)
+
+
+def _class_names_of_meta(
+    iterator: DatasetIteratorIF, keys: Mapping[str, ColumnKey]
+) -> dict[str, Sequence[str]]:
+    """Return the names of the classes of the target by its column; empty without such."""
+    meta = getattr(iterator, "dataset_meta", None)
+    names = getattr(meta, "class_names", None)
+    if meta is None or not names:
+        return {}
+    return {name: names for name, key in keys.items() if key == meta.target_pos}
 
 
 def _source_without_samples(iterator: DatasetIteratorIF, name: str) -> ColumnSource:

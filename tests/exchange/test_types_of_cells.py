@@ -62,6 +62,12 @@ CELLS: dict[str, tuple[pa.Array, list[Any]]] = {
         ),
         ["a", "b", None, "a"],
     ),
+    "dictionary of lists": (
+        pa.DictionaryArray.from_arrays(
+            pa.array([0, 1, None, 0], pa.int8()), pa.array([[1, 2], None], pa.list_(pa.int8()))
+        ),
+        [[1, 2], None, None, [1, 2]],
+    ),
     "map of views": (
         pa.array([[("a", 1)], None, [], [("b", 2)]], pa.map_(pa.string_view(), pa.int8())),
         [[("a", 1)], None, [], [("b", 2)]],
@@ -163,6 +169,42 @@ def test_such_cells_go_back_to_arrow(name: str) -> None:
         expected_type = module_of_cells.readable_type(cells.type)
     assert column.type == expected_type
     assert column.to_pylist() == cells.to_pylist()
+
+
+def test_dictionaries_that_pyarrow_cannot_join_are_values() -> None:
+    chunks = []
+    for names in (["a", None], [None, "b"]):
+        chunks.append(pa.DictionaryArray.from_arrays(pa.array([0, 1], pa.int8()), pa.array(names)))
+    table = pa.table({"x": pa.chunked_array(chunks)})
+
+    samples = check_agreement(data_stack.from_arrow(table))
+
+    assert [sample["x"] for sample in samples] == ["a", None, None, "b"]
+    with pytest.raises(ConfigError, match="'x' has no class numbers"):
+        data_stack.from_arrow(table, target="x")
+
+
+def test_a_table_goes_back_without_a_copy(tmp_path: Path) -> None:
+    table = pa.table({"n": np.arange(100_000), "t": ["text"] * 100_000, "v": [[1.0]] * 100_000})
+    in_memory = data_stack.from_arrow(table)
+    with pa.ipc.new_file(str(tmp_path / "a.arrow"), table.schema) as writer:
+        writer.write_table(table, max_chunksize=1000)
+    in_file: Any = data_stack.load(str(tmp_path / "a.arrow"))
+    allocated = pa.total_allocated_bytes()
+
+    tables = [data_stack.to_arrow(in_memory), data_stack.to_arrow(in_file)]
+
+    assert pa.total_allocated_bytes() - allocated < table.nbytes / 100
+    assert all(result == table for result in tables)
+    assert data_stack.to_arrow(in_memory[[3, 1]]) == table.take([3, 1])
+
+
+def test_text_that_is_no_utf8_does_not_become_a_table(tmp_path: Path) -> None:
+    path = written(tmp_path / "a.arrow", pa.table({"t": ["abc", "xyz"]}))
+    path.write_bytes(path.read_bytes().replace(b"xyz", b"x\xff\xff"))
+
+    with pytest.raises(ConfigError, match="UTF8"):
+        data_stack.to_arrow(ArrowDataset(path))
 
 
 @compared

@@ -11,6 +11,7 @@ import pyarrow as pa
 from data_stack.dataset.iterator import DatasetIteratorIF
 from data_stack.exception import ConfigError
 from data_stack.exchange.tables.cells import cells_of
+from data_stack.exchange.tables.stored_cells import table_of_cells
 from data_stack.exchange.tables.table import NamedColumns
 from data_stack.formats.arrow_tables import Origin, iterator_of_table
 from data_stack.util.suggestions import did_you_mean
@@ -59,10 +60,14 @@ def to_arrow(
     """Return all samples as a ``pyarrow.Table``.
 
     Columns keep the types of their Arrow, Parquet, pandas or polars source if only rows and columns
-    were selected since, apart from views of lists and run-end encoded values; otherwise types are
-    inferred from the values. Arrays of numbers of one shape become (nested) lists of fixed size;
-    arrays of different shapes, without elements or of text become lists; complex numbers and
-    matrices of times become bytes of ``.npy``. None and NaT become null, NaN stays.
+    were selected since, apart from views of lists and run-end encoded values. All rows of a table,
+    or of local Arrow files that are not compressed, are not copied: the result has the cells, or
+    the pages of the files.
+
+    Otherwise types are inferred from the values. Arrays of numbers of one shape become (nested)
+    lists of fixed size; arrays of different shapes, without elements or of text become lists;
+    complex numbers and matrices of times become bytes of ``.npy``. None and NaT become null, NaN
+    stays.
 
     Args:
         iterator: any iterator; see :class:`~data_stack.exchange.tables.table.NamedColumns` for the
@@ -79,6 +84,10 @@ def to_arrow(
             does not fit its type; or ``schema`` has a column that the samples lack. With ``lazy``,
             the error of a value is raised when its batch is read.
     """
+    if schema is None and not lazy:
+        stored = table_of_cells(iterator)
+        if stored is not None:
+            return stored
     columns = NamedColumns(iterator)
     origins = dict(columns.origins)
     if schema is not None:

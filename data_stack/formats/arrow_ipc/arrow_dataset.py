@@ -46,7 +46,9 @@ class ArrowDataset(ColumnsDatasetIterator):
     ``.arrow`` of Hugging Face's ``datasets``) are told apart by their contents. A local file is
     mapped into memory, so processes share its pages, and no program may shorten it meanwhile;
     compressed record batches are decoded as they are needed. Of a file in a store, the record
-    batches that are needed are read by range; those of a stream are found by one request for each.
+    batches that are needed are read by range, of large ones only ``columns``; and
+    ``read_column(name)`` without positions reads only that column. Small record batches of a stream
+    in a store are found by reading it once, large ones by one request for each.
 
     Values are those of :func:`data_stack.from_arrow`. Where the metadata of the schema has the
     features of ``datasets``, they are those of :func:`data_stack.from_huggingface`: images are
@@ -125,6 +127,7 @@ class ArrowDataset(ColumnsDatasetIterator):
         # Unsupported types and unknown features are refused now, not at the first sample.
         for name in names:
             self._cell_reader_of(rows, name)
+        rows.choose_columns([rows.schema.names.index(name) for name in names])
         super().__init__({name: name for name in names})
 
     # ------------------------------------------------------------------ columns
@@ -155,6 +158,7 @@ class ArrowDataset(ColumnsDatasetIterator):
             if is_same_version(before, now) is False:
                 raise ResourceChangedError(file.name, str(before), str(now))
         rows = ArrowRows(self._positional_files)
+        rows.choose_columns([rows.schema.names.index(name) for name in self._sources])
         self._opened_rows = (os.getpid(), rows)
         return rows
 

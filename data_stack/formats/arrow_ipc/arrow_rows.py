@@ -143,15 +143,26 @@ class ArrowRows:
         file, batch_in_file = self.file_of(batch)
         return self.files[file].column(batch_in_file, number)
 
-    def columns(self, batches: Sequence[int], number: int) -> list[pa.Array]:
-        """Return a column of ascending record batches, those of a file by one request."""
+    def choose_columns(self, numbers: Sequence[int]) -> None:
+        """Fetch no other columns of rows from a store; see :meth:`StoredBatches.choose_columns`."""
+        for file in self.files:
+            file.choose_columns(numbers)
+
+    def columns(
+        self, batches: Sequence[int], number: int, *, is_alone: bool = False
+    ) -> list[pa.Array]:
+        """Return a column of ascending record batches, those of a file by one request.
+
+        The arguments are those of :meth:`StoredBatches.columns`.
+        """
         batches_of_file: dict[int, list[int]] = {}
         for batch in batches:
             file, batch_in_file = self.file_of(batch)
             batches_of_file.setdefault(file, []).append(batch_in_file)
         columns: list[pa.Array] = []
         for file, batches_in_file in batches_of_file.items():
-            columns.extend(self.files[file].columns(batches_in_file, number))
+            file_columns = self.files[file].columns(batches_in_file, number, is_alone=is_alone)
+            columns.extend(file_columns)
         return columns
 
     # ------------------------------------------------------------------ the store

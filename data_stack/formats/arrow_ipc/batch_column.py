@@ -160,7 +160,7 @@ class BatchColumn(ColumnReader):
         parts = []
         for start in range(0, self._rows.n_batches, _BATCHES_AT_ONCE):
             batches = range(start, min(start + _BATCHES_AT_ONCE, self._rows.n_batches))
-            columns = self._rows.columns(batches, self._number)
+            columns = self._rows.columns(batches, self._number, is_alone=True)
             pieces = [column for column in columns if len(column)]
             if pieces:
                 with self._reading(start):

@@ -7,6 +7,7 @@ Arrow file are in the metadata of its schema; those of a folder of ``save_to_dis
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -59,6 +60,20 @@ def features_of_schema(schema: pa.Schema) -> dict[str, Any]:
         for field in schema
         if field.name in features and _is_stored_as(field, features[field.name])
     }
+
+
+def metadata_of_class_names(class_names: Mapping[str, Sequence[str]]) -> dict[bytes, bytes]:
+    """Return the metadata of a schema in which ``datasets`` finds the names of classes.
+
+    Args:
+        class_names: the names by column, each of which is int64.
+    """
+    if not class_names:
+        return {}
+    features = {}
+    for column, names in class_names.items():
+        features[column] = {"names": list(names), "_type": "ClassLabel"}
+    return {_KEY: json.dumps({"info": {"features": features}}).encode()}
 
 
 def check_features(features: Mapping[str, Any], schema: pa.Schema, place: str) -> None:

@@ -178,7 +178,12 @@ def source_of_arrow(samples: DatasetIteratorIF, name: str) -> ColumnSource:
     schema = {}
     for column_name, column in source.schema.items():
         schema[column_name] = _column_as_declared(source.declared[column_name], column)
-    return ColumnSource(name, samples, schema, source.keys)
+    class_names = {}
+    for column_name, feature in _arrow_dataset_below(samples).stored_features.items():
+        names = class_names_of(feature)
+        if names and column_name in source.keys:
+            class_names[column_name] = names
+    return ColumnSource(name, samples, schema, source.keys, class_names=class_names)
 
 
 def _column_as_declared(declared: DeclaredColumn, inferred: ColumnType) -> ColumnType:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import mmap
 import os
 import threading
 import time
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 import pyarrow as pa
 
 from data_stack.exception import DatasetFileCorruptError, ResourceChangedError
+from data_stack.formats.arrow_ipc.column_buffers import ColumnBuffers
 from data_stack.formats.arrow_ipc.errors import reading_arrow
 from data_stack.formats.arrow_ipc.fed_stream import FedStream
 from data_stack.formats.arrow_ipc.layout import IpcLayout, Message, read_layout
@@ -45,9 +47,15 @@ _NOT_COMPRESSED: Final = -1
 #: Time between two checks of a mapped file, in nanoseconds; see ``Footers`` of Parquet.
 _CHECK_INTERVAL_NS: Final = 10_000
 
-#: A decoded record batch: its position in the file, and the position of its only column, or None
-#: for all columns.
-_Key = tuple[int, int | None]
+#: Of record batches up to this mean size, all columns are fetched from a store. To request their
+#: headers first takes longer than to transfer them, and stores are read in blocks of 255 KiB.
+_MAX_WHOLE_BYTES: Final = 512 << 10
+
+#: The positions of some columns, in ascending order; None for all columns.
+_Columns = tuple[int, ...] | None
+
+#: A decoded record batch: its position in the file, and the columns that were decoded.
+_Key = tuple[int, _Columns]
 
 
 @dataclass(slots=True)
@@ -55,7 +63,7 @@ class _DecodedBatch:
     """A record batch that pyarrow has decoded.
 
     Attributes:
-        batch: all columns, or a single one.
+        batch: all columns, or some of them.
         columns: the columns that are validated, by their positions in the file.
     """
 
@@ -67,8 +75,9 @@ class StoredBatches:
     """The record batches of one file, each column of which is decoded when it is needed.
 
     A local file is mapped into memory: its columns are those of the map, unless they are
-    compressed. Of a file in a store, whole record batches are read by range. Threads may share the
-    object; a forked child makes its own.
+    compressed. Of a file in a store, record batches are read by range; where only some columns are
+    read, their headers first, and then the buffers of these columns. Threads may share the object;
+    a forked child makes its own.
 
     A column is validated before it is used for the first time: offsets, sizes and indices of a
     damaged file would make pyarrow read any memory.
@@ -101,11 +110,17 @@ class StoredBatches:
     #: The decoded record batches.
     _cache: ByteCache[_Key, _DecodedBatch]
 
-    #: Decodes all columns, by the key None; or a single one, by its position.
-    _streams: dict[int | None, FedStream]
+    #: The columns that are read of a row; None for all.
+    _chosen: _Columns
+
+    #: Tells where the buffers of a column are.
+    _buffers: ColumnBuffers
+
+    #: Decodes all columns, by the key None; or some, by their positions.
+    _streams: dict[_Columns, FedStream]
 
     #: The dictionaries that each of these readers has.
-    _fed: dict[int | None, tuple[Message, ...]]
+    _fed: dict[_Columns, tuple[Message, ...]]
 
     #: Held by the thread that decodes.
     _lock: threading.Lock
@@ -117,6 +132,8 @@ class StoredBatches:
         mapped = map_sealed_file(file)
         self.map = None if mapped is None else memoryview(mapped)
         self.layout = read_layout(file, self.map)
+        self._chosen = None
+        self._buffers = ColumnBuffers(self.layout.arrow_schema)
         self._streams = {}
         self._fed = {}
         self._lock = fork_lock()
@@ -127,6 +144,16 @@ class StoredBatches:
             self._cache = ByteCache(_MAX_CACHED_OBJECT_BYTES, _size_of_objects)
         else:
             self._cache = ByteCache(_MAX_CACHED_BYTES, _size_of_values)
+
+    def choose_columns(self, numbers: Iterable[int]) -> None:
+        """Fetch no other columns of rows from a store.
+
+        Args:
+            numbers: the positions of the columns.
+        """
+        chosen = tuple(sorted(set(numbers)))
+        is_choice = len(chosen) < len(self.layout.arrow_schema)
+        self._chosen = chosen if is_choice else None
 
     # ------------------------------------------------------------------ columns
 
@@ -144,45 +171,72 @@ class StoredBatches:
         """
         return self.columns([batch], number)[0]
 
-    def columns(self, batches: Sequence[int], number: int) -> list[pa.Array]:
-        """Return a column of several record batches; raises as :meth:`column`."""
-        decoded = self._decoded_batches(batches, self._stream_of(number))
+    def columns(
+        self, batches: Sequence[int], number: int, *, is_alone: bool = False
+    ) -> list[pa.Array]:
+        """Return a column of several record batches.
+
+        Args:
+            batches: the positions of the record batches.
+            number: the position of the column.
+            is_alone: whether no other columns of these record batches will be read.
+
+        Raises:
+            DatasetFileCorruptError, RequestLimitError, ResourceChangedError: as :meth:`column`.
+        """
+        decoded_columns = self._decoded_with(number, is_alone=is_alone)
+        decoded = self._decoded_batches(batches, decoded_columns)
+        place = number if decoded_columns is None else decoded_columns.index(number)
         columns = []
         with reading_arrow(self.file.name):
             for batch, decoded_batch in zip(batches, decoded, strict=True):
-                columns.append(self._valid_column(batch, number, decoded_batch))
+                columns.append(self._valid_column(batch, number, place, decoded_batch))
         return columns
 
-    def _stream_of(self, number: int) -> int | None:
-        """Return what decodes a column: each of a compressed file is decoded by itself."""
-        return number if self.layout.is_compressed else None
+    def _decoded_with(self, number: int, *, is_alone: bool) -> _Columns:
+        """Return the columns that are decoded together with a column."""
+        if self.map is not None:
+            # Each column of a compressed file is decoded by itself.
+            return (number,) if self.layout.is_compressed else None
+        if is_alone or (self._chosen is not None and number not in self._chosen):
+            return (number,)
+        return self._chosen
 
-    def _decoded_batches(self, batches: Sequence[int], stream: int | None) -> list[_DecodedBatch]:
-        """Return decoded record batches, those that are not in the cache by one request."""
-        decoded = self._cache.get_many((batch, stream) for batch in batches)
-        missing = [batch for batch in batches if (batch, stream) not in decoded]
+    def _decoded_batches(self, batches: Sequence[int], columns: _Columns) -> list[_DecodedBatch]:
+        """Return decoded record batches, those that are not in the cache by one request or two."""
+        decoded = self._cache.get_many((batch, columns) for batch in batches)
+        missing = [batch for batch in batches if (batch, columns) not in decoded]
         if missing:
             self.check_unchanged()
             with reading_arrow(self.file.name):
-                messages = self._read_ranges([self.layout.batch(batch) for batch in missing])
+                places = [self.layout.batch(batch) for batch in missing]
+                messages = self._read_columns(places, columns)
                 for batch, message in zip(missing, messages, strict=True):
                     if self.layout.is_compressed:
                         self._check_sizes(message, self.layout.batch(batch))
                     with self._lock:
-                        decoded_batch = _DecodedBatch(self._decode(batch, stream, message))
-                    decoded[(batch, stream)] = decoded_batch
-                    self._cache.put((batch, stream), decoded_batch)
-        return [decoded[(batch, stream)] for batch in batches]
+                        decoded_batch = _DecodedBatch(self._decode(batch, columns, message))
+                    decoded[(batch, columns)] = decoded_batch
+                    self._cache.put((batch, columns), decoded_batch)
+        return [decoded[(batch, columns)] for batch in batches]
 
-    def _valid_column(self, batch: int, number: int, decoded: _DecodedBatch) -> pa.Array:
+    def _valid_column(
+        self, batch: int, number: int, place: int, decoded: _DecodedBatch
+    ) -> pa.Array:
         """Return a column of a record batch, and check what pyarrow relies on.
+
+        Args:
+            batch: the position of the record batch.
+            number: the position of the column in the file.
+            place: its position among the decoded columns.
+            decoded: the decoded record batch.
 
         Raises:
             DatasetFileCorruptError, pyarrow.ArrowInvalid: the column is damaged.
         """
         cells = decoded.columns.get(number)
         if cells is None:
-            cells = decoded.batch.column(0 if self.layout.is_compressed else number)
+            cells = decoded.batch.column(place)
             if len(cells) != self.layout.n_rows[batch]:
                 raise DatasetFileCorruptError("a column has another length than its record batch")
             if cells.null_count and not self.layout.has_nulls[number]:
@@ -192,26 +246,67 @@ class StoredBatches:
             decoded.columns[number] = cells
         return cells
 
-    def _decode(self, batch: int, number: int | None, message: memoryview) -> pa.RecordBatch:
-        """Decode one column of a record batch; all if ``number`` is None."""
-        stream = self._streams.pop(number, None)
+    def _decode(self, batch: int, columns: _Columns, message: memoryview) -> pa.RecordBatch:
+        """Decode columns of a record batch."""
+        stream = self._streams.pop(columns, None)
         if stream is None:
             schema = self._read_message(self.layout.schema)
-            stream = FedStream(schema, None if number is None else [number])
-            self._fed[number] = ()
+            stream = FedStream(schema, columns)
+            self._fed[columns] = ()
         dictionaries = self.layout.dictionaries[batch]
         messages = []
-        if dictionaries != self._fed[number]:
+        if dictionaries != self._fed[columns]:
             messages = [self._read_message(dictionary) for dictionary in dictionaries]
             for dictionary, stored in zip(dictionaries, messages, strict=True):
                 self._check_sizes(stored, dictionary)
         decoded = stream.decode([*messages, message])
         # A reader that raised is not used again.
-        self._streams[number] = stream
-        self._fed[number] = dictionaries
+        self._streams[columns] = stream
+        self._fed[columns] = dictionaries
         return decoded
 
     # ------------------------------------------------------------------ messages
+
+    def _read_columns(self, messages: Sequence[Message], columns: _Columns) -> list[memoryview]:
+        """Return the bytes of record batches, at least those of columns.
+
+        Raises:
+            DatasetFileCorruptError, RequestLimitError: as :meth:`_read_ranges`.
+        """
+        n_bytes = sum(message.n_bytes for message in messages)
+        are_small = n_bytes <= _MAX_WHOLE_BYTES * len(messages)
+        if self.map is not None or columns is None or are_small:
+            return self._read_ranges(messages)
+        headers = self._read_ranges([replace(message, body_bytes=0) for message in messages])
+        parts: list[tuple[int, int]] = []
+        parts_of_messages = []
+        for message, header in zip(messages, headers, strict=True):
+            batch = parse_header(_flatbuffer(header)).batch
+            places = None if batch is None else self._buffers.find(batch, columns)
+            if places is None:
+                return self._read_ranges(messages)
+            body_start = message.start + message.header_bytes
+            parts_of_message = [(body_start + start, size) for start, size in places]
+            parts_of_messages.append(parts_of_message)
+            parts.extend(parts_of_message)
+
+        check_request(sum(size for _, size in parts), f"columns of {self.file.name!r}")
+        pieces = iter(self.file.read_ranges(parts))
+        assembled = []
+        for message, header, parts_of_message in zip(
+            messages, headers, parts_of_messages, strict=True
+        ):
+            # The memory of what is not read is never touched, so it takes none.
+            data = mmap.mmap(-1, message.n_bytes)
+            data[: len(header)] = header
+            for start, size in parts_of_message:
+                piece = next(pieces)
+                if len(piece) != size:
+                    raise DatasetFileCorruptError(f"it ends within the message at {message.start}")
+                offset = start - message.start
+                data[offset : offset + size] = piece
+            assembled.append(memoryview(data))
+        return assembled
 
     def _read_message(self, message: Message) -> memoryview:
         return self._read_ranges([message])[0]
@@ -242,8 +337,7 @@ class StoredBatches:
             DatasetFileCorruptError: a buffer states a negative size.
             RequestLimitError: together they exceed the limit of a request.
         """
-        header_start = _PREFIX_BYTES if bytes(data[:4]) == b"\xff\xff\xff\xff" else 4
-        batch = parse_header(bytes(data[header_start : message.header_bytes])).batch
+        batch = parse_header(_flatbuffer(data[: message.header_bytes])).batch
         if batch is None or not batch.is_compressed:
             return
         body = data[message.header_bytes :]
@@ -268,6 +362,9 @@ class StoredBatches:
 
     def fetch(self, batches: Iterable[int]) -> None:
         """Fetch record batches from the store into its cache."""
+        if self._chosen is not None:
+            self._decoded_batches(list(batches), self._chosen)
+            return
         ranges = []
         for batch in batches:
             message = self.layout.batch(batch)
@@ -296,6 +393,12 @@ class StoredBatches:
         if (status.st_size, status.st_mtime_ns) != (before.size, before.modified_ns):
             now = LocalVersion.of(status)
             raise ResourceChangedError(self.file.name, str(before), str(now))
+
+
+def _flatbuffer(header: memoryview) -> bytes:
+    """Return the FlatBuffer of a header, without what comes before it."""
+    start = _PREFIX_BYTES if bytes(header[:4]) == b"\xff\xff\xff\xff" else 4
+    return bytes(header[start:])
 
 
 def _is_converted(type_: pa.DataType) -> bool:

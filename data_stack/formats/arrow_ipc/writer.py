@@ -13,6 +13,7 @@ import pyarrow as pa
 from data_stack.codecs.codec import ColumnType
 from data_stack.dataset.iterator.access import access_to
 from data_stack.exception import ConfigError
+from data_stack.formats.arrow_ipc.features import metadata_of_class_names
 from data_stack.formats.arrow_tables import cells_of_tensors
 from data_stack.formats.column_source import ColumnSource
 from data_stack.formats.column_types import plain_type
@@ -74,7 +75,7 @@ class ArrowWriter:
 
     Matrices and larger arrays of one shape are nested lists of fixed size, which all readers of
     Arrow have. Other columns are as in Parquet files of data_stack, and the schema of these is in
-    the metadata.
+    the metadata. The names of the classes of labels are there as ``datasets`` has them.
 
     Args:
         file: a binary file open for writing, at its start.
@@ -120,7 +121,17 @@ class ArrowWriter:
                 columns.append(pa.field(column_name, type_, nullable=False))
             else:
                 columns.append(self._encoder.arrow_schema.field(column_name))
-        self._arrow_schema = pa.schema(columns, self._encoder.arrow_schema.metadata)
+        labels = {}
+        for number, column in enumerate(columns):
+            if column.name in source.class_names and column.type == pa.int64():
+                labels[column.name] = source.class_names[column.name]
+                # datasets finds the names of a nullable column only.
+                columns[number] = column.with_nullable(True)
+        metadata = {
+            **(self._encoder.arrow_schema.metadata or {}),
+            **metadata_of_class_names(labels),
+        }
+        self._arrow_schema = pa.schema(columns, metadata)
         self._encoded = source.stored_names
         self._n_rows = 0
         sink = pa.PythonFile(file, mode="w")

@@ -11,6 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from data_stack.dataset.iterator.access import DeclaredColumn
+from data_stack.exception import ConfigError
 from data_stack.formats.arrow_tables.cell_types import (
     array_of_list,
     describe_values,
@@ -61,7 +62,7 @@ class ArrowColumn(ColumnReader):
     origin: Origin
 
     #: The cells, of a type that pyarrow can take.
-    _cells: pa.ChunkedArray
+    cells: pa.ChunkedArray
 
     #: The type that the digest is of.
     _type_of_digest: pa.DataType
@@ -98,15 +99,23 @@ class ArrowColumn(ColumnReader):
         cells = unshifted(readable_chunks(cells))
         categories: Any = None
         if pa.types.is_dictionary(cells.type):
-            cells = cells.unify_dictionaries()
-            categories = _categories_of(cells)
+            cells = _with_one_dictionary(cells)
+            if pa.types.is_dictionary(cells.type):
+                categories = _categories_of(cells)
+            elif as_codes:
+                raise ConfigError(
+                    f"column {field.name!r} has no class numbers: the dictionaries of its chunks "
+                    "have nulls; cast it to the type of its values"
+                )
+            else:
+                field = pa.field(field.name, cells.type, field.nullable, field.metadata)
         as_codes = as_codes and categories is not None
 
         self.class_names = None
         if as_codes:
             self.class_names = categories.to_pylist()
         self.origin = Origin(field, categories, as_codes, kind, level)
-        self._cells = cells
+        self.cells = cells
         # The digest names an extension type, and not the type that it is stored as.
         self._type_of_digest = stored_type if is_extension(stored_type) else cells.type
         self._name = field.name
@@ -125,7 +134,14 @@ class ArrowColumn(ColumnReader):
         self._is_python = is_text or is_plain_struct or is_plain_number
 
     def __len__(self) -> int:
-        return len(self._cells)
+        return len(self.cells)
+
+    @property
+    def has_cells_of_origin(self) -> bool:
+        """Whether :attr:`cells` are those of the source, and :attr:`origin` says all of them."""
+        origin = self.origin
+        is_described = origin.field is not None and origin.kind is None and origin.level is None
+        return is_described and origin.field.type == self.cells.type  # type: ignore[union-attr]
 
     def declare(self) -> DeclaredColumn:
         return self._declared
@@ -134,7 +150,7 @@ class ArrowColumn(ColumnReader):
         if self._array_reader is not None:
             return self._array_reader.value(index)
         if self._is_python or self._is_flat_list:
-            return self.value_of_cell(self._cells, index)
+            return self.value_of_cell(self.cells, index)
         return self.values(np.array([index]))[0]
 
     def value_of_cell(self, cells: pa.ChunkedArray, index: int) -> Any:
@@ -187,13 +203,13 @@ class ArrowColumn(ColumnReader):
         """A reader of all values as one array; None if their shape or dtype varies."""
         if not self._declared.is_fixed:
             return None
-        return ArrayReader(self.array_of_cells(self._cells, lent=True))
+        return ArrayReader(self.array_of_cells(self.cells, lent=True))
 
     def _take(self, indices: npt.NDArray[np.int64] | None) -> pa.ChunkedArray:
         """Return the cells at indices; None for all. A subclass may read them from elsewhere."""
         if indices is None:
-            return self._cells
-        return self._cells.take(pa.array(indices))
+            return self.cells
+        return self.cells.take(pa.array(indices))
 
     def array_of_cells(self, cells: pa.ChunkedArray, *, lent: bool = False) -> _Array:
         """Return the values of cells in any number of chunks; see :func:`values_of`."""
@@ -213,6 +229,19 @@ class ArrowColumn(ColumnReader):
 
 
 # ---------------------------------------------------------------------- types
+
+
+def _with_one_dictionary(cells: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return categorical cells whose chunks have one dictionary.
+
+    Returns:
+        The values of the cells, if pyarrow cannot join the dictionaries, as those with nulls.
+    """
+    try:
+        return cells.unify_dictionaries()
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        chunks = [chunk.dictionary_decode() for chunk in cells.chunks]
+        return pa.chunked_array(chunks, cells.type.value_type)
 
 
 def _categories_of(cells: pa.ChunkedArray) -> pa.Array:

@@ -29,6 +29,7 @@ def readable_type(type_: pa.DataType) -> pa.DataType:
     - A view of text or bytes is text or bytes, in lists, structs, maps and dictionaries, too.
     - A view of lists is a list.
     - Run-end encoded numbers, text or bytes are numbers, text or bytes.
+    - A dictionary of lists or structs is lists or structs.
     """
     if is_extension(type_):
         return readable_type(type_.storage_type)
@@ -39,6 +40,8 @@ def readable_type(type_: pa.DataType) -> pa.DataType:
         return pa.list_(inner_field)
     if isinstance(type_, pa.RunEndEncodedType) and _is_plain(type_.value_type):
         return type_.value_type
+    if _is_nested_dictionary(type_):
+        return readable_type(type_.value_type)
     return _without_views(type_)
 
 
@@ -77,6 +80,8 @@ def readable_cells(cells: pa.Array) -> pa.Array:
         return _lists_of_views(cells)
     if isinstance(type_, pa.RunEndEncodedType) and _is_plain(type_.value_type):
         return _decode_runs(cells)
+    if _is_nested_dictionary(type_):
+        return readable_cells(cells.dictionary_decode())
     plain = _without_views(type_)
     if plain != type_:
         return cells.cast(plain)
@@ -96,6 +101,10 @@ def readable_chunks(cells: pa.ChunkedArray) -> pa.ChunkedArray:
 
 def _is_list_view(type_: pa.DataType) -> bool:
     return isinstance(type_, (pa.ListViewType, pa.LargeListViewType))
+
+
+def _is_nested_dictionary(type_: pa.DataType) -> bool:
+    return bool(pa.types.is_dictionary(type_) and pa.types.is_nested(type_.value_type))
 
 
 def _is_plain(type_: pa.DataType) -> bool:

@@ -220,6 +220,22 @@ def test_a_saved_split_converts_to_records(saved: Path, tmp_path: Path) -> None:
     assert report.n_verified == 9
 
 
+def test_names_of_classes_survive_a_conversion(saved: Path, tmp_path: Path) -> None:
+    first = tmp_path / "first.arrow"
+    second = tmp_path / "second.arrows"
+
+    convert(str(saved / "train"), str(first), columns="kind=label,weight")
+    convert(data_stack.load(str(first)), str(second))
+
+    for path in (first, second):
+        loaded: Any = data_stack.load(str(path))
+        assert loaded.dataset_meta.class_names == ("cat", "dog")
+        assert loaded.read_column("kind").tolist() == [n % 2 for n in range(9)]
+    theirs = datasets.Dataset.from_file(str(second))
+    assert theirs.features["kind"] == FEATURES["label"]
+    assert theirs["kind"][:] == [n % 2 for n in range(9)]
+
+
 def test_a_folder_of_splits_has_no_samples_of_its_own(saved: Path, tmp_path: Path) -> None:
     with pytest.raises(DataStackError, match=r"train|splits"):
         convert(saved, tmp_path / "records")
