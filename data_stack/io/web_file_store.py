@@ -143,11 +143,11 @@ class _WebBlocks(Blocks):
         if version.strong_etag is not None:
             self.tag = str(version)
 
-    def fetch_run(self, first: int, n_blocks: int) -> list[bytes]:
+    def fetch_run(self, first: int, n_blocks: int) -> bytes:
         start, stop = self.range_of(first, n_blocks)
         data = self._file.read(start, stop)
         if len(data) != stop - start:
             raise ResourceChangedError(
                 self._file.name, f"{self.size:,} bytes", f"{start + len(data):,} bytes"
             )
-        return self.split(data, n_blocks)
+        return data
