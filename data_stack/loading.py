@@ -81,9 +81,9 @@ def load(
     Args:
         name: of the dataset, see :func:`datasets`; ``"name@version"`` for a certain version,
             ``"distribution:name"`` where several distributions provide the name. Or a path or URL:
-            ``"./pictures"``, ``"/data/train.csv"``, ``"s3://bucket/x.h5"``, or a ``Path`` (text
-            that begins with ``./``, ``../``, ``/`` or ``~``, or has ``://``); its format is
-            recognised.
+            ``"./pictures"``, ``"/data/train.csv"``, ``"s3://bucket/x.h5"``,
+            ``"https://example.org/x.jsonl"``, or a ``Path`` (text that begins with ``./``, ``../``,
+            ``/`` or ``~``, or has ``://``); its format is recognised.
         split: name of the split, or an expression as of TFDS and Hugging Face: ``"train[:10%]"``,
             ``"train[-100:]+test"``, ``"all"``, or a list of such; None for all splits. Slices are
             those of lists; percentages are rounded to the nearest sample. An exact split name takes

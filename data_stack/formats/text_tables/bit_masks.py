@@ -33,7 +33,7 @@ def pack_mask(mask: npt.NDArray[np.bool_]) -> Words:
     Returns:
         Words, shape ``(-(-n // 64),)``. The bits behind the last byte are 0.
     """
-    words = np.zeros(-(-len(mask) // _WORD_BITS), _WORD)
+    words: Words = np.zeros(-(-len(mask) // _WORD_BITS), _WORD)
     packed = np.packbits(mask, bitorder="little")
     words.view(np.uint8)[: len(packed)] = packed
     return words
@@ -52,7 +52,7 @@ def parity_so_far(words: Words, *, is_odd: bool) -> Words:
         words: the bits.
         is_odd: whether an odd number of bits before the first word is 1.
     """
-    parities = words.copy()
+    parities: Words = words.copy()
     # Each step doubles the number of bits that a parity is of, within its word.
     for n_bits in (1, 2, 4, 8, 16, 32):
         parities ^= parities << np.uint64(n_bits)
@@ -66,7 +66,8 @@ def parity_so_far(words: Words, *, is_odd: bool) -> Words:
     if is_odd:
         parity_before ^= _ONE
     all_bits_if_odd = np.uint64(0) - parity_before
-    return parities ^ all_bits_if_odd
+    parities ^= all_bits_if_odd
+    return parities
 
 
 def move_to_next(words: Words, *, first: bool) -> Words:
@@ -76,7 +77,7 @@ def move_to_next(words: Words, *, first: bool) -> Words:
         words: the bits.
         first: the bit before the first one.
     """
-    moved = words << _ONE
+    moved: Words = words << _ONE
     moved[1:] |= words[:-1] >> _LAST_BIT
     if len(words) and first:
         moved[0] |= _ONE

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import re
 from typing import Any, Final
 
 import numpy as np
@@ -14,6 +13,7 @@ import pyarrow.compute as pc
 from data_stack.formats.text_tables.exact_numbers import (
     FIRST_INEXACT,
     floats_are_exact,
+    has_tiny_numbers,
     narrow_floats,
 )
 
@@ -23,13 +23,6 @@ MISFIT_ERRORS: Final = (pa.ArrowException, TypeError, ValueError, LookupError, O
 
 #: The bit that turns the code of a capital letter into that of the small one.
 _TO_SMALL_LETTER: Final = np.uint8(0x20)
-
-#: Exponents of numbers that float64 may round to 0. There are two patterns, as one that begins
-#: with a given letter is searched ten times as fast as one with alternatives.
-_TINY: Final = (re.compile(rb"e-[0-9]{3}"), re.compile(rb"E-[0-9]{3}"))
-
-#: The digits of a number without an exponent that float64 may round to 0.
-_ZEROS: Final = b"0" * 100
 
 #: The types of numbers that a column may have in its blocks.
 _NUMBERS: Final = {pa.int64(), pa.uint64(), pa.float64()}
@@ -49,7 +42,7 @@ def columns_to_check(data: bytes, table: pa.Table) -> list[str]:
         table: the rows, with inferred types.
     """
     # The text is searched only for columns that need it, and once: text is searched slowly.
-    has_tiny = functools.cache(lambda: _has_tiny_numbers(data))
+    has_tiny = functools.cache(lambda: has_tiny_numbers(data))
     has_hexadecimal = functools.cache(lambda: _has_hexadecimal_numbers(data))
     names = []
     for name in table.column_names:
@@ -63,11 +56,6 @@ def columns_to_check(data: bytes, table: pa.Table) -> list[str]:
         if may_be_inexact:
             names.append(name)
     return names
-
-
-def _has_tiny_numbers(data: bytes) -> bool:
-    """Return whether a text may hold numbers that float64 rounds to 0."""
-    return _ZEROS in data or any(pattern.search(data) is not None for pattern in _TINY)
 
 
 def _has_hexadecimal_numbers(data: bytes) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any, Final
 
 import pyarrow as pa
@@ -9,8 +10,20 @@ import pyarrow.compute as pc
 
 from data_stack.values.text_numbers import float_of
 
+#: Exponents of numbers that float64 may round to 0. There are two patterns, as one that begins
+#: with a given letter is searched ten times as fast as one with alternatives.
+_TINY: Final = (re.compile(rb"e-[0-9]{3}"), re.compile(rb"E-[0-9]{3}"))
+
+#: The digits of a number without an exponent that float64 may round to 0.
+_ZEROS: Final = b"0" * 100
+
 #: The smallest number from which on float64 lacks some integers.
 FIRST_INEXACT: Final = float(1 << 53)
+
+
+def has_tiny_numbers(text: bytes) -> bool:
+    """Return whether a text may hold numbers that float64 rounds to 0."""
+    return _ZEROS in text or any(pattern.search(text) is not None for pattern in _TINY)
 
 
 def floats_are_exact(numbers: pa.ChunkedArray, trimmed: pa.ChunkedArray) -> bool:

@@ -23,6 +23,7 @@ from data_stack.formats.text_tables.json_cells import (
     parse_exact_float,
 )
 from data_stack.formats.text_tables.json_fitting import count_present
+from data_stack.formats.text_tables.json_shapes import join_shapes, shape_of
 from data_stack.formats.text_tables.json_types import (
     JSON,
     CellType,
@@ -220,6 +221,7 @@ class JsonLinesTable:
         types: types of some keys, instead of inferred ones.
         columns: the keys to read; None for all.
         block_bytes: the size of the text that is parsed at once.
+        uses_arrow: whether pyarrow checks blocks of known types, which takes a seventh of the time.
 
     Attributes:
         text: the file.
@@ -238,8 +240,16 @@ class JsonLinesTable:
     #: The size of the text that is parsed at once.
     _block_bytes: int
 
+    #: Whether pyarrow may check blocks. Given types, and keys that are not read, are left to the
+    #: exact parser.
+    _uses_arrow: bool
+
     #: Whether floats must keep their text.
     _needs_texts_of_numbers: bool
+
+    #: The type of Arrow that the lists and objects of a key had so far, see :func:`shape_of`; None
+    #: if there is none.
+    _shapes: dict[str, pa.DataType | None]
 
     def __init__(
         self,
@@ -248,6 +258,7 @@ class JsonLinesTable:
         columns: Collection[str] | None = None,
         *,
         block_bytes: int = BLOCK_BYTES,
+        uses_arrow: bool = True,
     ) -> None:
         self.text = text
         self.name = text.name
@@ -255,7 +266,9 @@ class JsonLinesTable:
         self._known_keys = {}
         self._types = dict(types)
         self._block_bytes = block_bytes
+        self._uses_arrow = uses_arrow and not types and columns is None
         self._needs_texts_of_numbers = any(map(has_digits_of_file, types.values()))
+        self._shapes = {}
 
     def infer(self) -> JsonColumns:
         """Read all lines, and return the columns that they have.
@@ -271,7 +284,7 @@ class JsonLinesTable:
         types: dict[str, CellType] = {}
         texts = self._texts_of_other_types(types, counts)
         blocks = counts.watch(self._blocks_of_columns(texts))
-        self._join_types(types, blocks, self._blocks_of_columns)
+        self._join_types(types, blocks)
         nullable = frozenset(key for key in types if counts.n_present[key] < counts.n_rows)
         return JsonColumns(types, nullable, counts.n_rows)
 
@@ -285,8 +298,7 @@ class JsonLinesTable:
                 changed since its types were read.
             ConfigError, RequestLimitError: as for :meth:`infer`.
         """
-        types: dict[str, CellType] = {}
-        self._join_types(types, self._blocks_of_columns(), self._blocks_of_columns)
+        types = self.infer().types
         return types, self._iterate_tables(types, self.text.sha256)
 
     def _iterate_tables(
@@ -398,11 +410,9 @@ class JsonLinesTable:
             counts: counts the rows of the blocks that are not yielded.
         """
         for text in self._texts():
-            # Given types, and keys that are not read, are left to the exact parser.
-            can_be_checked = not self._types and self._wanted_keys is None
             n_present = None
-            if can_be_checked and types and not _may_have_extremes(text.data):
-                n_present = count_present(text.data, types)
+            if self._uses_arrow and types:
+                n_present = count_present(text.data, types, self._shapes)
             if n_present is None:
                 yield text
             else:
@@ -432,6 +442,9 @@ class JsonLinesTable:
             if given_type is None:
                 raise self._error_of_several_types(key, values, lines, error) from error
             raise self._error_of_misfit(key, values, lines, given_type) from error
+        if is_null(type_) or is_nested(type_):
+            shape = shape_of(values) if isinstance(type_, JsonType) else type_
+            self._shapes[key] = join_shapes(self._shapes.get(key, pa.null()), shape)
         first = _first_present(values)
         positions = None
         row_of_first = first
@@ -440,18 +453,12 @@ class JsonLinesTable:
             row_of_first = key_values.positions[first]
         return _Cells(cells, type_, positions, block.lines[row_of_first], _shown(values[first]))
 
-    def _join_types(
-        self,
-        types: dict[str, CellType],
-        blocks: Iterable[_BlockOfColumns],
-        blocks_again: Callable[[], Iterable[_BlockOfColumns]],
-    ) -> None:
-        """Find the type of each column over all blocks.
+    def _join_types(self, types: dict[str, CellType], blocks: Iterable[_BlockOfColumns]) -> None:
+        """Find the type of each column over all blocks. The file is read again if some differ.
 
         Args:
             types: the types of the columns, to which those of each block are added.
-            blocks: the blocks.
-            blocks_again: returns the blocks once more; called if some columns differ in type.
+            blocks: the blocks whose types may not be those of the blocks before.
         """
         examples: dict[str, _Cells] = {}
         doubtful_keys: set[str] = set()
@@ -476,14 +483,13 @@ class JsonLinesTable:
         check_columns(self.name, self._wanted_keys, list(self._known_keys))
         check_typed_columns(self.name, self._types, list(self._known_keys))
         if doubtful_keys:
-            self._check_joined_types(types, examples, doubtful_keys, blocks_again())
+            self._check_joined_types(types, examples, doubtful_keys)
 
     def _check_joined_types(
         self,
         types: dict[str, CellType],
         examples: Mapping[str, _Cells],
         keys: set[str],
-        blocks: Iterable[_BlockOfColumns],
     ) -> None:
         """Check that the joined types of some keys hold all values.
 
@@ -493,12 +499,13 @@ class JsonLinesTable:
             types: the joined types of all keys, which are changed.
             examples: cells of each key that have its first type.
             keys: the keys to check.
-            blocks: all blocks.
 
         Raises:
             DatasetFileCorruptError: the type of other values does not hold all of them.
         """
-        for block in blocks:
+        # A block that pyarrow reads by the joined types needs no other check.
+        texts = self._texts_of_other_types(types, _Counts())
+        for block in self._blocks_of_columns(texts):
             for key in keys.intersection(block.columns):
                 cells = block.columns[key]
                 try:

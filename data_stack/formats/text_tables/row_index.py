@@ -16,6 +16,7 @@ from xxhash import xxh3_128
 
 from data_stack.dataset.positions import IndexArrayOfInts
 from data_stack.exception import DatasetFileCorruptError
+from data_stack.util.logger import logger
 
 _Offsets = npt.NDArray[np.int64]
 
@@ -133,7 +134,8 @@ class RowIndexBuilder:
     """Makes the index of a text while another reader reads it.
 
     Memory stays bounded: beyond :data:`MAX_OFFSETS_IN_MEMORY`, offsets go into a temporary file,
-    which is removed with the index.
+    which is removed with the index. If that file cannot be written, as the disk is full, all
+    offsets stay in memory, and the log says so.
 
     Args:
         scanner: finds the rows.
@@ -160,6 +162,9 @@ class RowIndexBuilder:
     #: The size of the text so far.
     _n_bytes: int
 
+    #: Whether offsets may be written, as no attempt has failed.
+    _can_write: bool
+
     def __init__(self, scanner: RowScanner) -> None:
         self._scanner = scanner
         self._arrays = []
@@ -168,6 +173,7 @@ class RowIndexBuilder:
         self._n_in_file = 0
         self._digest = xxh3_128()
         self._n_bytes = 0
+        self._can_write = True
 
     def watch(self, pieces: Iterable[bytes]) -> Iterator[bytes]:
         """Yield the pieces of the text as they are, and find their rows."""
@@ -179,16 +185,18 @@ class RowIndexBuilder:
         """Find the rows of the next piece of the text."""
         self._n_bytes += len(piece)
         self._add(self._scanner.feed(piece))
-        if self._n_in_memory > MAX_OFFSETS_IN_MEMORY:
+        if self._can_write and self._n_in_memory > MAX_OFFSETS_IN_MEMORY:
             self._write_out()
 
     def finish(self) -> RowIndex:
         """Return the index of the text, all of which was given."""
         self._add(np.array([self._n_bytes], np.int64))
+        if self._file is not None:
+            self._write_out()
+        if self._file is not None:
+            self._write(_FOOTER.pack(_MARK, self._n_in_file, self._digest.digest()))
         if self._file is None:
             return RowIndex(np.concatenate(self._arrays))
-        self._write_out()
-        self._file.write(_FOOTER.pack(_MARK, self._n_in_file, self._digest.digest()))
         self._file.close()
         index = RowIndex(_map_offsets(self._file.name, self._n_in_file), self._file.name)
         weakref.finalize(index, _remove, self._file.name, os.getpid())
@@ -200,17 +208,47 @@ class RowIndexBuilder:
 
     def _write_out(self) -> None:
         """Move the offsets in memory to the end of the file."""
-        if self._file is None:
-            self._file = tempfile.NamedTemporaryFile(  # it outlives this method
-                prefix="data_stack_rows_", delete=False
-            )
-            weakref.finalize(self, _remove_unfinished, self._file)
         data = np.concatenate(self._arrays).astype(_OFFSET).tobytes()
-        self._file.write(data)
-        self._digest.update(data)
-        self._n_in_file += self._n_in_memory
-        self._arrays = []
-        self._n_in_memory = 0
+        if self._write(data):
+            self._digest.update(data)
+            self._n_in_file += self._n_in_memory
+            self._arrays = []
+            self._n_in_memory = 0
+
+    def _write(self, data: bytes) -> bool:
+        """Write bytes to the end of the file.
+
+        Returns:
+            Whether they were written. If not, all offsets are in memory, and there is no file.
+        """
+        try:
+            if self._file is None:
+                self._file = tempfile.NamedTemporaryFile(  # it outlives this method
+                    prefix="data_stack_rows_", delete=False
+                )
+                weakref.finalize(self, _remove_unfinished, self._file)
+            self._file.write(data)
+            self._file.flush()
+        except OSError as error:
+            logger.warning(
+                "keeping an index of rows in memory, as a temporary file cannot be written: %s",
+                error,
+            )
+            self._move_to_memory()
+            return False
+        return True
+
+    def _move_to_memory(self) -> None:
+        """Move the offsets in the file to memory, and remove the file."""
+        self._can_write = False
+        if self._file is None:
+            return
+        written_offsets = np.fromfile(self._file.name, _OFFSET, self._n_in_file)
+        self._arrays.insert(0, written_offsets.astype(np.int64))
+        self._n_in_memory += self._n_in_file
+        self._n_in_file = 0
+        _remove_unfinished(self._file)
+        self._file = None
 
 
 def open_or_none(path: str) -> RowIndex | None:
@@ -242,7 +280,9 @@ def _damaged(path: str) -> DatasetFileCorruptError:
 def _remove_unfinished(file: Any) -> None:
     """Remove the file of a builder that has not finished its index."""
     if not file.closed:
-        file.close()
+        # The disk may have no room for what is still to be written.
+        with contextlib.suppress(OSError):
+            file.close()
         _remove(file.name, os.getpid())
 
 

@@ -18,7 +18,8 @@ _MASKS = st.lists(st.booleans(), max_size=300).map(lambda mask: np.array(mask, n
 
 
 def positions_of(mask: np.ndarray) -> list[int]:
-    return np.flatnonzero(mask).tolist()
+    positions: list[int] = np.flatnonzero(mask).tolist()
+    return positions
 
 
 @given(_MASKS)

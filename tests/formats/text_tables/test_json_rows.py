@@ -128,6 +128,10 @@ _HARD_LINES = [
     '{"c0": {"a": 1}}',
     '{"c0": {"a": 2, "b": []}}',
     '{"c0": {"a": 2, "b": null}}',
+    '{"c0":{"a":null,"b":2}}',
+    '{"c0":{"a":null}}',
+    '{"c0": {"a": 1e-400}}',
+    '{"c0": {"a": 0.0}}',
     '{"c0": {}}',
     '{"c0": [[1], null]}',
     '{"c0": [{"a": 1}]}',
@@ -147,7 +151,7 @@ def test_known_types_are_checked_as_the_exact_parser_infers_them(texts: list[byt
 
     # Each block is a line. One table reads all of them by the exact parser, the other one those
     # that may differ from the types of the lines before.
-    exact = JsonLinesTable(TextFile(io.BytesIO(text)), {}, block_bytes=1)
+    exact = JsonLinesTable(TextFile(io.BytesIO(text)), {}, block_bytes=1, uses_arrow=False)
     fast = JsonLinesTable(TextFile(io.BytesIO(text)), {}, block_bytes=1)
     message_of_exact = message_of_refusal(exact.stream)
     assert message_of_refusal(fast.infer) == message_of_exact

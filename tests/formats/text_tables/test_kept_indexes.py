@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from full_disk import files_limited
 
 import data_stack
 from data_stack.formats.text_tables import indexed_text, kept_indexes, reading
@@ -91,6 +92,15 @@ def test_a_folder_that_cannot_be_written_to_is_no_error(path: Path, folder: Path
 
     assert described(path) == first
     assert folder.read_text() == "a file"
+
+
+def test_a_full_disk_keeps_nothing_and_is_no_error(path: Path, folder: Path) -> None:
+    with files_limited(10):
+        first = described(path)
+
+    assert list(folder.iterdir()) == []
+    assert described(path) == first
+    assert len(list(folder.iterdir())) == 2
 
 
 def test_the_indexes_used_longest_ago_are_removed(

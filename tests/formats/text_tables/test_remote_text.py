@@ -29,6 +29,10 @@ _ROWS = [{"id": number, "text": f"é {number}"} for number in range(5000)]
 _TEXT = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in _ROWS).encode()
 
 
+def load(url: str, **options: Any) -> Any:
+    return data_stack.load(url, **options)
+
+
 @pytest.fixture(autouse=True)
 def index_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The folder of the indexes; small files are read by an index as well, and theirs is kept."""
@@ -115,17 +119,17 @@ def test_another_file_of_the_same_tag_has_its_own_index(web: ScriptedServer) -> 
     url = serve(web, b'{"id": 1}\n{"id": 22}\n', "1", "a.jsonl")
     other_url = serve(web, b'{"id": 11}\n{"id": 2}\n', "1", "b.jsonl")
 
-    assert [row["id"] for row in data_stack.load(url)] == [1, 22]
-    assert [row["id"] for row in data_stack.load(other_url)] == [11, 2]
+    assert [row["id"] for row in load(url)] == [1, 22]
+    assert [row["id"] for row in load(other_url)] == [11, 2]
 
 
 def test_a_sample_of_a_kept_table_takes_few_bytes(web: ScriptedServer) -> None:
     text = b"".join(b'{"id": %d, "text": "%s"}\n' % (row, b"x" * 200) for row in range(20_000))
     url = serve(web, text, "1")
-    data_stack.load(url)
+    load(url)
     web.requests.clear()
 
-    assert data_stack.load(url)[10_000]["id"] == 10_000
+    assert load(url)[10_000]["id"] == 10_000
 
     ends = [request.headers["range"].removeprefix("bytes=") for request in web.requests]
     sizes = [int(last) - int(first) + 1 for first, last in (end.split("-") for end in ends)]
@@ -138,31 +142,31 @@ _LARGE_TEXT = b"".join(b'{"id": %d, "text": "%s"}\n' % (row, b"x" * 500_000) for
 
 def test_a_file_that_changes_under_the_table_is_an_error(web: ScriptedServer) -> None:
     url = serve(web, _LARGE_TEXT, "1")
-    rows = data_stack.load(url)
+    rows = load(url)
     serve(web, _LARGE_TEXT.replace(b"xx", b"yy"), "2")
 
     with pytest.raises(ResourceChangedError, match=r"a\.jsonl"):
         rows[0]
     with pytest.raises(ResourceChangedError, match=r"a\.jsonl"):
         pickle.loads(pickle.dumps(rows))[50]
-    assert data_stack.load(url)[0]["text"][0] == "y"
+    assert load(url)[0]["text"][0] == "y"
 
 
 def test_an_object_that_changes_is_an_error_in_another_process(s3: ScriptedS3) -> None:
     s3.put("f/a.jsonl", _TEXT)
     url = s3.place().replace("/f?", "/f/a.jsonl?")
-    rows = data_stack.load(url)
+    rows = load(url)
     s3.put("f/a.jsonl", _TEXT.replace(b"text", b"TEXT"))
 
     with pytest.raises(ResourceChangedError, match=r"a\.jsonl"):
         pickle.loads(pickle.dumps(rows))[50]
-    assert list(data_stack.load(url)[0]) == ["id", "TEXT"]
+    assert list(load(url)[0]) == ["id", "TEXT"]
 
 
 def test_csv_of_a_web_server_is_read_by_its_suffix(web: ScriptedServer) -> None:
     url = serve(web, b'id,text\n1,"a\nb"\n2,c\n', "1", "a.csv")
 
-    rows = data_stack.load(url, target="id")
+    rows = load(url, target="id")
 
     assert list(rows) == [{"id": 1, "text": "a\nb"}, {"id": 2, "text": "c"}]
 
@@ -170,7 +174,7 @@ def test_csv_of_a_web_server_is_read_by_its_suffix(web: ScriptedServer) -> None:
 def test_a_web_file_without_an_etag_keeps_no_index(web: ScriptedServer, index_folder: Path) -> None:
     url = web.serve("/a.jsonl", _TEXT, ranges=True)
 
-    assert data_stack.load(url)[4321] == _ROWS[4321]
+    assert load(url)[4321] == _ROWS[4321]
     assert not index_folder.exists()
 
 
@@ -180,7 +184,7 @@ def read_ids(rows: Any, positions: list[int], answers: Any) -> None:
 
 
 def test_a_spawned_process_reads_rows(web: ScriptedServer) -> None:
-    rows = data_stack.load(serve(web, _TEXT, "1"))
+    rows = load(serve(web, _TEXT, "1"))
     context = multiprocessing.get_context("spawn")
     answers = context.Queue()
 
@@ -212,7 +216,7 @@ def test_text_of_a_published_dataset_is_read(web: ScriptedServer, tmp_path: Path
         if path.is_file():
             serve(web, path.read_bytes(), "1", f"notes/{path.relative_to(folder)}")
 
-    train = data_stack.load(f"{web.origin}/notes", split="train")
+    train = load(f"{web.origin}/notes", split="train")
 
     assert train[4000] == _ROWS[4000]
     assert np.array_equal(train.read_column("id", [3, 2]), [3, 2])

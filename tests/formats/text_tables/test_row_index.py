@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from full_disk import files_limited
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -75,6 +76,26 @@ def test_an_unfinished_index_leaves_no_file(
     del builder
 
     assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.parametrize("n_bytes", [0, 100, 1000, 8 * 1001, 8 * 1001 + 31])
+def test_on_a_full_disk_an_index_stays_in_memory(
+    n_bytes: int,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setattr(row_index, "MAX_OFFSETS_IN_MEMORY", 10)
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    text = b'{"a": 1}\n' * 1000
+
+    with files_limited(n_bytes):
+        index = index_of(text, 100)
+
+    assert index.path is None
+    assert rows_of(index, text) == [b'{"a": 1}\n'] * 1000
+    assert os.listdir(tmp_path) == []
+    assert "in memory" in caplog.text
 
 
 @pytest.mark.parametrize("n_rows", [0, 1, 3])
