@@ -67,7 +67,7 @@ class Schedule:
         samples_per_step = plan.samples_per_step
         prefetched_until = 0
         for steps in _group_steps(n_steps, plan.batch_size, is_first=epoch == self.epoch):
-            parts = [plan.part(step, position) for step in steps]
+            parts = plan.parts(steps, position)
             indices = self._indices_of(parts, plan, epoch)
 
             start = 0

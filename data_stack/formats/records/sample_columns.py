@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -59,7 +58,7 @@ class SampleColumns:
         self.keys = list(codecs)
         self.has_references = references is not None
         self.decodes_in_threads = any(codec.releases_gil for codec in codecs.values())
-        #: The number of columns whose values count towards the limit of a request.
+        #: The number of columns whose values count towards one limit of a request.
         self._n_compressed = sum(codec.is_compressed for codec in codecs.values())
 
     def read_sample(self, position: int) -> Sample:
@@ -117,21 +116,21 @@ class SampleColumns:
         self, names: Sequence[str], positions: range | IndexArrayOfInts
     ) -> list[list[Any]]:
         """Read columns of samples in one request, each as a list of values."""
-        with self._counting():
-            return self._list_values(names, as_record_numbers(positions))
+        numbers = as_record_numbers(positions)
+        if self._n_compressed == 0:
+            return self._list_values(names, numbers)
+        with decoding_for(current_request()):
+            return self._list_values(names, numbers)
 
     def stack_values(
         self, names: Sequence[str], positions: range | IndexArrayOfInts
     ) -> list[npt.NDArray[Any]]:
         """Read columns of samples in one request, each stacked, shape ``(n_samples, ...)``."""
-        with self._counting():
-            return self._stack_values(names, as_record_numbers(positions))
-
-    def _counting(self) -> contextlib.AbstractContextManager[object]:
-        """Return a context in which the values of all columns count towards one limit."""
+        numbers = as_record_numbers(positions)
         if self._n_compressed == 0:
-            return contextlib.nullcontext()
-        return decoding_for(current_request())
+            return self._stack_values(names, numbers)
+        with decoding_for(current_request()):
+            return self._stack_values(names, numbers)
 
     def _list_values(self, names: Sequence[str], numbers: RecordNumbers) -> list[list[Any]]:
         """Read columns of the samples with these numbers, each as a list of values."""

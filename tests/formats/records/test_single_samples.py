@@ -120,7 +120,7 @@ def test_indices_mean_what_they_mean_in_a_list(reader: RecordReader) -> None:
 
 
 def test_a_damaged_block_stays_an_error(tmp_path: Path) -> None:
-    spec = {"row": ColumnType("array", "uint8", (1000,)), "number": "i64"}
+    spec = {"row": ColumnType("array", "uint8", (1000,)), "number": ColumnType("i64")}
     rows = ({"row": np.zeros(1000, np.uint8), "number": number} for number in range(200))
     append_all(RecordWriter(tmp_path, spec), rows)
     content = bytearray((tmp_path / "row.bag").read_bytes())
