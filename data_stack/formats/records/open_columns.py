@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from threading import Lock
 from typing import Any
 
@@ -92,6 +92,14 @@ class OpenColumns:
     def share_limit(self, limit: OpenFilesLimit) -> None:
         """Share one limit of open files with the columns of other datasets."""
         self._limit = limit
+
+    def get_all(self, names: Sequence[str]) -> list[ValueColumn]:
+        """Return several columns, as :meth:`get` does."""
+        by_name = self.by_name
+        try:
+            return [by_name[name] for name in names]
+        except KeyError:
+            return [self.get(name) for name in names]
 
     def get(self, name: str) -> ValueColumn:
         """Return a column, opening it if it is not open.

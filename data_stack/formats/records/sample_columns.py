@@ -135,7 +135,7 @@ class SampleColumns:
     def _list_values(self, names: Sequence[str], numbers: RecordNumbers) -> list[list[Any]]:
         """Read columns of the samples with these numbers, each as a list of values."""
         if not self.has_references:
-            columns = [self.open_columns.get(name) for name in names]
+            columns = self.open_columns.get_all(names)
             return [column.values(numbers) for column in columns]
         lists = []
         for name, (firsts, counts) in self.find_records(np.asarray(numbers), names).items():
@@ -149,7 +149,7 @@ class SampleColumns:
     def _stack_values(self, names: Sequence[str], numbers: RecordNumbers) -> list[npt.NDArray[Any]]:
         """Read columns of the samples with these numbers, each stacked."""
         if not self.has_references:
-            columns = [self.open_columns.get(name) for name in names]
+            columns = self.open_columns.get_all(names)
             return [column.read(numbers) for column in columns]
         stacks = []
         for name, (firsts, counts) in self.find_records(np.asarray(numbers), names).items():
