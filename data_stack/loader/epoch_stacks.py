@@ -5,7 +5,8 @@ from __future__ import annotations
 import threading
 from typing import Any
 
-from data_stack.dataset.iterator import DatasetIteratorIF
+from data_stack.dataset.iterator import DatasetIteratorIF, SampleAccess
+from data_stack.dataset.iterator.access import access_to
 from data_stack.dataset.iterator.epochs import at_epoch, has_random_layers, list_draws
 from data_stack.util.forks import fork_lock
 
@@ -29,12 +30,28 @@ class EpochStacks:
     _drawn_stacks: dict[int, DatasetIteratorIF]
     #: Guards the drawn stacks.
     _lock: threading.Lock
+    #: The access to the samples of all epochs; None before the first read, or if epochs differ.
+    _access: SampleAccess | None
 
     def __init__(self, iterator: DatasetIteratorIF, redraws: bool) -> None:
         self.iterator = iterator
         self.differ = redraws and has_random_layers(iterator)
         self._drawn_stacks = {}
         self._lock = fork_lock()
+        self._access = None
+
+    def access_at(self, epoch: int) -> SampleAccess:
+        """Return the access to the samples of an epoch.
+
+        Raises:
+            ConfigError: as :meth:`at`.
+        """
+        if self._access is not None:
+            return self._access
+        access = access_to(self.at(epoch))
+        if not self.differ:
+            self._access = access
+        return access
 
     def at(self, epoch: int) -> DatasetIteratorIF:
         """Return the stack of an epoch.
@@ -72,3 +89,4 @@ class EpochStacks:
         self.differ = state["differ"]
         self._drawn_stacks = {}
         self._lock = fork_lock()
+        self._access = None

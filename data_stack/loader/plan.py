@@ -120,6 +120,16 @@ class Plan:
         share = self._share_of(n_samples_of_step, self.rank)
         return range(step_start + share.start, step_start + share.stop)
 
+    def parts(self, steps: range, position: int = 0) -> list[range]:
+        """Return :meth:`part` of each of some consecutive steps, at least one."""
+        # All steps but the last one are full.
+        first_start = position + steps.start * self.samples_per_step + self.rank * self.batch_size
+        end = first_start + len(steps) * self.samples_per_step
+        starts = range(first_start, end, self.samples_per_step)
+        parts = [range(start, start + self.batch_size) for start in starts]
+        parts[-1] = self.part(steps[-1], position)
+        return parts
+
     def positions(self, parts: Sequence[range]) -> npt.NDArray[np.int64]:
         """Return the positions of several :meth:`part`, concatenated, each in ``[0, n_samples)``.
 

@@ -14,8 +14,9 @@ from data_stack.loader.orders.order import Order
 from data_stack.loader.plan import NEVER, Plan
 
 #: The number of positions in one request to the order: enough to amortise the fixed cost of a
-#: call, few enough for the C library to reuse the memory of temporary arrays.
-_MAX_POSITIONS_OF_REQUEST = 1 << 13
+#: call, whose code and temporary arrays leave the processor's cache until the next one; few enough
+#: for the second batch, which waits for all of them, to come half a millisecond later.
+_MAX_POSITIONS_OF_REQUEST = 1 << 15
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +68,7 @@ class Schedule:
         samples_per_step = plan.samples_per_step
         prefetched_until = 0
         for steps in _group_steps(n_steps, plan.batch_size, is_first=epoch == self.epoch):
-            parts = [plan.part(step, position) for step in steps]
+            parts = plan.parts(steps, position)
             indices = self._indices_of(parts, plan, epoch)
 
             start = 0

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
+from data_stack.loader.batch_maker import MadeBatch
 from data_stack.loader.conversion import Conversion, Pairs
 from data_stack.loader.job import Job
 from data_stack.loader.plan import Plan
@@ -45,8 +46,8 @@ class _Iteration:
 
 
 #: What accompanies a batch through its conversion, which passes it on: the job of the batch, and
-#: the size of its arrays before the conversion.
-_Mark = tuple[Job, int]
+#: what it took to make it, without the batch itself.
+_Mark = tuple[Job, MadeBatch]
 
 
 class Session:
@@ -205,7 +206,7 @@ class Session:
         schedule = make_schedule()
         end_epoch = schedule.end_epoch
         recorder.begin()
-        pairs: Pairs = self._make_batches(schedule, recorder)
+        pairs: Pairs = self._make_batches(schedule)
         if conversion is not None:
             pairs = conversion.convert_all(recorder.time_making(pairs))
         try:
@@ -217,9 +218,9 @@ class Session:
                     # A rank with fewer steps than others continues with the same epoch as they.
                     self.progress.finish(end_epoch)
                     break
-                batch, (job, n_bytes) = pair
+                batch, (job, made) = pair
                 del pair
-                recorder.add_delivered(len(job.indices), n_bytes, waiting_seconds)
+                recorder.add_delivered(made, len(job.indices), waiting_seconds)
 
                 # The place advances last, so that an interruption loses no batch.
                 epoch, position = job.place_after
@@ -235,9 +236,7 @@ class Session:
             if self._iteration is iteration:
                 self.end_iteration()
 
-    def _make_batches(
-        self, schedule: Schedule, recorder: StatisticsRecorder
-    ) -> Iterator[tuple[Any, _Mark]]:
+    def _make_batches(self, schedule: Schedule) -> Iterator[tuple[Any, _Mark]]:
         """Yield the batches that the workers make, each with its mark, in the scheduled order."""
         workers = self.workers
         jobs = schedule.jobs()
@@ -255,9 +254,8 @@ class Session:
                 return
 
             made = workers.next()
-            recorder.add_made(made)
-            pair = (made.batch, (submitted.popleft(), made.n_bytes))
-            del made
+            pair = (made.batch, (submitted.popleft(), made))
+            made.batch = None
             yield pair
             del pair  # free the batch before the next one is made
 

@@ -102,13 +102,6 @@ class StatisticsRecorder:
         """Note that the first batch is requested now."""
         self._began_at = time.perf_counter()
 
-    def add_made(self, made: MadeBatch) -> None:
-        """Add a batch that the workers have made."""
-        statistics = self._statistics
-        statistics.read_seconds += made.read_seconds
-        statistics.collate_seconds += made.collate_seconds
-        statistics.transform_seconds += made.transform_seconds
-
     def time_making(self, pairs: Pairs) -> Pairs:
         """Yield the pairs that a conversion reads, and record how long it waits for them."""
         self._making_seconds = 0.0
@@ -121,19 +114,22 @@ class StatisticsRecorder:
             yield pair
             del pair  # free the batch before the next one is made
 
-    def add_delivered(self, n_samples: int, n_bytes: int, waiting_seconds: float) -> None:
+    def add_delivered(self, made: MadeBatch, n_samples: int, waiting_seconds: float) -> None:
         """Add a batch that the consumer receives now.
 
         Args:
+            made: what it took to make the batch.
             n_samples: the number of its samples.
-            n_bytes: the size of its arrays before the conversion.
             waiting_seconds: how long the consumer waited for the batch and its conversion.
         """
         statistics = self._statistics
-        statistics.waiting_seconds += waiting_seconds
         statistics.n_batches += 1
         statistics.n_samples += n_samples
-        statistics.n_bytes += n_bytes
+        statistics.n_bytes += made.n_bytes
+        statistics.waiting_seconds += waiting_seconds
+        statistics.read_seconds += made.read_seconds
+        statistics.collate_seconds += made.collate_seconds
+        statistics.transform_seconds += made.transform_seconds
 
     def read(self) -> LoaderStatistics:
         """Return the figures until now."""

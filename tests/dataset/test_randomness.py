@@ -56,6 +56,17 @@ def test_one_position_and_many_agree(data: st.DataObject, n: int, key: int) -> N
     assert all(0 <= position < n for position in positions.tolist())
 
 
+@pytest.mark.parametrize("n", [65_537, 66_049, 90_000])
+def test_single_positions_are_the_same_once_rounds_are_tabulated(n: int) -> None:
+    order = KeyedPermutation(n, 7)
+    by_rounds = [order.at(index) for index in range(100)]  # too few to make tables for
+
+    one_by_one = [order.at(index) for index in range(n)]
+
+    assert one_by_one[:100] == by_rounds
+    assert sorted(one_by_one) == list(range(n))
+
+
 # --- the same for ever: never change these numbers ------------------------------------------------
 
 

@@ -38,6 +38,23 @@ def batches(plan: Plan, position: int = 0) -> list[list[int]]:
     ]
 
 
+@given(
+    sizes, batch_sizes, worlds, st.booleans(), st.sampled_from(["pad", "drop", "keep"]), st.data()
+)
+def test_parts_of_steps_are_those_of_each_step(
+    n: int, batch: int, world: int, drop_last: bool, uneven: Uneven, data: st.DataObject
+) -> None:
+    position = data.draw(st.integers(0, n))
+    for plan in ranks(n, batch, world, drop_last, uneven):
+        n_steps = plan.n_steps(position)
+        if n_steps == 0:
+            continue
+        first_step = data.draw(st.integers(0, n_steps - 1))
+        steps = range(first_step, data.draw(st.integers(first_step + 1, n_steps)))
+
+        assert plan.parts(steps, position) == [plan.part(step, position) for step in steps]
+
+
 @given(sizes, batch_sizes, worlds, st.data())
 def test_padding_repeats_few_samples_from_the_start_of_the_epoch(
     n: int, batch: int, world: int, data: st.DataObject

@@ -59,9 +59,9 @@ def test_later_batches_share_requests() -> None:
 def test_a_large_batch_is_a_request_of_its_own() -> None:
     order = _RecordingOrder()
 
-    list(make_schedule(Plan(12_500, 5_000), order=order).jobs())
+    list(make_schedule(Plan(100_000, 40_000), order=order).jobs())
 
-    assert order.request_sizes == [5_000, 5_000, 2_500]
+    assert order.request_sizes == [40_000, 40_000, 20_000]
 
 
 def test_each_job_leads_to_the_place_of_the_next_one() -> None:

@@ -23,8 +23,8 @@ def test_waiting_that_makes_no_batch_is_conversion() -> None:
     recorder.begin()
 
     for _ in recorder.time_making(iter([("batch", "mark")] * 2)):
-        recorder.add_made(MadeBatch(None, 80, read_seconds=1.0))
-        recorder.add_delivered(n_samples=4, n_bytes=80, waiting_seconds=2.0)
+        made = MadeBatch(None, 80, read_seconds=1.0)
+        recorder.add_delivered(made, n_samples=4, waiting_seconds=2.0)
 
     statistics = recorder.read()
     assert (statistics.n_batches, statistics.n_samples, statistics.n_bytes) == (2, 8, 160)
@@ -38,8 +38,7 @@ def test_without_a_conversion_all_waiting_makes_batches() -> None:
     recorder = StatisticsRecorder(workers())
     recorder.begin()
 
-    recorder.add_made(MadeBatch(None, 80, read_seconds=1.0))
-    recorder.add_delivered(n_samples=4, n_bytes=80, waiting_seconds=2.0)
+    recorder.add_delivered(MadeBatch(None, 80), n_samples=4, waiting_seconds=2.0)
 
     assert recorder.read().convert_seconds == 0.0
 
@@ -57,7 +56,7 @@ def test_what_was_read_does_not_change_with_later_batches() -> None:
     recorder.begin()
     earlier = recorder.read()
 
-    recorder.add_delivered(n_samples=4, n_bytes=80, waiting_seconds=2.0)
+    recorder.add_delivered(MadeBatch(None, 80), n_samples=4, waiting_seconds=2.0)
 
     assert earlier.n_batches == 0
 

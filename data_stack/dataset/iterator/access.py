@@ -614,10 +614,13 @@ def detach(batch: Any) -> Any:
     if isinstance(batch, tuple):
         # The columns of some batches are batches: those of the windows of Petastorm.
         return tuple([detach(column) for column in batch])
-    owner = batch
-    if isinstance(batch.base, np.ndarray) and batch.base.nbytes == batch.nbytes:
-        # The batch is the whole of another array, in another shape.
-        owner = batch.base
-    is_new = batch.flags.writeable and owner.flags.owndata
+    flags = batch.flags
+    owner = batch.base
+    if owner is None:
+        is_new = flags.writeable and flags.owndata
+    else:
+        # The batch may be the whole of another array, in another shape.
+        is_whole = isinstance(owner, np.ndarray) and owner.nbytes == batch.nbytes
+        is_new = flags.writeable and is_whole and owner.flags.owndata
     new = batch if is_new else batch.copy()
     return copy_objects(new) if new.dtype.hasobject else new

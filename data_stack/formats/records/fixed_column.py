@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -120,6 +121,19 @@ class BufferedFixedColumn(FixedColumn):
         if self._needs_cast:
             return value.astype(self._value_dtype)
         return value.copy()
+
+    def make_value_reader(self) -> Callable[[int], Any] | None:
+        if not self._checks.is_done:
+            return None
+        values = self._values
+        if self._has_python_items:
+            return values.item
+        if not self._is_array:
+            return self.value
+        if self._needs_cast:
+            dtype = self._value_dtype
+            return lambda index: values[index].astype(dtype)
+        return lambda index: values[index].copy()
 
     def _copy_items(self, numbers: RecordNumbers) -> _Array:
         if not self._checks.is_done:

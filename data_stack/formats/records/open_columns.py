@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from threading import Lock
+from typing import Any
 
 from data_stack.codecs.codec import Codec
 from data_stack.exception import StorageError
@@ -62,6 +63,7 @@ class OpenColumns:
     Attributes:
         by_name: the open columns. It is replaced as a whole when the files are closed, so that a
             thread that reads keeps the columns that it has.
+        sample_reader: reads a sample of the open columns; None if there is none yet.
     """
 
     #: The limit of open files, which other datasets may share.
@@ -85,10 +87,19 @@ class OpenColumns:
         self._locks = {}
         self._is_closed = False
         self.by_name: dict[str, ValueColumn] = {}
+        self.sample_reader: Callable[[int], Any] | None = None
 
     def share_limit(self, limit: OpenFilesLimit) -> None:
         """Share one limit of open files with the columns of other datasets."""
         self._limit = limit
+
+    def get_all(self, names: Sequence[str]) -> list[ValueColumn]:
+        """Return several columns, as :meth:`get` does."""
+        by_name = self.by_name
+        try:
+            return [by_name[name] for name in names]
+        except KeyError:
+            return [self.get(name) for name in names]
 
     def get(self, name: str) -> ValueColumn:
         """Return a column, opening it if it is not open.
@@ -116,9 +127,24 @@ class OpenColumns:
                 by_name[name] = column
         return column
 
+    def keep_sample_reader(
+        self, by_name: Mapping[str, ValueColumn], sample_reader: Callable[[int], Any]
+    ) -> None:
+        """Keep a function that reads a sample, until the files are closed.
+
+        Args:
+            by_name: the columns that it reads.
+            sample_reader: the function.
+        """
+        self.sample_reader = sample_reader
+        # Another thread may have closed these files before it was kept.
+        if self.by_name is not by_name:
+            self.sample_reader = None
+
     def release(self) -> None:
         """Close all files until they are needed again; reads of other threads finish first."""
         self.by_name = {}
+        self.sample_reader = None
         self._limit.leave(self)
         if self._references is not None:
             self._references.release()

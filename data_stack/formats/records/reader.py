@@ -84,11 +84,8 @@ class RecordReader(RecordsIterator):
     #: The files of the dataset, of all columns.
     _files: RecordFiles
 
-    #: The columns to read.
+    #: The columns to read, and the number of samples.
     _columns: SampleColumns
-
-    #: The number of samples.
-    _length: int
 
     def __init__(
         self,
@@ -112,16 +109,18 @@ class RecordReader(RecordsIterator):
         codecs_by_name = _find_codecs(keys, types, codecs_to_read, self._folder.name)
 
         references = self._files.references()
-        self._length = count_samples(self._files, references)
+        n_samples = count_samples(self._files, references)
         if references is not None and not references.is_remote:
             # Of hundreds of shards, only those that are read have files open.
             references.release()
 
         # Columns keep the number of records that they have now, also if samples are appended.
-        n_records = None if self._files.description.has_references else self._length
+        n_records = None if self._files.description.has_references else n_samples
         open_columns = OpenColumns(self._files, codecs_by_name, references, n_records)
         sequence_names = frozenset(name for name, kind in types.items() if kind.endswith("[]"))
-        self._columns = SampleColumns(open_columns, codecs_by_name, sequence_names, references)
+        self._columns = SampleColumns(
+            open_columns, codecs_by_name, sequence_names, references, n_samples
+        )
 
     # ------------------------------------------------------------------ description
 
@@ -129,7 +128,7 @@ class RecordReader(RecordsIterator):
         return RecordAccess(self, self._columns, self._files)
 
     def __len__(self) -> int:
-        return self._length
+        return self._columns.n_samples
 
     @property
     def spec(self) -> dict[str, str]:
@@ -164,7 +163,7 @@ class RecordReader(RecordsIterator):
             DatasetOutOfBoundsError: ``index`` is out of bounds.
         """
         columns = self._columns
-        position = check_index(index, self._length)
+        position = check_index(index, self._columns.n_samples)
         entries = columns.find_records(np.array([position]), columns.keys)
         available: dict[str, bool | range] = {}
         for name in columns.keys:
@@ -178,13 +177,15 @@ class RecordReader(RecordsIterator):
     # ------------------------------------------------------------------ samples
 
     def __getitem__(self, index: Any) -> Any:
-        # As nearly always: the base class would first look for all other kinds of an index.
-        if type(index) is int and 0 <= index < self._length:
-            return self._columns.read_sample(index)
+        # As nearly always: the base class would first look for all other kinds of an index. The
+        # one attribute of ``self`` costs a tenth of this method, due to __getattr__.
+        columns = self._columns
+        if type(index) is int and 0 <= index < columns.n_samples:
+            return columns.read_sample(index)
         return super().__getitem__(index)
 
     def read(self, index: int, columns: Iterable[str] | Mask | None = None) -> Sample:
-        position = check_index(index, self._length)
+        position = check_index(index, self._columns.n_samples)
         mask: Mask
         if columns is None:
             mask = dict.fromkeys(self._columns.keys, True)
@@ -246,7 +247,13 @@ class RecordReader(RecordsIterator):
 
     def __reduce__(self) -> tuple[Any, ...]:
         manifest_sha256 = self._files.description.manifest_sha256
-        arguments = (type(self), self._folder, self._options, self._length, manifest_sha256)
+        arguments = (
+            type(self),
+            self._folder,
+            self._options,
+            self._columns.n_samples,
+            manifest_sha256,
+        )
         return _reopen, arguments
 
 
@@ -267,7 +274,7 @@ def _reopen(
         before = f"{length} samples, sha256 {manifest_sha256}"
         now = f"{len(reader)}, sha256 {reader._files.description.manifest_sha256}"
         raise ResourceChangedError(folder.full_name(MANIFEST), before, now)
-    reader._length = length
+    reader._columns.n_samples = length
     return reader
 
 

@@ -58,7 +58,7 @@ class RecordAccess(RemoteAccess):
 
     @property
     def n_samples(self) -> int:  # type: ignore[override]  # read-only here
-        return len(self.source)
+        return self._columns.n_samples
 
     @property
     def fixed_columns(self) -> bool:  # type: ignore[override]  # read-only here
@@ -82,6 +82,9 @@ class RecordAccess(RemoteAccess):
 
     def sample(self, position: int) -> Sample:
         return self._columns.read_sample(position)
+
+    def make_sample_reader(self) -> Callable[[int], Sample]:
+        return self._columns.read_sample
 
     def samples(self, positions: IndexArrayOfInts) -> list[Sample]:
         self.await_prefetched(positions)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -67,7 +68,7 @@ class RowFormat:
         """The size of a stored value in bytes."""
         return self.record_bytes - self.header_bytes
 
-    @property
+    @cached_property
     def is_number(self) -> bool:
         """Whether a value is one number: its shape is ``()``."""
         return not self.shape
@@ -77,7 +78,7 @@ class RowFormat:
         """Whether a value is a number of Python. One with a header is an array of shape ``()``."""
         return self.is_number and self.header_bytes == 0
 
-    @property
+    @cached_property
     def needs_cast(self) -> bool:
         """Whether values have another dtype than the file."""
         return self.stored_dtype != self.value_dtype

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -15,8 +14,9 @@ from data_stack.dataset.positions import IndexArrayOfInts
 from data_stack.formats.records.open_columns import OpenColumns
 from data_stack.formats.records.record_offsets import RecordNumbers, as_record_numbers
 from data_stack.formats.records.sample_references import SampleReferences
-from data_stack.formats.records.samples import iterate_samples
+from data_stack.formats.records.samples import iterate_samples, make_sample_reader
 from data_stack.formats.records.sequences import list_sequences, stack_sequences
+from data_stack.formats.records.value_column import ValueColumn
 from data_stack.util.request_limit import current_request, decoding_for
 
 _Integers = npt.NDArray[np.int64]
@@ -30,8 +30,10 @@ class SampleColumns:
         codecs: the codec of each column to read, in the order of a sample's columns.
         sequence_names: the columns that have a sequence of values for each sample.
         references: maps samples to records; None if sample i has record i of each column.
+        n_samples: the number of samples.
 
     Attributes:
+        n_samples: the number of samples.
         keys: the names of the columns to read.
         open_columns: opens the columns.
         codecs: the codec of each column to read.
@@ -46,7 +48,9 @@ class SampleColumns:
         codecs: Mapping[str, Codec],
         sequence_names: frozenset[str],
         references: SampleReferences | None,
+        n_samples: int,
     ) -> None:
+        self.n_samples = n_samples
         self.open_columns = open_columns
         self.sequence_names = sequence_names
         self._references = references
@@ -54,11 +58,14 @@ class SampleColumns:
         self.keys = list(codecs)
         self.has_references = references is not None
         self.decodes_in_threads = any(codec.releases_gil for codec in codecs.values())
-        #: The number of columns whose values count towards the limit of a request.
+        #: The number of columns whose values count towards one limit of a request.
         self._n_compressed = sum(codec.is_compressed for codec in codecs.values())
 
     def read_sample(self, position: int) -> Sample:
         """Read a sample."""
+        read = self.open_columns.sample_reader
+        if read is not None:
+            return read(position)
         if self.has_references or self._n_compressed > 1:
             columns = self.list_values(self.keys, range(position, position + 1))
             return next(iterate_samples(self.keys, columns))
@@ -68,7 +75,18 @@ class SampleColumns:
         for name in self.keys:
             column = by_name[name] if name in by_name else self.open_columns.get(name)
             sample[name] = column.value(position)
+        self._keep_sample_reader(by_name)
         return sample
+
+    def _keep_sample_reader(self, by_name: Mapping[str, ValueColumn]) -> None:
+        """Keep a function that reads a sample of these columns, if all of them are open."""
+        value_readers = []
+        for name in self.keys:
+            value_reader = by_name[name].make_value_reader() if name in by_name else None
+            if value_reader is None:
+                return
+            value_readers.append(value_reader)
+        self.open_columns.keep_sample_reader(by_name, make_sample_reader(self.keys, value_readers))
 
     def read_part(self, position: int, parts: Mapping[str, slice | None]) -> Sample:
         """Read part of a sample, in one request.
@@ -98,26 +116,26 @@ class SampleColumns:
         self, names: Sequence[str], positions: range | IndexArrayOfInts
     ) -> list[list[Any]]:
         """Read columns of samples in one request, each as a list of values."""
-        with self._counting():
-            return self._list_values(names, as_record_numbers(positions))
+        numbers = as_record_numbers(positions)
+        if self._n_compressed == 0:
+            return self._list_values(names, numbers)
+        with decoding_for(current_request()):
+            return self._list_values(names, numbers)
 
     def stack_values(
         self, names: Sequence[str], positions: range | IndexArrayOfInts
     ) -> list[npt.NDArray[Any]]:
         """Read columns of samples in one request, each stacked, shape ``(n_samples, ...)``."""
-        with self._counting():
-            return self._stack_values(names, as_record_numbers(positions))
-
-    def _counting(self) -> contextlib.AbstractContextManager[object]:
-        """Return a context in which the values of all columns count towards one limit."""
+        numbers = as_record_numbers(positions)
         if self._n_compressed == 0:
-            return contextlib.nullcontext()
-        return decoding_for(current_request())
+            return self._stack_values(names, numbers)
+        with decoding_for(current_request()):
+            return self._stack_values(names, numbers)
 
     def _list_values(self, names: Sequence[str], numbers: RecordNumbers) -> list[list[Any]]:
         """Read columns of the samples with these numbers, each as a list of values."""
         if not self.has_references:
-            columns = [self.open_columns.get(name) for name in names]
+            columns = self.open_columns.get_all(names)
             return [column.values(numbers) for column in columns]
         lists = []
         for name, (firsts, counts) in self.find_records(np.asarray(numbers), names).items():
@@ -131,7 +149,7 @@ class SampleColumns:
     def _stack_values(self, names: Sequence[str], numbers: RecordNumbers) -> list[npt.NDArray[Any]]:
         """Read columns of the samples with these numbers, each stacked."""
         if not self.has_references:
-            columns = [self.open_columns.get(name) for name in names]
+            columns = self.open_columns.get_all(names)
             return [column.read(numbers) for column in columns]
         stacks = []
         for name, (firsts, counts) in self.find_records(np.asarray(numbers), names).items():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -44,6 +45,16 @@ class ValueColumn(ABC):
         Raises:
             DatasetFileCorruptError: the record is damaged.
         """
+
+    def make_value_reader(self) -> Callable[[int], Any] | None:
+        """Return a function that reads the value of one record, as :meth:`value` does.
+
+        A caller that reads many values one by one keeps it, while the column is open.
+
+        Returns:
+            The function; None as long as another one will be faster, once all blocks are checked.
+        """
+        return self.value
 
     @abstractmethod
     def values(self, numbers: RecordNumbers) -> list[Any]:
