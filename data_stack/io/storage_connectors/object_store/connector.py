@@ -21,6 +21,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import hashlib
+import os
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Any, Literal
@@ -357,6 +358,7 @@ def _make_objects(
         file_system.protocol,
         bucket,
         file_system.options,
+        environment=os.environ,
         is_installed=is_obstore_installed(),
     )
     if chosen_client != OBSTORE:
