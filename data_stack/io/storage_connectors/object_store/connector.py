@@ -48,7 +48,9 @@ from data_stack.io.storage_connectors.connector import (
 )
 from data_stack.io.storage_connectors.heartbeat import HeartbeatLease
 from data_stack.io.storage_connectors.lease import Lease
-from data_stack.io.storage_connectors.object_store import garbage
+from data_stack.io.storage_connectors.object_store import garbage, s3
+from data_stack.io.storage_connectors.object_store.azure_account import AZURE_PROTOCOLS
+from data_stack.io.storage_connectors.object_store.bucket_files import BucketFiles
 from data_stack.io.storage_connectors.object_store.client_choice import (
     OBSTORE,
     choose_client,
@@ -60,6 +62,7 @@ from data_stack.io.storage_connectors.object_store.file_system import (
     RemoteFileSystem,
 )
 from data_stack.io.storage_connectors.object_store.fsspec_objects import FsspecObjects
+from data_stack.io.storage_connectors.object_store.gcsfs_objects import GcsfsObjects
 from data_stack.io.storage_connectors.object_store.layout import (
     LEASES,
     RESOURCES,
@@ -72,7 +75,6 @@ from data_stack.io.storage_connectors.object_store.object_client import ObjectCl
 from data_stack.io.storage_connectors.object_store.pointer import Pointer
 from data_stack.io.storage_connectors.object_store.pointers import Pointers
 from data_stack.io.storage_connectors.object_store.remote_files import RemoteFiles
-from data_stack.io.storage_connectors.object_store.s3_files import S3Files
 from data_stack.io.storage_connectors.object_store.s3fs_objects import S3fsObjects
 from data_stack.io.storage_connectors.object_store.upload import size_of, upload
 from data_stack.io.storage_connectors.object_store.url_options import parse_options
@@ -138,10 +140,7 @@ class FsspecStorageConnector(StorageConnector):
         self._storage_options = storage_options
         file_system = RemoteFileSystem(url, timeout_seconds, storage_options)
         objects = _make_objects(file_system, client, timeout_seconds)
-        if file_system.protocol in S3_PROTOCOLS:
-            self._files = S3Files(file_system, objects, read_only=read_only)
-        else:
-            self._files = RemoteFiles(file_system, objects, read_only=read_only)
+        self._files = _make_files(file_system, objects, read_only=read_only)
         self._pointers = Pointers(self._files, repr(self))
 
     @classmethod
@@ -343,6 +342,20 @@ class FsspecStorageConnector(StorageConnector):
         )
 
 
+def _make_files(
+    file_system: RemoteFileSystem, objects: ObjectClient, *, read_only: bool
+) -> RemoteFiles:
+    """Make the files of a store."""
+    if file_system.protocol in S3_PROTOCOLS:
+        return BucketFiles(file_system, objects, s3.list_objects, read_only=read_only)
+    if file_system.protocol in AZURE_PROTOCOLS:
+        # Imported here, as the client of Azure may be missing.
+        from data_stack.io.storage_connectors.object_store import azure
+
+        return BucketFiles(file_system, objects, azure.list_objects, read_only=read_only)
+    return RemoteFiles(file_system, objects, read_only=read_only)
+
+
 def _make_objects(
     file_system: RemoteFileSystem, client: str | None, timeout_seconds: float
 ) -> ObjectClient:
@@ -350,6 +363,13 @@ def _make_objects(
     fsspec_objects: ObjectClient
     if file_system.protocol in S3_PROTOCOLS:
         fsspec_objects = S3fsObjects(file_system)
+    elif file_system.protocol in AZURE_PROTOCOLS:
+        # Imported here, as the client of Azure may be missing.
+        from data_stack.io.storage_connectors.object_store.adlfs_objects import AdlfsObjects
+
+        fsspec_objects = AdlfsObjects(file_system)
+    elif file_system.protocol in ("gs", "gcs"):
+        fsspec_objects = GcsfsObjects(file_system)
     else:
         fsspec_objects = FsspecObjects(file_system)
     bucket = file_system.root.partition("/")[0]

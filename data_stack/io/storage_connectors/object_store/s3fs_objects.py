@@ -27,3 +27,13 @@ class S3fsObjects(FsspecObjects):
     def describe(self, path: str) -> RemoteFile | None:
         info = self._file_system.run_request(s3.head, self._file_system.key_of(path))
         return None if info is None else RemoteFile.of(path, info)
+
+    def read_version(self, path: str, max_bytes: int) -> tuple[bytes, str | None]:
+        key = self._file_system.key_of(path)
+        answer: tuple[bytes, str | None] = self._file_system.run_request(
+            s3.get_version, key, max_bytes
+        )
+        return answer
+
+    def put_over(self, path: str, data: bytes, version: str) -> None:
+        self._file_system.run_request(s3.put_over, self._file_system.key_of(path), data, version)
