@@ -19,6 +19,8 @@ from data_stack.io.web.ranges import ByteRange, file_size_in_416, find_part_faul
 #: The codes of S3 for what is not there. Another 404 comes from a gateway before it, which knows
 #: nothing about the objects.
 _MISSING_OBJECT_CODES: Final = {"NoSuchKey", "NoSuchVersion"}
+#: The statuses of a conditional write whose condition does not hold, or that meets another write.
+_CONFLICTS: Final = (409, 412)
 #: A body is read in pieces of this size.
 _PIECE_BYTES: Final = 1 << 20
 
@@ -220,6 +222,20 @@ async def get_version(
     return data, answer.get("ETag") or None
 
 
+async def create(file_system: Any, bucket: str, key: str, data: bytes) -> None:
+    """Write an object unless it exists.
+
+    Raises:
+        FileExistsError: it exists, or is being written by another client.
+    """
+    try:
+        await file_system._call_s3("put_object", Bucket=bucket, Key=key, Body=data, IfNoneMatch="*")
+    except OSError as error:
+        if refusal_of(error).status in _CONFLICTS:
+            raise FileExistsError("the object exists") from None
+        raise
+
+
 async def put_over(file_system: Any, bucket: str, key: str, data: bytes, etag: str) -> None:
     """Replace an object that has this ETag.
 
@@ -229,7 +245,7 @@ async def put_over(file_system: Any, bucket: str, key: str, data: bytes, etag: s
     try:
         await file_system._call_s3("put_object", Bucket=bucket, Key=key, Body=data, IfMatch=etag)
     except OSError as error:
-        if refusal_of(error).status in (409, 412):
+        if refusal_of(error).status in _CONFLICTS:
             raise OtherVersionError("another ETag") from None
         raise
 
