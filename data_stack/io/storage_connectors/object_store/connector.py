@@ -101,7 +101,8 @@ class FsspecStorageConnector(StorageConnector):
             times as long. HDFS and SFTP keep it as far as their clients do.
         client: ``"obstore"`` reads and writes the objects of s3://, gs:// and az:// with a fraction
             of the processor time of ``"fsspec"``, which has all options of its file systems. By
-            default it is obstore for s3://, where it is installed and has all given options.
+            default it is obstore for s3://, and for az:// unless an identity logs in, where it is
+            installed and has all given options.
         storage_options: arguments of the class of the file system, e.g.
             ``endpoint_url="https://…"`` for ``s3fs.S3FileSystem``.
 
@@ -153,7 +154,7 @@ class FsspecStorageConnector(StorageConnector):
 
         - s3: ``anonymous``, ``endpointUrl``, ``region``, ``profile``, ``requesterPays``;
         - gs: ``anonymous``, ``endpointUrl``, ``project``;
-        - az: ``anonymous``, ``account``;
+        - az: ``anonymous``, ``account``, ``endpointUrl``;
         - sftp: ``keyFile``, ``knownHosts`` (a file besides ``~/.ssh/known_hosts``);
         - hdfs: ``user``, ``kerberosTicket``.
 
