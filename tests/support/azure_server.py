@@ -15,6 +15,7 @@ import hashlib
 import hmac
 import time
 import xml.etree.ElementTree as ElementTree
+from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from typing import Any, Final
 from urllib.parse import unquote, urlencode
@@ -130,8 +131,7 @@ class AzureServer(ObjectServer):
             return refusal(400, "InvalidHeaderValue", "x-ms-blob-type must be BlockBlob.")
         if "content-length" not in request.headers:
             return refusal(411, "MissingContentLengthHeader", "Content-Length is missing.")
-        self.put(key, request.body, **_metadata_of(request))
-        return self._written(key)
+        return self._store(request, key, request.body)
 
     def _commit_blocks(self, request: Request, key: str) -> Answer:
         parts = []
@@ -141,11 +141,13 @@ class AzureServer(ObjectServer):
                 return refusal(400, "InvalidBlockList", "The specified block list is invalid.")
             parts.append(self.blocks[identity])
         self.blocks = {name: data for name, data in self.blocks.items() if name[0] != key}
-        self.put(key, b"".join(parts), **_metadata_of(request))
-        return self._written(key)
+        return self._store(request, key, b"".join(parts))
 
-    def _written(self, key: str) -> Answer:
-        stored = self.objects[key]
+    def _store(self, request: Request, key: str, data: bytes) -> Answer:
+        """Store a blob, and return the answer that says so."""
+        self.put(key, data)
+        stored = replace(self.objects[key], metadata=_metadata_of(request))
+        self.objects[key] = stored
         return Answer(201, b"", {"ETag": etag_of(stored), "Last-Modified": stored.last_modified})
 
     def _content(self, request: Request, key: str) -> Answer:

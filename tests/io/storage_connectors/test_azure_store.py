@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import logging
 import os
 import random
 import threading
@@ -191,6 +192,84 @@ def test_listings_of_many_pages_are_put_together(azure: AzureServer, client: str
     assert azure.store(client=client).list_resources() == names
 
 
+def test_thousands_of_blobs_are_listed_by_few_requests(azure: AzureServer) -> None:
+    n_blobs = 6000
+    azure.page_size = 2000
+    for number in range(n_blobs):
+        azure.put(f"f/{number:04}", b"")
+
+    names = azure.store(timeout_seconds=30.0).list_keys()
+
+    assert names == [f"{number:04}" for number in range(n_blobs)]
+    n_pages_of_blobs = 3
+    n_pages_of_pointers = 1
+    assert len(azure.requests) == n_pages_of_blobs + n_pages_of_pointers
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_folders_of_a_hierarchical_namespace_are_no_resources(
+    azure: AzureServer, client: str
+) -> None:
+    azure.put("f/a", b"", hdi_isfolder="true")
+    azure.put("f/a/plain", DATA)
+    store = azure.store(client=client)
+
+    assert store.list_keys() == ["a/plain"]
+    assert not store.has_resource("a")
+    with pytest.raises(ResourceNotFoundError):
+        store.get_resource("a")
+    assert content(store, "a/plain") == DATA
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+@pytest.mark.parametrize(
+    "answer",
+    [
+        Answer(200, b"<html>Log in</html>", {"Content-Type": "text/html"}),
+        Answer(200, b"<html>Log in</html>", {"Content-Type": "application/xml"}),
+        Answer(200, b"", {"Content-Type": "application/xml"}),
+    ],
+    ids=["page", "xml", "empty"],
+)
+def test_the_page_of_a_gateway_is_no_empty_listing(
+    azure: AzureServer, client: str, answer: Answer
+) -> None:
+    azure.rule = lambda request: answer if "comp" in request.query else None
+
+    with pytest.raises(StorageError):
+        azure.store(client=client).list_resources()
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_a_listing_without_an_end_is_an_error(azure: AzureServer, client: str) -> None:
+    body = (
+        '<EnumerationResults ContainerName="data"><Blobs></Blobs>'
+        "<NextMarker>again</NextMarker></EnumerationResults>"
+    )
+    answer = Answer(200, body.encode(), {"Content-Type": "application/xml"})
+    azure.rule = lambda request: answer if "comp" in request.query else None
+
+    with pytest.raises(StorageError, match="how its listing goes on"):
+        azure.store(client=client).list_resources()
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_another_range_than_the_requested_one_is_an_error(azure: AzureServer, client: str) -> None:
+    azure.put("f/plain", DATA)
+
+    def send_another_range(request: Request) -> Answer | None:
+        if request.method != "GET" or key_of(request) != "f/plain":
+            return None
+        answer = azure.right_answer(request)
+        answer.headers["Content-Range"] = f"bytes 7-{6 + len(answer.body)}/{len(DATA)}"
+        return answer
+
+    azure.rule = send_another_range
+
+    with pytest.raises(StorageError), azure.store(client=client).get_resource("plain") as resource:
+        resource.read()
+
+
 # ---------------------------------------------------------------------- refusals and faults
 
 
@@ -279,6 +358,23 @@ def test_a_blob_that_changes_while_it_is_read_is_an_error(azure: AzureServer, cl
         azure.put("f/plain", DATA[::-1])
         with pytest.raises(ResourceChangedError):
             resource.read_at(500_000, 100)
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_nothing_logged_holds_a_key_or_token(
+    azure: AzureServer, client: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    sas_token = azure.sas_token()
+    signature = sas_token.partition("sig=")[2]
+    with caplog.at_level(logging.DEBUG):
+        for login in ({"account_key": KEY}, {"sas_token": sas_token}):
+            store = azure.store(client=client, **login)
+            store.set_resource("a", DATA)
+            assert content(store, "a") == DATA
+            store.list_resources()
+
+    assert KEY not in caplog.text
+    assert signature not in caplog.text
 
 
 @pytest.mark.parametrize("client", CLIENTS)

@@ -29,6 +29,7 @@ _LOGIN_VARIABLES: Final = {
 _ENDPOINT_VARIABLES: Final = ("AZURE_STORAGE_ENDPOINT", "AZURE_ENDPOINT")
 _FALSE_TEXTS: Final = ("", "0", "f", "false")
 _PUBLIC_DOMAIN: Final = "core.windows.net"
+_NAME: Final = re.compile(r"[A-Za-z0-9-]+", re.ASCII)
 #: The host in ``abfss://container@HOST/folder``.
 _HOST: Final = re.compile(
     r"(?P<account>[a-z0-9-]+)\.(dfs|blob)\.(?P<domain>[a-z0-9.-]+)", re.ASCII | re.IGNORECASE
@@ -185,6 +186,8 @@ def _find_endpoint(
             "the account of Azure has no name: give it in the URL (?account=…), as account_name=, "
             "or in the variable AZURE_STORAGE_ACCOUNT_NAME"
         )
+    if _NAME.fullmatch(account_name) is None:
+        raise ConfigError("the name of an account of Azure has only letters, digits and '-'")
     return _checked_endpoint(f"https://{account_name}.blob.{_PUBLIC_DOMAIN}")
 
 

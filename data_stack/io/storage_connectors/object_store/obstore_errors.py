@@ -82,7 +82,8 @@ def _refusal(status: int, body: str, *, has_body: bool) -> Exception:
     message_match = _MESSAGE.search(body)
     code = "" if code_match is None else html.unescape(code_match[1])
     message = "" if message_match is None else html.unescape(message_match[1])
-    message = " ".join(message.split())
+    # Azure adds the number and the time of the request, each in a line.
+    message = " ".join(message.partition("\nRequestId:")[0].split())
     if status == 404:
         if not has_body or code in _MISSING_OBJECT_CODES:
             return FileNotFoundError("there is no such object")

@@ -163,6 +163,9 @@ class RemoteFiles:
         if isinstance(answer, Exception):
             if self._is_behind_end(file_range):
                 return b""
+            if refusal_of(answer).status == 416 and self._describe(path) is None:
+                # So Azure answers for a folder, which is no file.
+                return None
             self._file_system.fail("read", path, answer)
 
         n_requested = file_range.stop - file_range.start
