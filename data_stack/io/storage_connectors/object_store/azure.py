@@ -24,7 +24,7 @@ from data_stack.io.storage_connectors.object_store.s3 import (
     describe_404,
     refusal_of,
 )
-from data_stack.io.web.ranges import ByteRange, find_part_fault
+from data_stack.io.web.ranges import ByteRange, find_part_fault, sent_range
 
 #: :meth:`.RemoteFileSystem.retry` retries.
 _NO_RETRIES: Final[Any] = {"retry_total": 0}
@@ -56,7 +56,9 @@ async def _get_range(file_system: Any, container: str, object_range: ObjectRange
         length=object_range.stop - object_range.start,
         **_condition(object_range.etag),
     )
-    fault = find_part_fault(ByteRange(object_range.start, object_range.stop), answer.headers)
+    asked = ByteRange(object_range.start, object_range.stop)
+    sent = sent_range(answer.headers)
+    fault = find_part_fault(asked, sent, len(answer.data), answer.headers)
     if fault is not None:
         raise WrongAnswerError(f"the server {fault}")
     if object_range.etag is not None and answer.etag != object_range.etag:
