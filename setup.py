@@ -37,9 +37,9 @@ EXTRAS = {
 # processes that were forked after obstore had started; 2025.3 creates a file only if it does not
 # exist, which leases need.
 EXTRAS["s3"] = ["fsspec>=2025.3", "obstore>=0.11", "s3fs>=2025.3"]
-TRIED = sorted({requirement for extra in EXTRAS.values() for requirement in extra})
 EXTRAS["gcs"] = ["fsspec>=2025.3", "gcsfs>=2025.3", "obstore>=0.11"]
 EXTRAS["azure"] = ["adlfs>=2024.7", "fsspec>=2025.3", "obstore>=0.11"]
+TRIED = sorted({requirement for extra in EXTRAS.values() for requirement in extra})
 EXTRAS["cloud"] = [
     *sorted({*EXTRAS["s3"], *EXTRAS["gcs"], *EXTRAS["azure"]}),
     "paramiko>=3.4",

@@ -30,9 +30,6 @@ EXCLUDED = [
     *(f"lazy-data-stack-{project.parent.name}" for project in PROJECTS[1:]),
     # Earlier versions bring gigabytes of CUDA; its version is that of constraints.txt.
     "torch",
-    # No test has a server of theirs.
-    "adlfs",
-    "gcsfs",
     # Its current version raises that of platformdirs.
     "pre-commit",
 ]
