@@ -7,6 +7,7 @@ import re
 import threading
 import weakref
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import obstore
@@ -40,6 +41,7 @@ from data_stack.util.logger import logger
 if TYPE_CHECKING:
     from obstore import GetOptions, PutMode, UpdateVersion
 
+_Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
 
 _STORE_MAKERS: Final[Mapping[str, StoreMaker]] = {
@@ -72,6 +74,8 @@ class ObstoreObjects(ObjectClient):
       survive a fork, and a request would never end;
     - everything in a bucket in another region than the requested one, which obstore does not look
       for;
+    - everything in a bucket of S3 to which a proxy leads, as a redirect would lead obstore through
+      it to any host, with the session token;
     - objects whose names obstore does not take as they are, such as ``a//b`` and ``a/``;
     - describing and deleting objects of Google and Azure: it names their versions otherwise, and
       deletes by requests for many objects;
@@ -93,6 +97,8 @@ class ObstoreObjects(ObjectClient):
     _writes: bool
     #: The store; None before it is used in this process.
     _store: Any
+    #: Whether there is no store of obstore, because a proxy leads to the bucket.
+    _is_proxied: bool
     #: Whether the bucket turned out to be in another region.
     _is_elsewhere: bool
 
@@ -108,6 +114,7 @@ class ObstoreObjects(ObjectClient):
         # Only Google's file system has the token "anon".
         self._writes = file_system.options.get("token") != "anon"
         self._store = None
+        self._is_proxied = False
         self._is_elsewhere = False
         call_in_forks(self._leave_inherited_store)
 
@@ -118,10 +125,7 @@ class ObstoreObjects(ObjectClient):
         if not self._sends(names):
             return self._other.read_ranges(ranges, etag)
         read = functools.partial(self._read_range, etag=etag)
-        if len(ranges) == 1:
-            answers = [read(ranges[0])]
-        else:
-            answers = list(waiting.map(read, ranges, at_once=len(ranges)))
+        answers = _call_for_all(read, ranges)
         if any(self._shows_other_region(answer) for answer in answers):
             return self._other.read_ranges(ranges, etag)
         return answers
@@ -306,7 +310,7 @@ class ObstoreObjects(ObjectClient):
 
     def _sends(self, paths: Sequence[str]) -> bool:
         """Return whether obstore can send requests for these objects."""
-        if self._is_elsewhere or obstore_runtime.is_lost():
+        if self._is_elsewhere or obstore_runtime.is_lost() or self._connect() is None:
             return False
         return all(_keeps_key(self._file_system.key_of(path)) for path in paths)
 
@@ -326,9 +330,10 @@ class ObstoreObjects(ObjectClient):
     # ------------------------------------------------------------------ the store
 
     def _connect(self) -> Any:
-        """Return the store, which is made by the first call."""
+        """Return the store, made by the first call; None if a proxy leads to the bucket."""
         store = self._store
-        if store is None:
+        if store is None and not self._is_proxied:
+            obstore_runtime.note_start()
             key = (self._bucket, self._file_system.key_of_options)
             with _sharing:
                 store = _stores.get(key)
@@ -337,8 +342,10 @@ class ObstoreObjects(ObjectClient):
                     store = make_store(
                         self._bucket, self._file_system.options, self._timeout_seconds
                     )
-                    _stores[key] = store
+                    if store is not None:
+                        _stores[key] = store
             self._store = store
+            self._is_proxied = store is None
         return store
 
     def _leave_inherited_store(self) -> None:
@@ -362,6 +369,24 @@ def _call_interruptibly(function: Callable[[], _Result]) -> _Result:
         # Python is exiting, and starts no threads.
         return function()
     return answer.result()
+
+
+def _call_for_all(function: Callable[[_Item], _Result], items: Sequence[_Item]) -> list[_Result]:
+    """Return the results of a function that calls obstore, called for all items at once.
+
+    Ctrl-C ends the wait. The calls under way are not waited for, as a silent server would keep them
+    until their limit; their results are dropped.
+    """
+    if len(items) == 1:
+        return [function(items[0])]
+    futures = list[Future[_Result]]()
+    try:
+        for item in items:
+            futures.append(waiting.submit(function, item))
+        return [future.result() for future in futures]
+    finally:
+        for future in futures:
+            future.cancel()
 
 
 def _keeps_key(key: str) -> bool:
