@@ -248,9 +248,10 @@ def _dataset_of_source(iterator: Any) -> datasets.Dataset | None:
         None for other samples, and if the meta says more of a column than its feature.
     """
     access, positions = access_to(as_iterator(iterator)).unwrap()
-    is_table = isinstance(access, ColumnsAccess) and isinstance(access.source, TableIterator)
+    if not isinstance(access, ColumnsAccess) or not isinstance(access.source, TableIterator):
+        return None
     declared = access.declare_columns()
-    if not is_table or not declared:
+    if not declared:
         return None
     names = list(declared)
     readers: list[Any] = access.readers_of(names)
