@@ -44,7 +44,8 @@ def empty_array(shape: tuple[int, ...], dtype: np.dtype[Any]) -> npt.NDArray[Any
     if _LARGE_PAGES is not None:
         with contextlib.suppress(OSError):  # a kernel without large pages
             memory.madvise(_LARGE_PAGES)
-    return np.ndarray(shape, dtype, buffer=memory)
+    array: npt.NDArray[Any] = np.ndarray(shape, dtype, buffer=memory)
+    return array
 
 
 def owns_memory(array: npt.NDArray[Any]) -> bool:
