@@ -186,6 +186,8 @@ class GCSServer(ObjectServer):
             return _json_refusal(404, "notFound", message)
         stored = self.objects[key]
         if request.method == "DELETE":
+            if not self._fulfills(key, request.query.get("ifGenerationMatch")):
+                return _json_refusal(412, "conditionNotMet", "At least one condition did not hold.")
             del self.objects[key]
             return Answer(204)
         if request.query.get("alt") == "media":

@@ -172,8 +172,8 @@ class ScriptedS3:
             with self._writing:
                 return self._put(request, _without_chunks(body, request.headers))
         if request.method == "DELETE":
-            self.objects.pop(request.key, None)
-            return S3Answer(204)
+            with self._writing:
+                return self._delete(request)
         if request.key not in self.objects:
             return refusal(404, "NoSuchKey", "The specified key does not exist")
         data, _ = self.objects[request.key]
@@ -198,6 +198,15 @@ class ScriptedS3:
             return refusal(412, "PreconditionFailed")
         self.objects[request.key] = content, time.time()
         return S3Answer(headers={"ETag": self.etag(request.key)})
+
+    def _delete(self, request: S3Request) -> S3Answer:
+        """The answer to a request that deletes, perhaps on a condition."""
+        wanted_etag = request.headers.get("if-match")
+        is_there = request.key in self.objects
+        if is_there and wanted_etag not in (None, self.etag(request.key)):
+            return refusal(412, "PreconditionFailed")
+        self.objects.pop(request.key, None)
+        return S3Answer(204)
 
     def part(self, key: str, start: int, stop: int) -> S3Answer:
         """A part of an object."""

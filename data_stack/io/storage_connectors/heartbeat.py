@@ -34,9 +34,6 @@ MAX_SILENCE_SECONDS: Final = 60.0
 MAX_VALUE_BYTES: Final = 256
 #: How long :meth:`HeartbeatLease.close` waits for a heartbeat that is under way.
 _CLOSE_SECONDS: Final = 1.0
-#: A lease is removed this soon after its last heartbeat, or not at all: no other process can have
-#: taken it over yet.
-_REMOVAL_SECONDS: Final = LIFE_SECONDS / 2
 
 
 class LeaseStore(Protocol):
@@ -64,8 +61,16 @@ class LeaseStore(Protocol):
             Whether it was replaced.
         """
 
-    def delete(self, path: str, /) -> None:
-        """Remove a value if it exists."""
+    def delete_unchanged(self, path: str, value: bytes, /) -> bool:
+        """Remove a value unless it has changed.
+
+        Args:
+            path: the name of the value.
+            value: the value as :meth:`read` has returned it.
+
+        Returns:
+            Whether it is gone.
+        """
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +142,9 @@ class HeartbeatLease(Lease):
             # The store does not answer. A late heartbeat could undo the deletion.
             return
         with contextlib.suppress(DataStackError):
-            self._release()
+            value = self._read()
+            if self._is_ours(value):
+                self._store.delete_unchanged(self._path, value)
 
     # ------------------------------------------------------------------ taking the lease
 
@@ -183,22 +190,11 @@ class HeartbeatLease(Lease):
         while not self._ended.wait(BEAT_SECONDS):
             # The next heartbeat makes up for a failed one.
             with contextlib.suppress(DataStackError):
-                if not self._renew():
+                value = self._read()
+                if not self._is_ours(value):
                     return
-
-    def _renew(self) -> bool:
-        """Change the value. Return whether this process still holds the lease."""
-        value = self._read()
-        return self._is_ours(value) and self._store.replace(self._path, value, self._make_value())
-
-    def _release(self) -> None:
-        """Remove the lease, unless another process has taken it over.
-
-        It is renewed before. So no other process takes it over while it is being removed.
-        """
-        started_at = time.monotonic()
-        if self._renew() and time.monotonic() - started_at < _REMOVAL_SECONDS:
-            self._store.delete(self._path)
+                if not self._store.replace(self._path, value, self._make_value()):
+                    return
 
     def _make_value(self) -> bytes:
         """Return a new value. No two are equal."""

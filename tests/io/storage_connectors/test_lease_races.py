@@ -18,7 +18,9 @@ import scripted_s3
 from object_server import ObjectServer
 from scripted_s3 import S3Answer, S3Request, ScriptedS3
 
+from data_stack.exception import StorageConflictError
 from data_stack.io.storage_connectors import FsspecStorageConnector, StorageConnector, heartbeat
+from data_stack.testing.storage_connector import content
 from data_stack.testing.waiting import wait_until
 
 N_PROCESSES = 3
@@ -189,6 +191,47 @@ def test_a_lost_answer_to_a_replacement_is_looked_up(
     server.rule = lose_answer
 
     assert store._files.replace("a", b"1", b"2")
+
+
+@pytest.mark.parametrize(("scheme", "client"), STORES)
+def test_a_file_is_deleted_unless_it_has_changed(
+    store: FsspecStorageConnector, server: Any
+) -> None:
+    files = store._files
+    files.put("a", b"1")
+    files.put("b", b"1")
+
+    assert not files.delete_unchanged("a", b"2")
+    assert files.delete_unchanged("b", b"1")
+    assert files.delete_unchanged("missing", b"1")
+
+    def write_before(request: Any) -> None:
+        if request.method == "DELETE":
+            server.rule = lambda request: None
+            server.put("f/a", b"of another client")
+
+    server.rule = write_before
+    assert not files.delete_unchanged("a", b"1")
+    assert set(server.objects) == {"f/a"}
+
+
+@pytest.mark.parametrize(("scheme", "client"), STORES)
+def test_a_resource_that_is_replaced_while_it_is_moved_is_not_lost(
+    store: FsspecStorageConnector, server: Any
+) -> None:
+    store.set_resource("a", b"old")
+
+    def write_before(request: Any) -> None:
+        if request.method == "DELETE":
+            server.rule = lambda request: None
+            store.set_resource("a", b"new")
+
+    server.rule = write_before
+    with pytest.raises(StorageConflictError, match="replaced while it was moved"):
+        store.move_resource("a", "b")
+
+    assert content(store, "a") == b"new"
+    assert content(store, "b") == b"old"
 
 
 @pytest.mark.parametrize(("scheme", "client"), [STORES[0], STORES[1]])

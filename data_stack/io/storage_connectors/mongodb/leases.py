@@ -62,10 +62,11 @@ class LeaseDocuments:
             wanted = {"_id": path, "value": {"$in": [old, new]}}
             return leases.update_one(wanted, update).matched_count == 1
 
-    def delete(self, path: str) -> None:
-        """Remove a value."""
+    def delete_unchanged(self, path: str, value: bytes) -> bool:
+        """Remove a value unless it has changed. Return whether it is gone."""
         with self._briefly(path) as leases:
-            leases.delete_one({"_id": path})
+            leases.delete_one({"_id": path, "value": value})
+            return leases.find_one({"_id": path}, {"_id": True}) is None
 
     @contextlib.contextmanager
     def _briefly(self, path: str) -> Iterator[DocumentCollection]:

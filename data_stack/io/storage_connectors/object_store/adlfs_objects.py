@@ -46,7 +46,7 @@ class AdlfsObjects(ObjectClient):
         self._file_system.run_request(azure.create, self._file_system.key_of(path), data)
 
     def delete(self, path: str) -> None:
-        self._file_system.run_request(azure.delete, self._file_system.key_of(path))
+        self._file_system.run_request(azure.delete, self._file_system.key_of(path), None)
 
     def read_version(self, path: str, max_bytes: int) -> tuple[bytes, str | None]:
         key = self._file_system.key_of(path)
@@ -57,3 +57,6 @@ class AdlfsObjects(ObjectClient):
 
     def put_over(self, path: str, data: bytes, version: str) -> None:
         self._file_system.run_request(azure.put, self._file_system.key_of(path), data, version)
+
+    def delete_version(self, path: str, version: str) -> None:
+        self._file_system.run_request(azure.delete, self._file_system.key_of(path), version)

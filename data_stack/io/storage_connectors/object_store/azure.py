@@ -169,15 +169,22 @@ async def _upload(
             raise _translate(error) from None
 
 
-async def delete(file_system: Any, container: str, key: str) -> None:
+async def delete(file_system: Any, container: str, key: str, etag: str | None) -> None:
     """Remove a blob.
+
+    Args:
+        file_system: the file system of adlfs.
+        container: the container.
+        key: the name of the blob.
+        etag: the ETag that it must have; None: any.
 
     Raises:
         FileNotFoundError: there is no such blob.
+        OtherVersionError: it has another ETag.
     """
     async with file_system.service_client.get_blob_client(container, key) as blob:
         try:
-            await blob.delete_blob(**_NO_RETRIES)
+            await blob.delete_blob(**_condition(etag), **_NO_RETRIES)
         except HttpResponseError as error:
             raise _translate(error) from None
 

@@ -26,7 +26,7 @@ from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Any, Literal
 
-from data_stack.exception import ConfigError, ResourceNotFoundError
+from data_stack.exception import ConfigError, ResourceNotFoundError, StorageConflictError
 from data_stack.io.identifiers import (
     OWN_FOLDER,
     check_identifier,
@@ -243,7 +243,7 @@ class FsspecStorageConnector(StorageConnector):
             super().move_resource(identifier, new_identifier)
         elif identifier != new_identifier:
             self._pointers.publish(replace(pointer, identifier=new_identifier))
-            self.delete_resource(identifier)
+            self._delete_moved(identifier, new_identifier, pointer)
 
     def delete_resource(self, identifier: str) -> None:
         check_identifier(identifier)
@@ -258,6 +258,22 @@ class FsspecStorageConnector(StorageConnector):
             self._files.delete(pointer_path(identifier))
         if has_plain_file:
             self._files.delete(note_path(identifier))
+
+    def _delete_moved(self, identifier: str, new_identifier: str, pointer: Pointer) -> None:
+        """Delete a resource that now has another name.
+
+        Raises:
+            StorageConflictError: another writer has replaced it.
+        """
+        # The plain file first, as in delete_resource().
+        if self._files.exist([identifier])[0]:
+            self._files.delete(identifier)
+            self._files.delete(note_path(identifier))
+        if not self._files.delete_unchanged(pointer_path(identifier), pointer.to_bytes()):
+            raise StorageConflictError(
+                f"{identifier!r} in {self!r} was replaced while it was moved: "
+                f"{new_identifier!r} has the bytes from before, {identifier!r} the new ones"
+            )
 
     # ------------------------------------------------------------------ files of other tools
 

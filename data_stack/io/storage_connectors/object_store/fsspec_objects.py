@@ -67,6 +67,9 @@ class FsspecObjects(ObjectClient):
     def put_over(self, path: str, data: bytes, version: str) -> None:
         raise NotImplementedError(f"{type(self).__name__} does not name versions")
 
+    def delete_version(self, path: str, version: str) -> None:
+        raise NotImplementedError(f"{type(self).__name__} does not name versions")
+
     def _pipe_file(self, path: str, data: bytes) -> None:
         """Write or replace a file by one request."""
         self._file_system.run("pipe_file", self._file_system.name_of(path), data)

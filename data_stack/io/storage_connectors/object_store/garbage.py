@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import os
-import secrets
 import time
 from collections.abc import Callable
 from typing import Final, NoReturn, TypeAlias
@@ -155,13 +154,9 @@ def _collect_abandoned_leases(
         is_silent = file.modified is None or now - file.modified >= MAX_SILENCE_SECONDS
         if value is None or not (is_silent or is_left_by_the_dead(value)):
             continue
-        if not dry_run:
-            # No process takes over a lease that has just changed, nor one that is gone. So none is
-            # removed that another process holds.
-            if not files.replace(file.path, value, secrets.token_bytes(16)):
-                continue
-            files.delete(file.path)
-        garbage.append(Garbage(file.path, file.size, "its holder is gone"))
+        # Another process may have taken it over meanwhile.
+        if dry_run or files.delete_unchanged(file.path, value):
+            garbage.append(Garbage(file.path, file.size, "its holder is gone"))
     return garbage
 
 

@@ -20,6 +20,9 @@ class GcsfsObjects(FsspecObjects):
     def put_over(self, path: str, data: bytes, version: str) -> None:
         self._file_system.run_request(_put_over, self._file_system.key_of(path), data, version)
 
+    def delete_version(self, path: str, version: str) -> None:
+        self._file_system.run_request(_delete_version, self._file_system.key_of(path), version)
+
 
 async def _get_version(
     file_system: Any, bucket: str, key: str, max_bytes: int
@@ -51,3 +54,12 @@ async def _put_over(file_system: Any, bucket: str, key: str, data: bytes, genera
         headers={"Content-Type": "application/octet-stream"},
         data=data,
     )
+
+
+async def _delete_version(file_system: Any, bucket: str, key: str, generation: str) -> None:
+    """Remove an object that has this generation.
+
+    Raises:
+        FileExistsError: it has another one.
+    """
+    await file_system._call("DELETE", "b/{}/o/{}", bucket, key, ifGenerationMatch=generation)

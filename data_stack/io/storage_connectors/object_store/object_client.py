@@ -73,7 +73,8 @@ class ObjectClient(ABC):
             max_bytes: how many bytes are returned of a longer file.
 
         Returns:
-            The bytes, and the version for :meth:`put_over`; None if versions have no names.
+            The bytes, and the version for :meth:`put_over` and :meth:`delete_version`; None if
+            versions have no names.
         """
 
     @abstractmethod
@@ -83,4 +84,12 @@ class ObjectClient(ABC):
         Raises:
             OtherVersionError: it has another one. Any of ``MISSING_ERRORS``, or FileExistsError,
                 may say so, too.
+        """
+
+    @abstractmethod
+    def delete_version(self, path: str, version: str) -> None:
+        """Remove a file that has this version.
+
+        Raises:
+            OtherVersionError: it has another one. FileExistsError may say so, too.
         """

@@ -79,6 +79,7 @@ class ObstoreObjects(ObjectClient):
     - objects whose names obstore does not take as they are, such as ``a//b`` and ``a/``;
     - describing and deleting objects of Google and Azure: it names their versions otherwise, and
       deletes by requests for many objects;
+    - deleting a certain version of an object;
     - writing to Google without a login, for which obstore logs in as the machine all the same.
 
     Args:
@@ -187,6 +188,10 @@ class ObstoreObjects(ObjectClient):
             lambda key: self._write(key, data, mode=mode),
             lambda: self._other.put_over(path, data, version),
         )
+
+    def delete_version(self, path: str, version: str) -> None:
+        # obstore deletes without conditions.
+        self._other.delete_version(path, version)
 
     def _read_range(self, file_range: FileRange, etag: str | None) -> bytes | Exception:
         """Return a range, or why it could not be read."""

@@ -326,25 +326,75 @@ class RemoteFiles:
             Whether it was replaced.
         """
         self._check_writable(path)
-        with contextlib.suppress(*MISSING_ERRORS):
-            return self._file_system.retry(
-                "store", path, lambda: self._replace_once(path, old, new)
+
+        def replace_once() -> bool:
+            return self._change_once(
+                path,
+                old,
+                new,
+                lambda version: self._objects.put_over(path, new, version),
+                lambda: self._objects.put(path, new),
             )
+
+        with contextlib.suppress(*MISSING_ERRORS):
+            return self._file_system.retry("store", path, replace_once)
         return False
 
-    def _replace_once(self, path: str, old: bytes, new: bytes) -> bool:
+    def delete_unchanged(self, path: str, content: bytes) -> bool:
+        """Remove a small file unless it has changed, as far as the store has such a condition.
+
+        Args:
+            path: the path of the file.
+            content: its content as :meth:`read` has returned it.
+
+        Returns:
+            Whether the file is gone.
+        """
+        self._check_writable(path)
+
+        def delete_once() -> bool:
+            return self._change_once(
+                path,
+                content,
+                None,
+                lambda version: self._objects.delete_version(path, version),
+                lambda: self._objects.delete(path),
+            )
+
+        with contextlib.suppress(*MISSING_ERRORS):
+            return self._file_system.retry("delete", path, delete_once)
+        return True
+
+    def _change_once(
+        self,
+        path: str,
+        old: bytes,
+        new: bytes | None,
+        change_version: Callable[[str], None],
+        change: Callable[[], None],
+    ) -> bool:
+        """Change a file if its content is the old one. Return whether it was changed.
+
+        Args:
+            path: the path of the file.
+            old: the content that it must have. A longer file is compared as far.
+            new: the content that it gets; None if it is removed.
+            change_version: changes it if it has a version.
+            change: changes it whatever its version is.
+        """
+        max_bytes = max(len(old), MAX_VALUE_BYTES)
         for _ in range(_MAX_CONFLICTS):
-            content, version = self._objects.read_version(path, MAX_VALUE_BYTES)
+            content, version = self._objects.read_version(path, max_bytes)
             if content == new:
                 # The answer to an earlier attempt was lost.
                 return True
             if content != old:
                 return False
             if version is None or not self._has_conditions:
-                self._objects.put(path, new)
+                change()
                 return True
             try:
-                self._objects.put_over(path, new, version)
+                change_version(version)
             except (OtherVersionError, FileExistsError):
                 # Another process has written it, or is about to.
                 continue

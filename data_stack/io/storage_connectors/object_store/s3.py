@@ -250,6 +250,20 @@ async def put_over(file_system: Any, bucket: str, key: str, data: bytes, etag: s
         raise
 
 
+async def delete_version(file_system: Any, bucket: str, key: str, etag: str) -> None:
+    """Remove an object that has this ETag.
+
+    Raises:
+        OtherVersionError: it has another one, or is being written by another client.
+    """
+    try:
+        await file_system._call_s3("delete_object", Bucket=bucket, Key=key, IfMatch=etag)
+    except OSError as error:
+        if refusal_of(error).status in _CONFLICTS:
+            raise OtherVersionError("another ETag") from None
+        raise
+
+
 async def head(file_system: Any, bucket: str, key: str) -> dict[str, Any] | None:
     """Return what is known of an object, as file systems of fsspec describe it.
 

@@ -43,3 +43,6 @@ class S3fsObjects(FsspecObjects):
 
     def put_over(self, path: str, data: bytes, version: str) -> None:
         self._file_system.run_request(s3.put_over, self._file_system.key_of(path), data, version)
+
+    def delete_version(self, path: str, version: str) -> None:
+        self._file_system.run_request(s3.delete_version, self._file_system.key_of(path), version)
