@@ -23,8 +23,8 @@ from data_stack.io.storage_connectors import FsspecStorageConnector, StorageConn
 from data_stack.testing.storage_connector import content
 from data_stack.testing.waiting import wait_until
 
-N_PROCESSES = 3
-N_LEASES = 8
+N_PROCESSES = 2
+N_LEASES = 12
 STORES = [
     pytest.param(scheme, client, id=f"{scheme} by {client}")
     for scheme in ("s3", "gs", "az")
