@@ -1,8 +1,8 @@
 """Requests to Azure by the client of adlfs, whose answers are checked.
 
 adlfs takes a missing container for a missing blob, any conflict for an existing blob, and whatever
-a server, proxy or gateway answers for a range or a listing. Its client waits 15 s and longer before
-it retries, so it does not.
+a server, proxy or gateway answers for a range or a listing. Its client waits 15 s before its first
+retry.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import Any, Final, NamedTuple
 
 from azure.core import MatchConditions
 from azure.core.exceptions import DecodeError, HttpResponseError
+from azure.storage.blob.aio import BlobPrefix
 
 from data_stack.io.storage_connectors.object_store.refused_requests import refused_request
 from data_stack.io.storage_connectors.object_store.s3 import (
@@ -26,7 +27,7 @@ from data_stack.io.storage_connectors.object_store.s3 import (
 )
 from data_stack.io.web.ranges import ByteRange, find_part_fault, sent_range
 
-#: :meth:`.RemoteFileSystem.retry` retries.
+#: :meth:`.RemoteFileSystem.retry` retries, so the client does not.
 _NO_RETRIES: Final[Any] = {"retry_total": 0}
 #: https://learn.microsoft.com/en-us/rest/api/storageservices/blob-service-error-codes
 _EXISTING_BLOB_CODES: Final = {"BlobAlreadyExists", "ResourceAlreadyExists"}
@@ -230,23 +231,24 @@ async def list_objects(
 
 
 def _add_to_listing(listing: Listing, item: Any, prefix: str, delimiter: str) -> None:
-    """Add a blob or a folder to a listing."""
-    is_prefix = not hasattr(item, "etag")
-    check_listed_key(
-        item.name.removesuffix(delimiter) if is_prefix else item.name, prefix, delimiter
-    )
-    if is_prefix:
+    """Add a blob, or the beginning of longer names, to a listing."""
+    if isinstance(item, BlobPrefix):
+        check_listed_key(item.name.removesuffix(delimiter), prefix, delimiter)
         listing.folders.append(item.name)
-    elif not _is_folder(item):
-        listing.objects.append(
-            {
-                "Key": item.name,
-                "Size": item.size,
-                # In listings, ETags have no quotes.
-                "ETag": f'"{item.etag.strip(chr(34))}"',
-                "LastModified": item.last_modified,
-            }
-        )
+        return
+    check_listed_key(item.name, prefix, delimiter)
+    if _is_folder(item):
+        return
+    # In listings, ETags have no quotes.
+    tag = item.etag.strip('"')
+    listing.objects.append(
+        {
+            "Key": item.name,
+            "Size": item.size,
+            "ETag": f'"{tag}"',
+            "LastModified": item.last_modified,
+        }
+    )
 
 
 def _is_folder(properties: Any) -> bool:
