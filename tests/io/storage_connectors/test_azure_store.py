@@ -361,6 +361,20 @@ def test_a_blob_that_changes_while_it_is_read_is_an_error(azure: AzureServer, cl
 
 
 @pytest.mark.parametrize("client", CLIENTS)
+def test_a_redirect_to_another_host_is_not_followed(azure: AzureServer, client: str) -> None:
+    with AzureServer() as other:
+        other.put("f/plain", b"of another host")
+        place = other.url.replace("127.0.0.1", "localhost")
+        azure.rule = lambda request: Answer(307, b"", {"Location": f"{place}{request.path}"})
+        store = azure.store(client=client, sas_token=azure.sas_token())
+
+        with pytest.raises(StorageError):
+            store.get_resource("plain")
+
+        assert other.requests == []
+
+
+@pytest.mark.parametrize("client", CLIENTS)
 def test_nothing_logged_holds_a_key_or_token(
     azure: AzureServer, client: str, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -27,8 +27,9 @@ from data_stack.io.storage_connectors.object_store.s3 import (
 )
 from data_stack.io.web.ranges import ByteRange, find_part_fault, sent_range
 
-#: :meth:`.RemoteFileSystem.retry` retries, so the client does not.
-_NO_RETRIES: Final[Any] = {"retry_total": 0}
+#: :meth:`.RemoteFileSystem.retry` retries, so the client does not. Azure does not redirect, so who
+#: does so is something else.
+_REQUEST_OPTIONS: Final[Any] = {"retry_total": 0, "permit_redirects": False}
 #: https://learn.microsoft.com/en-us/rest/api/storageservices/blob-service-error-codes
 _EXISTING_BLOB_CODES: Final = {"BlobAlreadyExists", "ResourceAlreadyExists"}
 _MISSING_BLOB_CODES: Final = {"BlobNotFound"}
@@ -102,7 +103,7 @@ async def _download(file_system: Any, container: str, key: str, **options: Any) 
         try:
             # The client corrects the headers of its own answer, so the original ones are checked.
             stream = await blob.download_blob(
-                raw_response_hook=note_headers, **options, **_NO_RETRIES
+                raw_response_hook=note_headers, **options, **_REQUEST_OPTIONS
             )
             data: bytes = await stream.readall()
         except (HttpResponseError, ValueError) as error:
@@ -118,7 +119,7 @@ async def head(file_system: Any, container: str, key: str) -> dict[str, Any] | N
     """
     async with file_system.service_client.get_blob_client(container, key) as blob:
         try:
-            properties = await blob.get_blob_properties(**_NO_RETRIES)
+            properties = await blob.get_blob_properties(**_REQUEST_OPTIONS)
         except HttpResponseError as error:
             translated = _translate(error)
             if isinstance(translated, FileNotFoundError):
@@ -165,7 +166,7 @@ async def _upload(
 ) -> None:
     async with file_system.service_client.get_blob_client(container, key) as blob:
         try:
-            await blob.upload_blob(data, length=len(data), **conditions, **_NO_RETRIES)
+            await blob.upload_blob(data, length=len(data), **conditions, **_REQUEST_OPTIONS)
         except HttpResponseError as error:
             raise _translate(error) from None
 
@@ -185,7 +186,7 @@ async def delete(file_system: Any, container: str, key: str, etag: str | None) -
     """
     async with file_system.service_client.get_blob_client(container, key) as blob:
         try:
-            await blob.delete_blob(**_condition(etag), **_NO_RETRIES)
+            await blob.delete_blob(**_condition(etag), **_REQUEST_OPTIONS)
         except HttpResponseError as error:
             raise _translate(error) from None
 
@@ -204,7 +205,11 @@ async def list_objects(
     Raises:
         WrongAnswerError: an answer is no listing, not of this prefix, or has no end.
     """
-    options: dict[str, Any] = {"name_starts_with": prefix, "include": ["metadata"], **_NO_RETRIES}
+    options: dict[str, Any] = {
+        "name_starts_with": prefix,
+        "include": ["metadata"],
+        **_REQUEST_OPTIONS,
+    }
     listing = Listing([], [])
     seen_markers = set[str]()
     async with file_system.service_client.get_container_client(container) as client:

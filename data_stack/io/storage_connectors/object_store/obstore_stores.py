@@ -8,6 +8,7 @@ from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
+from urllib.request import getproxies, proxy_bypass
 
 from obstore.store import AzureStore, GCSStore, S3Store
 
@@ -122,8 +123,11 @@ def make_gs_store(bucket: str, options: Mapping[str, Any], timeout_seconds: floa
     )
 
 
-def make_az_store(container: str, options: Mapping[str, Any], timeout_seconds: float) -> Any:
-    """Make the store of a container of Azure.
+def make_az_store(container: str, options: Mapping[str, Any], timeout_seconds: float) -> Any | None:
+    """Make the store of a container of Azure; None if a proxy leads to it.
+
+    As in :func:`make_s3_store`, redirects to another host are not followed. Where an identity logs
+    in, they are, as the login is at another host. They do not get the token.
 
     Args:
         container: the container.
@@ -135,6 +139,14 @@ def make_az_store(container: str, options: Mapping[str, Any], timeout_seconds: f
         ConfigError: no account is named, or something is malformed.
     """
     account = find_account(options, os.environ)
+    endpoint = urlsplit(account.endpoint)
+    has_proxy = endpoint.scheme in getproxies() and not proxy_bypass(endpoint.hostname or "")
+    if has_proxy:
+        return None
+    client_arguments = _client_options(account.endpoint, timeout_seconds, None)
+    if account.key or account.sas_token or account.is_anonymous:
+        client_arguments["proxy_url"] = f"http://{REFUSING_PROXY}"
+        client_arguments["proxy_excludes"] = endpoint.hostname
     config: Any = {
         "account_name": account.name,
         "endpoint": account.endpoint,
@@ -155,7 +167,7 @@ def make_az_store(container: str, options: Mapping[str, Any], timeout_seconds: f
         container,
         config=config,
         credential_provider=None if credentials is None else current_credentials,
-        client_options=_client_options(account.endpoint, timeout_seconds, None),
+        client_options=client_arguments,
         retry_config=_NO_RETRIES,
     )
 
