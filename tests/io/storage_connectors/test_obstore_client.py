@@ -469,6 +469,7 @@ def test_azure_creates_a_blob_only_if_it_has_no_tag(
     url, arrived = requests_elsewhere
     monkeypatch.setenv("AZURE_STORAGE_ENDPOINT", url)
     store = make_az_store("data", {"account_name": "lab", "account_key": "a2V5"}, 5.0)
+    assert store is not None
 
     obstore.put(store, "f/a b", b"1", mode="create", use_multipart=False)
     obstore.put(store, "f/a b", b"1", mode="overwrite", use_multipart=False)
