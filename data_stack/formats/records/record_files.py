@@ -30,7 +30,7 @@ from data_stack.formats.records.stored_file import StoredFile
 from data_stack.formats.records.value_column import ValueColumn
 from data_stack.io.content import contents_of_resources
 from data_stack.io.folder import Folder
-from data_stack.io.integrity import Digest, differing_blocks
+from data_stack.io.integrity import BLOCK_BYTES, Digest, differing_blocks
 from data_stack.io.local_files import map_file
 from data_stack.io.resources import StreamedResource
 from data_stack.io.versions import is_same_version, version_of
@@ -39,6 +39,10 @@ from data_stack.util.executor import waiting
 #: Indexes up to this size in bytes are read whole where they cannot be mapped: a request for a part
 #: takes about as long.
 _MAX_LOADED_INDEX_BYTES = 1 << 20
+
+#: Records of one size, such as labels, are read whole up to this size in bytes where they cannot be
+#: mapped: a store fetches a whole block for any of them.
+_MAX_LOADED_BAG_BYTES = BLOCK_BYTES
 
 #: A file is hashed in pieces of this size in bytes.
 _READ_BYTES = 1 << 20
@@ -168,7 +172,7 @@ class RecordFiles:
             n_bytes = bag_with_index.n_bytes
             n_records = len(bag_with_index)
         else:
-            file = self._open(bag_name(name))
+            file = self._open(bag_name(name), _MAX_LOADED_BAG_BYTES)
             n_bytes = file.size
             n_records = n_records or 0
         if n_records * record_bytes != n_bytes:

@@ -476,3 +476,19 @@ def test_a_type_of_a_plugin_is_known_in_a_spawned_process_that_imported_no_plugi
                 found = pool.submit(operator.getitem, reader, 3).result(timeout=120)
             assert found["scan"].tolist() == [3, 3, 3]
             assert found["small"].tolist() == [3, 3, 3, 3]
+
+
+def test_few_labels_of_a_store_are_requested_once(tmp_path: Path) -> None:
+    store = FarStorageConnector(tmp_path, 4096)
+    with RecordWriter(store, {"label": "i64"}) as writer:
+        writer.extend({"label": np.arange(8192)})
+
+    with RecordReader(store) as reader:
+        store.requests.clear()
+        first = reader.read_batch([5, 4000])["label"].tolist()
+        n_requests = len(store.requests)
+        later = reader.read_batch([8191, 0, 1])["label"].tolist()
+
+    assert (first, later) == ([5, 4000], [8191, 0, 1])
+    assert n_requests >= 1
+    assert len(store.requests) == n_requests
