@@ -179,6 +179,16 @@ def test_a_feature_without_a_type_is_refused_by_name(saved: Path, pairs: Any) ->
         data_stack.load(str(saved), split="train")
 
 
+@pytest.mark.parametrize("shape", [[-1, -1], [1 << 62, 2], [1 << 40, 1 << 40]])
+def test_arrays_of_an_impossible_shape_are_refused(saved: Path, shape: list[int]) -> None:
+    features = json.loads((saved / "train" / "dataset_info.json").read_text())["features"]
+    features["matrix"]["shape"] = shape
+    edit(saved / "train" / "dataset_info.json", features=features)
+
+    with pytest.raises(DatasetFileCorruptError, match="states arrays of the shape"):
+        data_stack.load(str(saved), split="train")
+
+
 def test_features_that_are_not_those_of_the_files_are_refused(saved: Path) -> None:
     features = json.loads((saved / "train" / "dataset_info.json").read_text())["features"]
     edit(
