@@ -35,9 +35,7 @@ class EncodedPictures(ArrowDataset):
     """
 
     def __init__(self, rows: ArrowDataset) -> None:
-        super().__init__(
-            rows._positional_files, list(rows.column_names), features=rows._given_features
-        )
+        super().__init__(rows._positional_files, list(rows._sources), features=rows._given_features)
 
     def _cell_reader_of(self, rows: ArrowRows, name: str) -> CellReader:
         reader = super()._cell_reader_of(rows, name)
