@@ -12,7 +12,12 @@ from data_stack.dataset.iterator import SampleAccess
 from data_stack.exception import ConfigError, LeftOutWarning, ResourceChangedError
 from data_stack.formats.arrow_ipc.arrow_rows import ArrowRows
 from data_stack.formats.arrow_ipc.batch_column import BatchColumn
-from data_stack.formats.arrow_ipc.cell_readers import CellReader, FieldCellReader, PlainCellReader
+from data_stack.formats.arrow_ipc.cell_readers import (
+    CellReader,
+    FieldCellReader,
+    ImageCellReader,
+    PlainCellReader,
+)
 from data_stack.formats.arrow_ipc.features import (
     check_features,
     features_of_schema,
@@ -183,6 +188,16 @@ class ArrowDataset(ColumnsDatasetIterator):
             arrays.append(pa.chunked_array(chunks, field.type))
             fields.append(field)
         return pa.Table.from_arrays(arrays, schema=pa.schema(fields))
+
+    def picture_columns(self) -> list[str]:
+        """Return the columns of pictures that are read in the mode of their files."""
+        rows = self.rows()
+        names = []
+        for name in self._sources:
+            reader = self._cell_reader_of(rows, name)
+            if isinstance(reader, ImageCellReader) and reader.mode is None:
+                names.append(name)
+        return names
 
     def _cell_reader_of(self, rows: ArrowRows, name: str) -> CellReader:
         """Return what makes the values of a column.

@@ -166,11 +166,11 @@ class ImageCellReader(CellReader):
 
     releases_gil = True
 
+    #: The mode of Pillow to convert images to; None for no conversion.
+    mode: str | None
+
     #: The name of the column.
     _name: str
-
-    #: The mode of Pillow to convert images to; None for no conversion.
-    _mode: str | None
 
     def __init__(
         self,
@@ -182,7 +182,7 @@ class ImageCellReader(CellReader):
         is_mode_of_feature: bool = True,
     ) -> None:
         self._name = name
-        self._mode = mode
+        self.mode = mode
         self.has_plain_cells = is_mode_of_feature
         # Arrays of different shapes: only the values tell dtype and shape.
         self.declared = DeclaredColumn(None, None, has_nulls, Origin(None, kind=kind))
@@ -219,7 +219,7 @@ class ImageCellReader(CellReader):
                     "column out of columns=…"
                 )
         try:
-            return decode_image(data, self._mode)
+            return decode_image(data, self.mode)
         except ValueError as error:
             raise DatasetFileCorruptError(f"column {self._name!r}: {error}") from error
 

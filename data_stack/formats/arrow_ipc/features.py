@@ -8,6 +8,7 @@ Arrow file are in the metadata of its schema; those of a folder of ``save_to_dis
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -22,6 +23,9 @@ from data_stack.util.untrusted_text import parse_json
 
 #: The key of the features in the metadata of a schema.
 _KEY: Final = b"huggingface"
+
+#: The most numbers that an array may have.
+_MAX_NUMBERS_OF_ARRAY: Final = 1 << 40
 
 
 @dataclass(frozen=True)
@@ -159,13 +163,19 @@ def kind_of(feature: Any) -> str | None:
 
 
 def _shape_of(feature: Any) -> tuple[int, ...]:
-    """Return the shape of arrays; ``()`` for other features, and if a size differs."""
+    """Return the shape of arrays; ``()`` for other features, and if a size differs.
+
+    Raises:
+        DatasetFileCorruptError: a size is negative, or there are more numbers than fit into memory.
+    """
     if not (kind_of(feature) or "").startswith("Array"):
         return ()
     shape = feature.get("shape")
     are_sizes = isinstance(shape, list) and all(type(size) is int for size in shape)
     if not are_sizes:
         return ()
+    if min(shape, default=0) < 0 or math.prod(shape) > _MAX_NUMBERS_OF_ARRAY:
+        raise DatasetFileCorruptError(f"a feature states arrays of the shape {shape!s:.100}")
     return tuple(shape)
 
 

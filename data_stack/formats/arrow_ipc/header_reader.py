@@ -98,6 +98,8 @@ class HeaderReader:
         prefix_bytes = 4
         if prefix.startswith(_CONTINUATION):
             prefix_bytes = 8
+            if len(prefix) < prefix_bytes:
+                raise DatasetFileCorruptError(f"it ends within the message at byte {start}")
         size = int.from_bytes(prefix[prefix_bytes - 4 : prefix_bytes], "little")
         if size == 0:
             return None

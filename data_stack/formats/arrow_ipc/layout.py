@@ -375,14 +375,19 @@ def _count_nodes(type_: pa.DataType) -> int:
     """Return how many arrays a column of a type has: its own, and those in it.
 
     Raises:
-        UnicodeDecodeError: the name of a field in it is damaged.
+        UnicodeDecodeError: the name of a field in it, or a time zone, is damaged.
     """
     if isinstance(type_, pa.BaseExtensionType):
         return _count_nodes(type_.storage_type)
+    # pyarrow decodes names and time zones now, and raises if they are damaged.
+    if pa.types.is_timestamp(type_):
+        _ = type_.tz
+    if pa.types.is_dictionary(type_):
+        _count_nodes(type_.value_type)
     n_nodes = 1
     for number in range(type_.num_fields):
         inner_field = type_.field(number)
-        _ = inner_field.name  # as above
+        _ = inner_field.name
         n_nodes += _count_nodes(inner_field.type)
     return n_nodes
 

@@ -12,6 +12,7 @@ from data_stack.dataset.iterator import DatasetIteratorIF
 from data_stack.dataset.iterator.access import DeclaredColumn
 from data_stack.exception import ConfigError, DatasetFileCorruptError
 from data_stack.formats.arrow_ipc.arrow_dataset import ArrowDataset
+from data_stack.formats.arrow_ipc.encoded_pictures import find_encoded_pictures
 from data_stack.formats.arrow_ipc.features import class_names_of, sample_of, target_of
 from data_stack.formats.column_source import ColumnSource, source_of_iterator
 from data_stack.formats.column_types import column_of_dtype
@@ -183,7 +184,8 @@ def source_of_arrow(samples: DatasetIteratorIF, name: str) -> ColumnSource:
         names = class_names_of(feature)
         if names and column_name in source.keys:
             class_names[column_name] = names
-    return ColumnSource(name, samples, schema, source.keys, class_names=class_names)
+    schema, stored = find_encoded_pictures(samples, schema)
+    return ColumnSource(name, samples, schema, source.keys, stored, class_names=class_names)
 
 
 def _column_as_declared(declared: DeclaredColumn, inferred: ColumnType) -> ColumnType:

@@ -44,6 +44,9 @@ _MAX_CACHED_OBJECT_BYTES: Final = 1 << 30
 _PREFIX_BYTES: Final = 8
 _NOT_COMPRESSED: Final = -1
 
+#: How many bytes a compressed byte may stand for: zstd stores 128 KiB of equal bytes in 4.
+_MAX_BYTES_PER_COMPRESSED_BYTE: Final = 1 << 15
+
 #: Time between two checks of a mapped file, in nanoseconds; see ``Footers`` of Parquet.
 _CHECK_INTERVAL_NS: Final = 10_000
 
@@ -334,7 +337,7 @@ class StoredBatches:
         pyarrow allocates what a buffer states, before it decompresses it.
 
         Raises:
-            DatasetFileCorruptError: a buffer states a negative size.
+            DatasetFileCorruptError: a buffer states a negative size, or one that it cannot hold.
             RequestLimitError: together they exceed the limit of a request.
         """
         batch = parse_header(_flatbuffer(data[: message.header_bytes])).batch
@@ -346,7 +349,8 @@ class StoredBatches:
             if stored_bytes < _PREFIX_BYTES:
                 continue
             stated = int.from_bytes(body[start : start + _PREFIX_BYTES], "little", signed=True)
-            if stated < _NOT_COMPRESSED:
+            max_bytes = stored_bytes * _MAX_BYTES_PER_COMPRESSED_BYTE
+            if not _NOT_COMPRESSED <= stated <= max_bytes:
                 raise DatasetFileCorruptError(f"a buffer states a size of {stated} bytes")
             n_bytes += max(stated, 0)
         check_request(n_bytes, f"a record batch of {self.file.name!r}")

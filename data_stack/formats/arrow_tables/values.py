@@ -240,7 +240,7 @@ def _tensors_of(cells: pa.Array, shape: tuple[int, ...]) -> _Array | None:
     if len(numbers) != len(valid) * math.prod(shape):
         return None
     # Only bools are copied: Arrow stores each of them as a bit.
-    tensors: _Array = numbers.to_numpy(zero_copy_only=False).reshape(-1, *shape)
+    tensors: _Array = numbers.to_numpy(zero_copy_only=False).reshape(len(valid), *shape)
     return tensors
 
 

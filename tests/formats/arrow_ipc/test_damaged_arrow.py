@@ -150,15 +150,39 @@ def test_text_that_is_no_utf8_is_an_error(tmp_path: Path, read: Callable[[Any], 
         read(ArrowDataset(tmp_path / "a.arrow"))
 
 
-def test_a_compressed_buffer_that_claims_a_tebibyte_is_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize("stated", [1 << 28, 1 << 40, -2, -(1 << 63)])
+def test_a_compressed_buffer_that_cannot_hold_what_it_states_is_refused(
+    tmp_path: Path, stated: int
+) -> None:
     table = pa.table({"n": np.zeros(100_000)})
     data = written(stream=True, compression="zstd", table=table)
     size = struct.pack("<q", 8 * 8)  # the first record batch has 8 rows
     assert size in data
-    (tmp_path / "a.arrow").write_bytes(data.replace(size, struct.pack("<q", 1 << 40)))
+    (tmp_path / "a.arrow").write_bytes(data.replace(size, struct.pack("<q", stated)))
 
     with pytest.raises((RequestLimitError, DatasetFileCorruptError)):
         ArrowDataset(tmp_path / "a.arrow").read_column("n")
+
+
+def test_equal_values_may_be_compressed_to_almost_nothing(tmp_path: Path) -> None:
+    table = pa.table({"n": np.zeros(20 << 20, np.uint8)})
+    file = io.BytesIO()
+    with pa.ipc.new_file(
+        file, table.schema, options=pa.ipc.IpcWriteOptions(compression="zstd")
+    ) as writer:
+        writer.write_table(table)
+    assert len(file.getvalue()) < 4000
+
+    assert not ArrowDataset(file).read_column("n").any()
+
+
+def test_a_damaged_time_zone_is_an_error(tmp_path: Path) -> None:
+    table = pa.table({"t": pa.array([1, 2], pa.timestamp("us", "Europe/Berlin"))})
+    data = written(stream=True, table=table).replace(b"Europe", b"\xdd\xffrope")
+    (tmp_path / "a.arrow").write_bytes(data)
+
+    with pytest.raises(DatasetFileCorruptError, match="utf-8"):
+        ArrowDataset(tmp_path / "a.arrow")
 
 
 def test_rows_that_a_body_cannot_store_are_refused(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tarfile
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import pytest
 from fuzz_readings import same
 
 import data_stack
+from data_stack.codecs import codec_of
 from data_stack.exception import (
     ConfigError,
     DatasetFileCorruptError,
@@ -179,6 +181,16 @@ def test_a_feature_without_a_type_is_refused_by_name(saved: Path, pairs: Any) ->
         data_stack.load(str(saved), split="train")
 
 
+@pytest.mark.parametrize("shape", [[-1, -1], [1 << 62, 2], [1 << 40, 1 << 40]])
+def test_arrays_of_an_impossible_shape_are_refused(saved: Path, shape: list[int]) -> None:
+    features = json.loads((saved / "train" / "dataset_info.json").read_text())["features"]
+    features["matrix"]["shape"] = shape
+    edit(saved / "train" / "dataset_info.json", features=features)
+
+    with pytest.raises(DatasetFileCorruptError, match="states arrays of the shape"):
+        data_stack.load(str(saved), split="train")
+
+
 def test_features_that_are_not_those_of_the_files_are_refused(saved: Path) -> None:
     features = json.loads((saved / "train" / "dataset_info.json").read_text())["features"]
     edit(
@@ -230,6 +242,56 @@ def test_a_saved_split_converts_to_records(saved: Path, tmp_path: Path) -> None:
 
     assert report.source_format == "arrow"
     assert report.n_verified == 9
+
+
+def pictures_of(kind: str, path: Path, contents: list[bytes | None]) -> Path:
+    """Save pictures whose files have these contents."""
+    features = datasets.Features({"image": datasets.Image(), "n": Value("int64")})
+    images = []
+    for content in contents:
+        images.append(None if content is None else {"bytes": content, "path": None})
+    columns = {"image": images, "n": list(range(len(images)))}
+    datasets.Dataset.from_dict(columns, features=features).save_to_disk(str(path / kind))
+    return path / kind
+
+
+def test_pictures_are_converted_as_they_are_stored(tmp_path: Path) -> None:
+    jpeg = codec_of("jpg")
+    contents = [jpeg.encode(np.full((8, 6, 3), 9 * n, np.uint8)) for n in range(4)]
+    saved = pictures_of("jpegs", tmp_path, list(contents))
+
+    report = convert(str(saved), str(tmp_path / "pictures.tar"), columns="image,n")
+    convert(str(saved), str(tmp_path / "again.arrow"))
+
+    assert report.columns["image"] == "jpg"
+    with tarfile.open(tmp_path / "pictures.tar") as archive:
+        members = [member for member in archive if member.name.endswith("jpg")]
+        assert [archive.extractfile(member).read() for member in members] == contents  # type: ignore[union-attr]  # files
+    again = pa.ipc.open_file(str(tmp_path / "again.arrow")).read_all()
+    assert again.column("image").to_pylist() == contents
+    assert same(
+        list(data_stack.load(str(tmp_path / "again.arrow"))), list(data_stack.load(str(saved)))
+    )
+
+
+def test_pictures_of_several_types_are_decoded(tmp_path: Path) -> None:
+    pixels = np.full((8, 6, 3), 9, np.uint8)
+    contents = [codec_of("png").encode(pixels), codec_of("jpg").encode(pixels)]
+    saved = pictures_of("mixed", tmp_path, list(contents))
+
+    report = convert(str(saved), str(tmp_path / "records"))
+
+    assert report.columns["image"] == "array"
+    assert same(list(data_stack.load(str(tmp_path / "records"))), list(data_stack.load(str(saved))))
+
+
+def test_a_damaged_picture_is_not_copied(tmp_path: Path) -> None:
+    whole = codec_of("png").encode(np.arange(600, dtype=np.uint8).reshape(10, 20, 3))
+    saved = pictures_of("damaged", tmp_path, [whole, whole[:60]])
+
+    with pytest.raises((DatasetFileCorruptError, ConfigError), match="image"):
+        convert(str(saved), str(tmp_path / "records"))
+    assert not (tmp_path / "records").exists()
 
 
 def test_names_of_classes_survive_a_conversion(saved: Path, tmp_path: Path) -> None:
