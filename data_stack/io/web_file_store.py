@@ -69,7 +69,8 @@ class WebFileStore:
         self._url = url
 
     def __repr__(self) -> str:
-        return f"<web server with {self._identifier!r}>"
+        # With its query, as one path may have several files: the repr tells stores apart.
+        return f"<file of a web server at {hide_credentials(str(self._url))!r}>"
 
     @property
     def _identifier(self) -> str:

@@ -123,6 +123,15 @@ def test_another_file_of_the_same_tag_has_its_own_index(web: ScriptedServer) -> 
     assert [row["id"] for row in load(other_url)] == [11, 2]
 
 
+def test_another_query_has_its_own_index(web: ScriptedServer, index_folder: Path) -> None:
+    url = serve(web, _TEXT, "1")
+
+    load(f"{url}?table=a")
+    load(f"{url}?table=b")
+
+    assert len(list(index_folder.iterdir())) == 4
+
+
 def test_a_sample_of_a_kept_table_takes_few_bytes(web: ScriptedServer) -> None:
     text = b"".join(b'{"id": %d, "text": "%s"}\n' % (row, b"x" * 200) for row in range(20_000))
     url = serve(web, text, "1")
