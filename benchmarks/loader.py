@@ -171,7 +171,7 @@ def judge(results: Results) -> None:
         for name in dict.fromkeys([*ours[:1], *(each for each in ours if each.endswith("auto"))]):
             results.at_least(f"{work} shuffled batches", work, name, "best peer", factor)
             if work in ("W1", "W4"):
-                results.at_least(f"{work} shuffled batches", work, name, "take", 0.5)
+                results.at_least(f"{work} shuffled batches", work, name, "take", 0.7)
             results.at_least("W3 decoded on both cores", work, name, "decoder, 2 threads", 0.9)
     for name in ("ours, python, processes", "ours, python, auto"):
         results.at_least("50 µs of Python a sample", "python", name, "ours, python, inline", 1.9)

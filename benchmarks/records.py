@@ -381,7 +381,9 @@ def judge(results: Results) -> None:
     for work, measure, against, factor in (
         ("W1", "batch", "memmap", 0.5), ("W1", "batch", "best peer", 20), ("W1", "batch", "lmdb, joined", 20),
         ("W4", "batch", "memmap", 0.5), ("W4", "batch", "best peer", 10), ("W4", "batch", "lmdb, joined", 10),
+        ("W1", "one", "memmap", 0.6), ("W1", "one", "memmap, owned", 0.6),
         ("W1", "one", "best peer", 1.2), ("W1", "one", "granular", 8),
+        ("W4", "one", "memmap", 0.6), ("W4", "one", "memmap, owned", 0.6),
         ("W4", "one", "best peer", 1.2), ("W4", "one", "granular", 8),
         ("W2", "batch", "memmap", 0.85), ("W2", "batch", "best peer", 1.2),
         ("W2", "one", "memmap", 0.85), ("W2", "one", "best peer", 0.9),

@@ -11,6 +11,7 @@ MODULES = {
     "ours": "ours",
     "ours, append": "ours",
     "memmap": "limits",
+    "memmap, owned": "limits",
     "granular": "granular_bags",
     "array_record": "array_records",
     "streaming": "mosaicml",

@@ -44,6 +44,18 @@ class MappedColumns(Reader):
         return {name: column[start:end].copy() for name, column in self._columns.items()}
 
 
+class OwnedColumns(MappedColumns):
+    """The same maps; a sample has values of its own, as ours have: copies of rows, and Python's
+    numbers.
+    """
+
+    def one(self, index: int) -> Sample:
+        sample: Sample = {}
+        for name, column in self._columns.items():
+            sample[name] = column.item(index) if column.ndim == 1 else column[index].copy()
+        return sample
+
+
 class Blobs(Reader):
     """Concatenated blobs: slices of the map. Their bounds are in memory."""
 
@@ -103,4 +115,9 @@ def open_maps(schema: Schema, folder: Path) -> Reader:
     return Blobs(schema, folder) if schema.packed is None else MappedColumns(schema, folder)
 
 
-SYSTEMS = {"memmap": System(write_maps, open_maps, kind="limit")}
+SYSTEMS = {
+    "memmap": System(write_maps, open_maps, kind="limit"),
+    "memmap, owned": System(
+        write_maps, OwnedColumns, kind="limit", measures=("one",), packed_only=True
+    ),
+}

@@ -76,7 +76,7 @@ class BatchMaker:
     is_in_worker_process: bool
     #: Whether samples are read as columns; otherwise one by one, for a function.
     _reads_columns: bool
-    #: Whether samples are neither collated by a function or a collation, nor transformed.
+    #: Whether batches stay as they were read: nothing collates or transforms them.
     _only_reads: bool
     #: Whether the transform has a parameter ``rng``.
     _transform_draws: bool

@@ -107,7 +107,7 @@ class Loader:
             "auto" measures which one is fastest. "in_process" does so without processes, for
             transforms that must run in this process, such as one that counts.
         prefetch: the number of batches that each worker makes ahead of the consumer, at least 1. A
-            thread makes up to 32 times as many, if they have at most 1 MiB together. There are
+            thread makes up to 32 times as many, if they have at most 2 MiB together. There are
             fewer if all batches exceed 32 MiB together, but at least one per worker plus one.
         collate: None for columns; a :class:`~data_stack.loader.collation.Collation` such as
             :class:`~data_stack.loader.collation.Padded`; or a function of the list of a batch's

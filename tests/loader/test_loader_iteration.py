@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import os
 import pickle
 import signal
 import threading
@@ -19,10 +20,16 @@ import pyarrow as pa
 import pytest
 from loader_batches import numbers_given, numbers_to
 
-from data_stack.dataset.iterator import InMemoryDatasetIterator, SequenceDatasetIterator
+from data_stack.dataset.iterator import (
+    AccessedDatasetIterator,
+    InMemoryDatasetIterator,
+    SampleAccess,
+    SequenceDatasetIterator,
+)
 from data_stack.exception import ConfigError, LoadingError
 from data_stack.loader import Loader
 from data_stack.loader.torch import TorchDataset
+from data_stack.testing.comparing import assert_same
 from data_stack.testing.waiting import wait_until
 from data_stack.values.stacking import stack_samples
 
@@ -251,6 +258,72 @@ def test_a_pickled_loader_draws_anew_what_is_held_in_memory() -> None:
     assert [numbers_given(other) for _ in range(3)] == epochs
     assert np.concatenate(epochs[1]).tolist() == stack.at_epoch(1).read_column(0).tolist()
     assert other.state_dict() == loader.state_dict()
+
+
+@pytest.mark.parametrize("kind", ["inline", "threads"])
+def test_figures_are_exact_after_each_batch_of_a_request(kind: str) -> None:
+    rows = np.random.default_rng(0).random((1003, 3), dtype=np.float32)
+    iterator = SequenceDatasetIterator([np.arange(1003), rows, np.array(["text"] * 1003)])
+    n_samples = n_bytes = 0
+
+    with loader_of(iterator, 10, worker_kind=kind, shuffle=True, epochs=2) as loader:
+        for n_batches, batch in enumerate(loader, 1):
+            n_samples += len(batch[0])
+            n_bytes += sum(column.nbytes for column in batch)
+            figures = loader.stats()
+            assert figures.n_batches == n_batches
+            assert (figures.n_samples, figures.n_bytes) == (n_samples, n_bytes)
+
+    assert n_samples == 2 * 1003
+
+
+class _NestedAccess(SampleAccess):
+    """Access to numbers in columns inside of columns, as those of n-grams."""
+
+    n_samples = 100
+    fixed_columns = True
+
+    def sample(self, position: int) -> Any:
+        return {"now": {"number": position}, "pair": (position, -position)}
+
+    def batch(self, positions: Any) -> Any:
+        return {"now": {"number": positions.copy()}, "pair": (positions.copy(), -positions)}
+
+
+class _Nested(AccessedDatasetIterator):
+    def make_access(self) -> SampleAccess:
+        return _NestedAccess()
+
+
+def test_batches_of_one_request_keep_nested_columns() -> None:
+    batches = list(loader_of(_Nested(), 7))
+
+    assert len(batches) == 15
+    for number, batch in enumerate(batches):
+        positions = np.arange(100)[7 * number :][:7]
+        assert_same(batch, {"now": {"number": positions}, "pair": (positions, -positions)})
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_a_fork_cannot_continue_an_iteration_of_its_parent() -> None:
+    loader = loader_of(numbers_to(20))
+    batches = iter(loader)
+    next(batches)
+
+    child = os.fork()
+    if child == 0:
+        try:
+            with pytest.raises(RuntimeError, match="this is a fork of its process"):
+                next(batches)
+            begins_again = numbers_given(loader)[0] == [0, 1, 2, 3]
+            os._exit(0 if begins_again else 1)
+        finally:
+            os._exit(2)
+    _, status = os.waitpid(child, 0)
+
+    assert status == 0
+    assert next(batches)[0].tolist() == [4, 5, 6, 7]
 
 
 def test_the_figures_count_what_was_handed_out() -> None:

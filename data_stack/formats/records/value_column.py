@@ -52,7 +52,7 @@ class ValueColumn(ABC):
         A caller that reads many values one by one keeps it, while the column is open.
 
         Returns:
-            The function; None as long as another one will be faster, once all blocks are checked.
+            The function. None as long as blocks have to be checked, if a later function need not.
         """
         return self.value
 

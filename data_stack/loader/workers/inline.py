@@ -10,7 +10,7 @@ from data_stack.loader.job import Job
 from data_stack.loader.workers.base import Workers
 
 #: The maximum size of the batches of one request, which stay in the processor's cache until the
-#: consumer uses them. Images of 28 x 28 took 29 µs a batch of 256 with 2 MiB, and 18 with this.
+#: consumer uses them. Rows of 784 bytes took 27 µs a batch of 256 with 2 MiB, and 18 with this.
 _MAX_BYTES_OF_REQUEST = 384 << 10
 
 
