@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
@@ -22,6 +23,7 @@ from data_stack.io.archives.limits import ArchiveLimits
 from data_stack.io.archives.streams import window
 from data_stack.io.archives.tar import TarArchive, looks_like_tar
 from data_stack.io.folder import Folder
+from data_stack.io.local_status import local_status_of
 from data_stack.io.location import Location
 from data_stack.io.resources import StreamedResource
 from data_stack.io.stand_ins import HEAD_BYTES, check_no_stand_in
@@ -44,6 +46,16 @@ BLOCK_BYTES: Final = 512
 
 #: The size of the blocks in which the headers of a tar are read.
 _HEADER_BLOCK_BYTES: Final = 1 << 12
+
+#: The same for a tar of a store with small files. Reading on over a picture takes less time
+#: than another request: the index of 1,280 pictures 20 ms away took 37 s, and takes 5.
+_LARGE_BLOCK_BYTES: Final = 1 << 20
+
+#: Files of this size are skipped, by a request for the next header.
+_SMALL_FILE_BYTES: Final = 1 << 18
+
+#: The number of files at the start of a tar that tell how large its files are.
+_N_FIRST_FILES: Final = 4
 
 #: The limits of a shard. They are high, as nothing is extracted: only the headers are read.
 _LIMITS: Final = ArchiveLimits(max_bytes=1 << 50, max_members=1 << 27)
@@ -276,6 +288,10 @@ class ShardIndexer:
                 name, lambda: window(file, block_bytes=_HEADER_BLOCK_BYTES), file, _LIMITS
             )
             try:
+                if local_status_of(file) is None and _has_small_files(archive):
+                    archive = TarArchive(
+                        name, lambda: window(file, block_bytes=_LARGE_BLOCK_BYTES), file, _LIMITS
+                    )
                 for member in archive:
                     if member.offset + member.size > file.size:
                         raise DatasetFileCorruptError(
@@ -291,6 +307,12 @@ class ShardIndexer:
                 raise
             except ArchiveError as error:
                 raise DatasetFileCorruptError(str(error)) from error
+
+
+def _has_small_files(archive: TarArchive) -> bool:
+    """Return whether the first files of a tar are small, on average."""
+    sizes = [member.size for member in itertools.islice(archive, _N_FIRST_FILES)]
+    return sum(sizes) < _SMALL_FILE_BYTES * len(sizes)
 
 
 def _is_expected(path: str) -> bool:

@@ -284,3 +284,14 @@ def test_a_sample_that_a_shard_cannot_hold_is_refused_whole(
             writer.append(wrong)
 
     assert [each["txt"] for each in WebDatasetIterator(tmp_path / "d" / "d-000000.tar")] == ["a"]
+
+
+def test_the_index_of_a_far_tar_takes_few_requests(tmp_path: Path) -> None:
+    store = FarStorageConnector(tmp_path, block_bytes=4096)
+    write_tar(tmp_path / "a.tar", {f"{number:03}.txt": b"x" * 50_000 for number in range(100)})
+
+    with store.get_resource("a.tar") as resource:
+        samples = WebDatasetIterator(resource)
+        assert len(samples) == 100
+        assert len(store.requests) < 20  # one for each header would be 100
+        assert samples[99]["txt"] == "x" * 50_000
