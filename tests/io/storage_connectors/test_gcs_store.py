@@ -52,7 +52,6 @@ def key_file(server: GCSServer, tmp_path_factory: pytest.TempPathFactory) -> Pat
 def gcs(server: GCSServer, key_file: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[GCSServer]:
     """The server, with nothing in it, without faults; the environment has the login."""
     server.reset()
-    server.is_public = False
     monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", os.fspath(key_file))
     yield server
     server.rule = lambda request: None

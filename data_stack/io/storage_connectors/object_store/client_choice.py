@@ -14,11 +14,11 @@ FSSPEC: Final = "fsspec"
 _S3_OPTIONS: Final = frozenset(
     {"endpoint_url", "key", "secret", "token", "anon", "profile", "client_kwargs"}
 )
-_GS_OPTIONS: Final = frozenset({"endpoint_url", "token"})
+_GS_OPTIONS: Final = frozenset({"access", "endpoint_url", "project", "token"})
 _AZ_OPTIONS: Final = frozenset({"account_name", "account_key", "anon"})
-#: The schemes that obstore serves unless the URL names another client. Google and Azure have more
-#: ways to log in than it knows.
-_DEFAULT_SCHEMES: Final = ("s3", "s3a")
+#: The schemes that obstore serves unless the URL names another client. Azure has more ways to log
+#: in than it knows.
+_DEFAULT_SCHEMES: Final = ("s3", "s3a", "gs", "gcs")
 #: The schemes that obstore serves, and the options of their file systems that it has, too.
 OBSTORE_OPTIONS: Final[Mapping[str, frozenset[str]]] = {
     "s3": _S3_OPTIONS,
@@ -45,7 +45,8 @@ def choose_client(
     """Return the client for a store.
 
     Args:
-        client: the wanted client; None: obstore for S3, where it serves the store and is installed.
+        client: the wanted client; None: obstore for S3 and Google, where it serves the store and
+            is installed.
         protocol: the scheme of the URL.
         bucket: the bucket.
         options: the arguments of the file system of fsspec.
@@ -82,9 +83,6 @@ def why_not_obstore(protocol: str, bucket: str, options: Mapping[str, Any]) -> s
     unknown_options.update(set(client_arguments) - _CLIENT_ARGUMENTS)
     if unknown_options:
         return f"does not know the options {', '.join(sorted(unknown_options))}"
-    is_google = protocol in ("gs", "gcs")
-    if is_google and options.get("token") not in (None, "anon"):
-        return "takes no token"
     return None
 
 

@@ -55,10 +55,12 @@ from data_stack.io.storage_connectors.object_store.client_choice import (
 )
 from data_stack.io.storage_connectors.object_store.errors import AccessRefusedError
 from data_stack.io.storage_connectors.object_store.file_system import (
+    GOOGLE_PROTOCOLS,
     S3_PROTOCOLS,
     RemoteFileSystem,
 )
 from data_stack.io.storage_connectors.object_store.fsspec_objects import FsspecObjects
+from data_stack.io.storage_connectors.object_store.google_files import GoogleFiles
 from data_stack.io.storage_connectors.object_store.layout import (
     LEASES,
     RESOURCES,
@@ -139,6 +141,8 @@ class FsspecStorageConnector(StorageConnector):
         objects = _make_objects(file_system, client, timeout_seconds)
         if file_system.protocol in S3_PROTOCOLS:
             self._files = S3Files(file_system, objects, read_only=read_only)
+        elif file_system.protocol in GOOGLE_PROTOCOLS:
+            self._files = GoogleFiles(file_system, objects, read_only=read_only)
         else:
             self._files = RemoteFiles(file_system, objects, read_only=read_only)
         self._pointers = Pointers(self._files, repr(self))

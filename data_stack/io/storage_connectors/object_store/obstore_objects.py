@@ -13,6 +13,7 @@ import obstore
 
 from data_stack.io.storage_connectors.object_store import obstore_runtime
 from data_stack.io.storage_connectors.object_store.file_system import (
+    GOOGLE_PROTOCOLS,
     S3_PROTOCOLS,
     RemoteFileSystem,
 )
@@ -40,13 +41,13 @@ from data_stack.util.logger import logger
 if TYPE_CHECKING:
     from obstore import GetOptions
 
+    from data_stack.io.storage_connectors.object_store.google_login import GoogleLogin
+
 _Result = TypeVar("_Result")
 
 _STORE_MAKERS: Final[Mapping[str, StoreMaker]] = {
     "s3": make_s3_store,
     "s3a": make_s3_store,
-    "gs": make_gs_store,
-    "gcs": make_gs_store,
     "az": make_az_store,
     "abfs": make_az_store,
     "abfss": make_az_store,
@@ -75,7 +76,8 @@ class ObstoreObjects(ObjectClient):
     - objects whose names obstore does not take as they are, such as ``a//b`` and ``a/``;
     - describing and deleting objects of Google and Azure: it names their versions otherwise, and
       deletes by requests for many objects;
-    - writing to Google without a login, for which obstore logs in as the machine all the same.
+    - writing to Google without a login, for which obstore logs in as the machine all the same;
+    - everything for Google where a client certificate must be shown.
 
     Args:
         file_system: the file system of the URL.
@@ -88,10 +90,11 @@ class ObstoreObjects(ObjectClient):
     _other: ObjectClient
     _bucket: str
     _is_s3: bool
-    #: Whether obstore writes objects.
-    _writes: bool
+    _is_google: bool
     #: The store; None before it is used in this process.
     _store: Any
+    #: The login of Google; None before it is used in this process, and elsewhere.
+    _login: GoogleLogin | None
     #: Whether the bucket turned out to be in another region.
     _is_elsewhere: bool
 
@@ -103,9 +106,9 @@ class ObstoreObjects(ObjectClient):
         self._other = other
         self._bucket = file_system.root.partition("/")[0]
         self._is_s3 = file_system.protocol in S3_PROTOCOLS
-        # Only Google's file system has the token "anon".
-        self._writes = file_system.options.get("token") != "anon"
+        self._is_google = file_system.protocol in GOOGLE_PROTOCOLS
         self._store = None
+        self._login = None
         self._is_elsewhere = False
         call_in_forks(self._leave_inherited_store)
 
@@ -134,7 +137,7 @@ class ObstoreObjects(ObjectClient):
         )
 
     def put(self, path: str, data: bytes) -> None:
-        if not self._writes:
+        if not self._writes():
             self._other.put(path, data)
             return
         self._send(
@@ -144,7 +147,7 @@ class ObstoreObjects(ObjectClient):
         )
 
     def create(self, path: str, data: bytes) -> None:
-        if not self._writes:
+        if not self._writes():
             self._other.create(path, data)
             return
         self._send(
@@ -163,6 +166,9 @@ class ObstoreObjects(ObjectClient):
             lambda: self._other.delete(path),
         )
 
+    def reads_generations(self, path: str) -> bool:
+        return self._is_google and self._sends([path])
+
     def _read_range(self, file_range: FileRange, etag: str | None) -> bytes | Exception:
         """Return a range, or why it could not be read."""
         key = self._file_system.key_of(file_range.path)
@@ -171,22 +177,28 @@ class ObstoreObjects(ObjectClient):
         except WholeObjectError:
             pass
         except Exception as error:  # noqa: BLE001  # it is returned
-            return error
+            return self._explain_missing(error, etag)
         # Some servers answer 200 and send the whole object, if all of it was asked for.
         try:
             return self._request_whole(key, file_range, etag)
         except Exception as error:  # noqa: BLE001  # it is returned
-            return error
+            return self._explain_missing(error, etag)
+
+    def _explain_missing(self, error: Exception, etag: str | None) -> Exception:
+        """Return why a range could not be read, where Google says that a generation is missing."""
+        is_missing_generation = self._is_google and etag is not None
+        if is_missing_generation and isinstance(error, FileNotFoundError):
+            return OtherVersionError("another generation")
+        return error
 
     def _request_range(self, key: str, start: int, stop: int, etag: str | None) -> bytes:
         """Request a range. obstore checks that the answer has this range, or less at the end."""
 
         def get() -> bytes:
-            options: GetOptions = {"range": (start, stop)}
-            if etag is not None:
-                options["if_match"] = etag
+            options = self._options_for(etag)
+            options["range"] = (start, stop)
             result = obstore.get(self._connect(), key, options=options)
-            _check_version(result, etag)
+            self._check_version(result, etag)
             content_type = result.attributes.get("Content-Type", "")
             if content_type.startswith("multipart/byteranges"):
                 raise WrongAnswerError("the server sends several parts in place of one")
@@ -203,9 +215,8 @@ class ObstoreObjects(ObjectClient):
         """
 
         def get() -> bytes:
-            options: GetOptions = {} if etag is None else {"if_match": etag}
-            result = obstore.get(self._connect(), key, options=options)
-            _check_version(result, etag)
+            result = obstore.get(self._connect(), key, options=self._options_for(etag))
+            self._check_version(result, etag)
             n_bytes = result.meta["size"]
             if file_range.start > 0 or n_bytes > file_range.stop:
                 raise WrongAnswerError(
@@ -216,6 +227,25 @@ class ObstoreObjects(ObjectClient):
             return _read_body(result, n_bytes)
 
         return self._run(get)
+
+    def _options_for(self, etag: str | None) -> GetOptions:
+        """Return how a version is asked for: by its ETag, at Google by its generation."""
+        if etag is None:
+            return {}
+        return {"version": etag} if self._is_google else {"if_match": etag}
+
+    def _check_version(self, result: Any, etag: str | None) -> None:
+        """Check that an answer has the version that was asked for.
+
+        Raises:
+            OtherVersionError: it has another one. A missing ETag is not an equal one.
+        """
+        if etag is None:
+            return
+        name = "version" if self._is_google else "e_tag"
+        sent_etag = result.meta[name]
+        if sent_etag != etag:
+            raise OtherVersionError(f"ETag {sent_etag}")
 
     def _request_description(self, path: str, key: str) -> RemoteFile | None:
         def head() -> Any:
@@ -273,7 +303,13 @@ class ObstoreObjects(ObjectClient):
         """Return whether obstore can send requests for these objects."""
         if self._is_elsewhere or obstore_runtime.is_lost():
             return False
+        if self._is_google and self._log_in().needs_certificate:
+            return False
         return all(_keeps_key(self._file_system.key_of(path)) for path in paths)
+
+    def _writes(self) -> bool:
+        """Return whether obstore can write."""
+        return not self._is_google or not self._log_in().is_anonymous
 
     def _shows_other_region(self, answer: Any) -> bool:
         """Return whether an answer says that the bucket is in another region, and note it."""
@@ -292,25 +328,45 @@ class ObstoreObjects(ObjectClient):
 
     def _connect(self) -> Any:
         """Return the store, which is made by the first call."""
+        if self._is_google:
+            self._log_in().renew_in_time()
         store = self._store
         if store is None:
             key = (self._bucket, self._file_system.key_of_options)
             with _sharing:
                 store = _stores.get(key)
                 if store is None:
-                    make_store = _STORE_MAKERS[self._file_system.protocol]
-                    store = make_store(
-                        self._bucket, self._file_system.options, self._timeout_seconds
-                    )
+                    store = self._make_store()
                     _stores[key] = store
             self._store = store
         return store
+
+    def _make_store(self) -> Any:
+        if self._is_google:
+            return make_gs_store(
+                self._bucket,
+                self._file_system.connect(),
+                self._log_in(),
+                self._timeout_seconds,
+            )
+        make_store = _STORE_MAKERS[self._file_system.protocol]
+        return make_store(self._bucket, self._file_system.options, self._timeout_seconds)
+
+    def _log_in(self) -> GoogleLogin:
+        """Return the login of Google, which the first call looks for."""
+        if self._login is None:
+            # Imported here, as gcsfs may be missing.
+            from data_stack.io.storage_connectors.object_store.google_login import GoogleLogin
+
+            self._login = GoogleLogin(self._file_system.connect(), self._timeout_seconds)
+        return self._login
 
     def _leave_inherited_store(self) -> None:
         """Begin without a store in a fork."""
         _inherited.append(self._store)
         _stores.clear()
         self._store = None
+        self._login = None
 
 
 def _call_interruptibly(function: Callable[[], _Result]) -> _Result:
@@ -337,19 +393,6 @@ def _keeps_key(key: str) -> bool:
     if any(name in ("", ".", "..") for name in key.split("/")):
         return False
     return _CONTROL_CHARACTER.search(key) is None
-
-
-def _check_version(result: Any, etag: str | None) -> None:
-    """Check that an answer has the version that was asked for.
-
-    Raises:
-        OtherVersionError: it has another one. A missing ETag is not an equal one.
-    """
-    if etag is None:
-        return
-    sent_etag = result.meta["e_tag"]
-    if sent_etag != etag:
-        raise OtherVersionError(f"ETag {sent_etag}")
 
 
 def _read_body(result: Any, n_bytes: int) -> bytes:
