@@ -41,6 +41,12 @@ def gcs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[GCSServer]:
         yield server
 
 
+def user_credentials(gcs: GCSServer, **changes: str) -> Credentials:
+    """Return the credentials of a user, without a token."""
+    arguments = {**gcs.user_login(), **changes}
+    return Credentials(None, **arguments)  # type: ignore[no-untyped-call]  # it has no types
+
+
 # ---------------------------------------------------------------------- where logins are found
 
 Login = Callable[[GCSServer, Path, pytest.MonkeyPatch], Any]
@@ -73,7 +79,7 @@ def account_as_token(
 
 
 def user_as_token(gcs: GCSServer, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Credentials:
-    return Credentials(None, **gcs.user_login())
+    return user_credentials(gcs)
 
 
 LOGINS = [
@@ -143,7 +149,7 @@ def test_variables_that_only_obstore_knows_change_nothing(
 
 
 def test_a_project_that_pays_is_named_by_both_clients(gcs: GCSServer) -> None:
-    payer = Credentials(None, **gcs.user_login(), quota_project_id="payer")
+    payer = user_credentials(gcs, quota_project_id="payer")
     store = gcs.store(client="obstore", token=payer)
 
     store.set_resource("a", DATA)
@@ -246,8 +252,8 @@ def test_a_refusal_has_a_reason_and_no_secret(
 
 
 def test_a_user_without_a_right_login_is_refused_and_not_shown(gcs: GCSServer) -> None:
-    login = {**gcs.user_login(), "client_secret": "another-canary"}
-    store = gcs.store(client="obstore", token=Credentials(None, **login))
+    user = user_credentials(gcs, client_secret="another-canary")
+    store = gcs.store(client="obstore", token=user)
 
     with pytest.raises(StorageError, match="Check the credentials") as caught:
         store.set_resource("a", DATA)

@@ -8,7 +8,6 @@ from datetime import datetime, timedelta, timezone
 from typing import Any, Final
 
 import google.auth.exceptions
-import requests
 from google.auth.credentials import AnonymousCredentials
 from google.auth.transport.requests import Request
 
@@ -110,16 +109,18 @@ class GoogleLogin:
         return None if expiry is None else expiry.replace(tzinfo=timezone.utc)
 
     def _renew(self) -> None:
-        with requests.Session() as session:
-            request = functools.partial(Request(session), timeout=self._timeout_seconds)
-            try:
-                self._credentials.refresh(request)
-            except google.auth.exceptions.TransportError:
-                raise ConnectionError("the server of the login did not answer") from None
-            except google.auth.exceptions.GoogleAuthError as error:
-                if error.retryable:
-                    raise ConnectionError("the server of the login is overloaded") from None
-                raise CredentialsError(f"the login is refused: {_reason_of(error)}") from None
+        transport = Request()
+        request = functools.partial(transport, timeout=self._timeout_seconds)
+        try:
+            self._credentials.refresh(request)
+        except google.auth.exceptions.TransportError:
+            raise ConnectionError("the server of the login did not answer") from None
+        except google.auth.exceptions.GoogleAuthError as error:
+            if error.retryable:
+                raise ConnectionError("the server of the login is overloaded") from None
+            raise CredentialsError(f"the login is refused: {_reason_of(error)}") from None
+        finally:
+            transport.session.close()
 
 
 def _reason_of(error: google.auth.exceptions.GoogleAuthError) -> str:

@@ -108,11 +108,13 @@ def make_gs_store(bucket: str, file_system: Any, login: GoogleLogin, timeout_sec
     headers = {"Accept-Encoding": "gzip"}
     if login.billed_project is not None:
         headers["x-goog-user-project"] = login.billed_project
+    # obstore has no name for its type at run time.
+    provider: Any = None if login.is_anonymous else login.current_token
     client_options["default_headers"] = headers
     return GCSStore(
         bucket,
         config=config,
-        credential_provider=None if login.is_anonymous else login.current_token,
+        credential_provider=provider,
         client_options=client_options,
         retry_config=_NO_RETRIES,
     )
