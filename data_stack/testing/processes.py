@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from typing import Any
@@ -21,15 +22,22 @@ _fork_server.set_forkserver_preload([__name__, "data_stack.loading", "data_stack
 def call_in_process(function: Callable[..., Any], *arguments: Any) -> Any:
     """Return the result of ``function(*arguments)`` in another process.
 
-    Code that the other process cannot import, such as that of a test module, is sent by value.
+    Code that the other process cannot import, such as that of a test module, is sent by value. The
+    process has the environment of this one.
     """
     with ProcessPoolExecutor(1, mp_context=_fork_server) as pool:
-        future = pool.submit(_call_pickled, _pickle((function, arguments)))
+        pickled_call = _pickle((function, arguments))
+        future = pool.submit(_call_pickled, pickled_call, dict(os.environ))
         return load(future.result(_TIMEOUT_SECONDS))
 
 
-def _call_pickled(pickled_call: bytes) -> bytes:
-    """Call a pickled function with pickled arguments, and return its pickled result."""
+def _call_pickled(pickled_call: bytes, environment: dict[str, str]) -> bytes:
+    """Call a pickled function with pickled arguments, and return its pickled result.
+
+    The environment is set first: that of a fork server is as old as the server.
+    """
+    os.environ.clear()
+    os.environ.update(environment)
     function, arguments = load(pickled_call)
     return _pickle(function(*arguments))
 

@@ -284,7 +284,12 @@ class GCSServer(ObjectServer):
         return _json(200, self._json_row(key))
 
     def _upload(self, request: Request) -> Answer:
-        """Store the object of a request of the type "multipart": its description, then its data."""
+        """Store the object of a request.
+
+        A body of the type "multipart" is its description, then its data.
+        """
+        if request.query["uploadType"] == "media":
+            return self._store_if(request, request.query["name"], request.body)
         boundary = request.headers["content-type"].partition("boundary=")[2].strip('"')
         mark = f"--{boundary}".encode()
         # The data itself may hold the mark: what is before the last one is data.
@@ -292,10 +297,13 @@ class GCSServer(ObjectServer):
         data_part = remainder.rpartition(mark + b"--")[0]
         description = json.loads(described.partition(b"\n\n")[2])
         data = data_part.partition(b"\n\n")[2]
-        key = description["name"]
+        return self._store_if(request, description["name"], data.removesuffix(b"\n"))
+
+    def _store_if(self, request: Request, key: str, data: bytes) -> Answer:
+        """Store an object if the condition of a request holds."""
         if not self._fulfills(key, request.query.get("ifGenerationMatch")):
             return _json_refusal(412, "conditionNotMet", "At least one condition did not hold.")
-        self.put(key, data.removesuffix(b"\n"))
+        self.put(key, data)
         return _json(200, self._json_row(key))
 
     def _list_json(self, request: Request) -> Answer:

@@ -75,6 +75,8 @@ class ScriptedS3:
         self.objects: dict[str, tuple[bytes, float]] = {}
         self.rule: Callable[[S3Request], S3Answer | None] = lambda request: None
         self.requests: list[S3Request] = []
+        #: Held while an object is written.
+        self._writing = threading.Lock()
         outer = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -167,8 +169,8 @@ class ScriptedS3:
         if request.prefix is not None:
             return self.listing(request.prefix, delimiter=request.query.get("delimiter", ""))
         if request.method == "PUT":
-            self.objects[request.key] = _without_chunks(body, request.headers), time.time()
-            return S3Answer(headers={"ETag": self.etag(request.key)})
+            with self._writing:
+                return self._put(request, _without_chunks(body, request.headers))
         if request.method == "DELETE":
             self.objects.pop(request.key, None)
             return S3Answer(204)
@@ -183,6 +185,19 @@ class ScriptedS3:
             return S3Answer(200, data, self.facts(request.key))
         first, _, last = asked.removeprefix("bytes=").partition("-")
         return self.part(request.key, int(first), min(int(last) + 1, len(data)))
+
+    def _put(self, request: S3Request, content: bytes) -> S3Answer:
+        """The answer to a request that writes, perhaps on a condition."""
+        is_there = request.key in self.objects
+        wanted_etag = request.headers.get("if-match")
+        if wanted_etag is not None and not is_there:
+            return refusal(404, "NoSuchKey", "The specified key does not exist")
+        if is_there and request.headers.get("if-none-match") == "*":
+            return refusal(412, "PreconditionFailed")
+        if wanted_etag is not None and wanted_etag != self.etag(request.key):
+            return refusal(412, "PreconditionFailed")
+        self.objects[request.key] = content, time.time()
+        return S3Answer(headers={"ETag": self.etag(request.key)})
 
     def part(self, key: str, start: int, stop: int) -> S3Answer:
         """A part of an object."""

@@ -3,6 +3,10 @@
 The lease of a dead process of this machine is free at once. For other machines only the heartbeat
 counts, without comparing clocks: a lease expires when a waiting process has seen it unchanged for
 ``LIFE_SECONDS`` of its own monotonic clock.
+
+A lease changes hands by one replacement of its value, which fails if the value has changed. So of
+processes that take over an expired lease at once, one gets it, and a late heartbeat of the former
+holder undoes nothing.
 """
 
 from __future__ import annotations
@@ -26,9 +30,13 @@ LIFE_SECONDS: Final = 9.0
 #: store.
 MAX_SILENCE_SECONDS: Final = 60.0
 
-_MAX_VALUE_BYTES: Final = 256
+#: Values are shorter. What other programs put in their place is cut short.
+MAX_VALUE_BYTES: Final = 256
 #: How long :meth:`HeartbeatLease.close` waits for a heartbeat that is under way.
 _CLOSE_SECONDS: Final = 1.0
+#: A lease is removed this soon after its last heartbeat, or not at all: no other process can have
+#: taken it over yet.
+_REMOVAL_SECONDS: Final = LIFE_SECONDS / 2
 
 
 class LeaseStore(Protocol):
@@ -44,8 +52,17 @@ class LeaseStore(Protocol):
             Whether it was written.
         """
 
-    def put(self, path: str, data: bytes, /) -> None:
-        """Replace a value."""
+    def replace(self, path: str, old: bytes, new: bytes, /) -> bool:
+        """Replace a value unless it has changed. Of concurrent attempts, one succeeds.
+
+        Args:
+            path: the name of the value.
+            old: the value as :meth:`read` has returned it.
+            new: the value to write.
+
+        Returns:
+            Whether it was replaced.
+        """
 
     def delete(self, path: str, /) -> None:
         """Remove a value if it exists."""
@@ -80,6 +97,8 @@ class HeartbeatLease(Lease):
     _sighting: _Sighting | None
     #: Identifies this lease in its value.
     _nonce: str
+    #: How many values were made.
+    _n_values: int
     _owner: str
     #: Set when the lease ends.
     _ended: threading.Event
@@ -118,14 +137,14 @@ class HeartbeatLease(Lease):
             # The store does not answer. A late heartbeat could undo the deletion.
             return
         with contextlib.suppress(DataStackError):
-            if self._is_ours(self._read()):
-                self._store.delete(self._path)
+            self._release()
 
     # ------------------------------------------------------------------ taking the lease
 
     def _begin_without_lease(self) -> None:
         """Set the state of a new object. A fork sets it too, as its parent keeps the lease."""
         self._nonce = secrets.token_hex(16)
+        self._n_values = 0
         self._owner = this_process()
         self._ended = threading.Event()
         self._heart = None
@@ -152,37 +171,45 @@ class HeartbeatLease(Lease):
         is_silent = now - self._sighting.unchanged_since >= LIFE_SECONDS
         if not is_silent and not is_left_by_the_dead(value):
             return False
-
-        # Unless another process has taken it over meanwhile, remove it and create ours.
-        if self._read() == value:
-            self._store.delete(self._path)
-        return self._create() and self._is_ours(self._read())
+        return self._store.replace(self._path, value, self._make_value())
 
     def _create(self) -> bool:
-        return self._store.create(self._path, self._make_value(0))
+        return self._store.create(self._path, self._make_value())
 
     # ------------------------------------------------------------------ holding the lease
 
     def _beat(self) -> None:
         """Renew the lease until it ends, or until another process has taken it over."""
-        n_beats = 0
         while not self._ended.wait(BEAT_SECONDS):
-            n_beats += 1
             # The next heartbeat makes up for a failed one.
             with contextlib.suppress(DataStackError):
-                if not self._is_ours(self._read()):
+                if not self._renew():
                     return
-                if not self._ended.is_set():
-                    self._store.put(self._path, self._make_value(n_beats))
 
-    def _make_value(self, n_beats: int) -> bytes:
-        return f"{self._nonce} {n_beats} {self._owner}".encode()
+    def _renew(self) -> bool:
+        """Change the value. Return whether this process still holds the lease."""
+        value = self._read()
+        return self._is_ours(value) and self._store.replace(self._path, value, self._make_value())
+
+    def _release(self) -> None:
+        """Remove the lease, unless another process has taken it over.
+
+        It is renewed before. So no other process takes it over while it is being removed.
+        """
+        started_at = time.monotonic()
+        if self._renew() and time.monotonic() - started_at < _REMOVAL_SECONDS:
+            self._store.delete(self._path)
+
+    def _make_value(self) -> bytes:
+        """Return a new value. No two are equal."""
+        self._n_values += 1
+        return f"{self._nonce} {self._n_values} {self._owner}".encode()
 
     def _is_ours(self, value: bytes) -> bool:
         return value.partition(b" ")[0] == self._nonce.encode()
 
     def _read(self) -> bytes:
-        return self._store.read(self._path, _MAX_VALUE_BYTES) or b""
+        return self._store.read(self._path, MAX_VALUE_BYTES) or b""
 
 
 def is_left_by_the_dead(value: object) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import http.server
 import json
 import logging
@@ -82,9 +83,11 @@ def test_the_client_follows_scheme_and_options(
 ) -> None:
     scheme, _, bucket = url.partition("://")
 
-    assert choose_client(client, scheme, bucket, options, is_installed=True) == chosen
+    choose = functools.partial(choose_client, client, scheme, bucket, options, environment={})
+
+    assert choose(is_installed=True) == chosen
     if client is None:
-        assert choose_client(client, scheme, bucket, options, is_installed=False) == "fsspec"
+        assert choose(is_installed=False) == "fsspec"
 
 
 @pytest.mark.parametrize(

@@ -484,7 +484,7 @@ def test_a_refused_plain_file_gives_the_reason_of_get(s3: ScriptedS3) -> None:
 def test_a_404_of_a_gateway_is_no_missing_resource(s3: ScriptedS3) -> None:
     s3.rule = lambda request: S3Answer(404, b"default backend - 404")
 
-    with pytest.raises(StorageError, match="404 without the reason of S3"):
+    with pytest.raises(StorageError, match="404 without a reason of the store"):
         s3.store().has_resource("mine")
 
 

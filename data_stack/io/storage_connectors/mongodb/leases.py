@@ -54,11 +54,13 @@ class LeaseDocuments:
                 return False
         return True
 
-    def put(self, path: str, data: bytes) -> None:
-        """Replace an existing value."""
-        update = {"$set": {"value": data}, "$currentDate": {"beat": True}}
+    def replace(self, path: str, old: bytes, new: bytes) -> bool:
+        """Replace a value unless it has changed. Return whether it was replaced."""
+        update = {"$set": {"value": new}, "$currentDate": {"beat": True}}
         with self._briefly(path) as leases:
-            leases.update_one({"_id": path}, update)
+            # The new value is there already if the answer to an earlier attempt was lost.
+            wanted = {"_id": path, "value": {"$in": [old, new]}}
+            return leases.update_one(wanted, update).matched_count == 1
 
     def delete(self, path: str) -> None:
         """Remove a value."""

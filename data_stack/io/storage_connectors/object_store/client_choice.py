@@ -7,6 +7,10 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from data_stack.exception import ConfigError, MissingDependencyError
+from data_stack.io.storage_connectors.object_store.azure_account import (
+    AZURE_PROTOCOLS,
+    needs_identity,
+)
 
 OBSTORE: Final = "obstore"
 FSSPEC: Final = "fsspec"
@@ -15,9 +19,18 @@ _S3_OPTIONS: Final = frozenset(
     {"endpoint_url", "key", "secret", "token", "anon", "profile", "client_kwargs"}
 )
 _GS_OPTIONS: Final = frozenset({"access", "endpoint_url", "project", "token"})
-_AZ_OPTIONS: Final = frozenset({"account_name", "account_key", "anon"})
-#: The schemes that obstore serves unless the URL names another client. Azure has more ways to log
-#: in than it knows.
+_AZ_OPTIONS: Final = frozenset(
+    {
+        "account_host",
+        "account_key",
+        "account_name",
+        "anon",
+        "connection_string",
+        "endpoint_url",
+        "sas_token",
+    }
+)
+#: The schemes that obstore serves unless the URL names another client, besides those of Azure.
 _DEFAULT_SCHEMES: Final = ("s3", "s3a", "gs", "gcs")
 #: The schemes that obstore serves, and the options of their file systems that it has, too.
 OBSTORE_OPTIONS: Final[Mapping[str, frozenset[str]]] = {
@@ -25,9 +38,7 @@ OBSTORE_OPTIONS: Final[Mapping[str, frozenset[str]]] = {
     "s3a": _S3_OPTIONS,
     "gs": _GS_OPTIONS,
     "gcs": _GS_OPTIONS,
-    "az": _AZ_OPTIONS,
-    "abfs": _AZ_OPTIONS,
-    "abfss": _AZ_OPTIONS,
+    **dict.fromkeys(AZURE_PROTOCOLS, _AZ_OPTIONS),
 }
 _CLIENT_ARGUMENTS: Final = {"region_name", "endpoint_url"}
 #: Buckets of S3 Express One Zone have sessions of their own.
@@ -40,16 +51,18 @@ def choose_client(
     bucket: str,
     options: Mapping[str, Any],
     *,
+    environment: Mapping[str, str],
     is_installed: bool,
 ) -> str:
     """Return the client for a store.
 
     Args:
-        client: the wanted client; None: obstore for S3 and Google, where it serves the store and
-            is installed.
+        client: the wanted client; None: obstore for S3, Google and Azure, where it serves the store
+            and is installed. Only fsspec's client has all ways to log in to Azure as an identity.
         protocol: the scheme of the URL.
         bucket: the bucket.
         options: the arguments of the file system of fsspec.
+        environment: the variables, which may hold a login.
         is_installed: whether obstore is installed.
 
     Raises:
@@ -63,6 +76,8 @@ def choose_client(
     reason = why_not_obstore(protocol, bucket, options)
     if client is None:
         is_default = protocol in _DEFAULT_SCHEMES
+        if protocol in AZURE_PROTOCOLS:
+            is_default = not needs_identity(options, environment)
         return OBSTORE if is_default and reason is None and is_installed else FSSPEC
     if reason is not None:
         raise ConfigError(f"the client {OBSTORE!r} {reason}; use the client {FSSPEC!r}")

@@ -21,6 +21,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import hashlib
+import os
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Any, Literal
@@ -47,7 +48,9 @@ from data_stack.io.storage_connectors.connector import (
 )
 from data_stack.io.storage_connectors.heartbeat import HeartbeatLease
 from data_stack.io.storage_connectors.lease import Lease
-from data_stack.io.storage_connectors.object_store import garbage
+from data_stack.io.storage_connectors.object_store import garbage, s3
+from data_stack.io.storage_connectors.object_store.azure_account import AZURE_PROTOCOLS
+from data_stack.io.storage_connectors.object_store.bucket_files import BucketFiles
 from data_stack.io.storage_connectors.object_store.client_choice import (
     OBSTORE,
     choose_client,
@@ -60,6 +63,7 @@ from data_stack.io.storage_connectors.object_store.file_system import (
     RemoteFileSystem,
 )
 from data_stack.io.storage_connectors.object_store.fsspec_objects import FsspecObjects
+from data_stack.io.storage_connectors.object_store.gcsfs_objects import GcsfsObjects
 from data_stack.io.storage_connectors.object_store.google_files import GoogleFiles
 from data_stack.io.storage_connectors.object_store.layout import (
     LEASES,
@@ -73,7 +77,6 @@ from data_stack.io.storage_connectors.object_store.object_client import ObjectCl
 from data_stack.io.storage_connectors.object_store.pointer import Pointer
 from data_stack.io.storage_connectors.object_store.pointers import Pointers
 from data_stack.io.storage_connectors.object_store.remote_files import RemoteFiles
-from data_stack.io.storage_connectors.object_store.s3_files import S3Files
 from data_stack.io.storage_connectors.object_store.s3fs_objects import S3fsObjects
 from data_stack.io.storage_connectors.object_store.upload import size_of, upload
 from data_stack.io.storage_connectors.object_store.url_options import parse_options
@@ -100,8 +103,8 @@ class FsspecStorageConnector(StorageConnector):
             times as long. HDFS and SFTP keep it as far as their clients do.
         client: ``"obstore"`` reads and writes the objects of s3://, gs:// and az:// with a fraction
             of the processor time of ``"fsspec"``, which has all options of its file systems. By
-            default it is obstore for s3:// and gs://, where it is installed and has all given
-            options.
+            default it is obstore for s3:// and gs://, and for az:// unless an identity logs in, if it
+            is installed and has all given options.
         storage_options: arguments of the class of the file system, e.g.
             ``endpoint_url="https://…"`` for ``s3fs.S3FileSystem``.
 
@@ -140,12 +143,7 @@ class FsspecStorageConnector(StorageConnector):
         self._storage_options = storage_options
         file_system = RemoteFileSystem(url, timeout_seconds, storage_options)
         objects = _make_objects(file_system, client, timeout_seconds)
-        if file_system.protocol in S3_PROTOCOLS:
-            self._files = S3Files(file_system, objects, read_only=read_only)
-        elif file_system.protocol in GOOGLE_PROTOCOLS:
-            self._files = GoogleFiles(file_system, objects, read_only=read_only)
-        else:
-            self._files = RemoteFiles(file_system, objects, read_only=read_only)
+        self._files = _make_files(file_system, objects, read_only=read_only)
         self._pointers = Pointers(self._files, repr(self))
 
     @classmethod
@@ -158,7 +156,7 @@ class FsspecStorageConnector(StorageConnector):
 
         - s3: ``anonymous``, ``endpointUrl``, ``region``, ``profile``, ``requesterPays``;
         - gs: ``anonymous``, ``endpointUrl``, ``project``;
-        - az: ``anonymous``, ``account``;
+        - az: ``anonymous``, ``account``, ``endpointUrl``;
         - sftp: ``keyFile``, ``knownHosts`` (a file besides ``~/.ssh/known_hosts``);
         - hdfs: ``user``, ``kerberosTicket``.
 
@@ -347,6 +345,22 @@ class FsspecStorageConnector(StorageConnector):
         )
 
 
+def _make_files(
+    file_system: RemoteFileSystem, objects: ObjectClient, *, read_only: bool
+) -> RemoteFiles:
+    """Make the files of a store."""
+    if file_system.protocol in S3_PROTOCOLS:
+        return BucketFiles(file_system, objects, s3.list_objects, read_only=read_only)
+    if file_system.protocol in AZURE_PROTOCOLS:
+        # Imported here, as the client of Azure may be missing.
+        from data_stack.io.storage_connectors.object_store import azure
+
+        return BucketFiles(file_system, objects, azure.list_objects, read_only=read_only)
+    if file_system.protocol in GOOGLE_PROTOCOLS:
+        return GoogleFiles(file_system, objects, read_only=read_only)
+    return RemoteFiles(file_system, objects, read_only=read_only)
+
+
 def _make_objects(
     file_system: RemoteFileSystem, client: str | None, timeout_seconds: float
 ) -> ObjectClient:
@@ -354,6 +368,13 @@ def _make_objects(
     fsspec_objects: ObjectClient
     if file_system.protocol in S3_PROTOCOLS:
         fsspec_objects = S3fsObjects(file_system)
+    elif file_system.protocol in AZURE_PROTOCOLS:
+        # Imported here, as the client of Azure may be missing.
+        from data_stack.io.storage_connectors.object_store.adlfs_objects import AdlfsObjects
+
+        fsspec_objects = AdlfsObjects(file_system)
+    elif file_system.protocol in GOOGLE_PROTOCOLS:
+        fsspec_objects = GcsfsObjects(file_system)
     else:
         fsspec_objects = FsspecObjects(file_system)
     bucket = file_system.root.partition("/")[0]
@@ -362,6 +383,7 @@ def _make_objects(
         file_system.protocol,
         bucket,
         file_system.options,
+        environment=os.environ,
         is_installed=is_obstore_installed(),
     )
     if chosen_client != OBSTORE:

@@ -12,6 +12,11 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final, NoReturn, TypeVar
 
 from data_stack.exception import ConfigError, DataStackError, MissingDependencyError
+from data_stack.io.storage_connectors.object_store.azure_account import (
+    AZURE_PROTOCOLS,
+    account_of_host,
+    adlfs_options,
+)
 from data_stack.io.storage_connectors.object_store.errors import explain, is_unreachable, reason_of
 from data_stack.io.storage_connectors.object_store.remote_file import RemoteFile
 from data_stack.io.storage_connectors.object_store.s3 import WrongAnswerError
@@ -35,7 +40,7 @@ S3_PROTOCOLS: Final = ("s3", "s3a")
 GOOGLE_PROTOCOLS: Final = ("gs", "gcs")
 _SFTP_PROTOCOLS: Final = ("sftp", "ssh")
 #: The protocols whose URLs have a bucket in the place of user and host.
-_BUCKET_PROTOCOLS: Final = {*S3_PROTOCOLS, *GOOGLE_PROTOCOLS, "az", "abfs", "abfss"}
+_BUCKET_PROTOCOLS: Final = {*S3_PROTOCOLS, *GOOGLE_PROTOCOLS, *AZURE_PROTOCOLS}
 #: File systems of objects, which put them atomically and list by prefix. The others publish by
 #: renaming.
 _ATOMIC_CLASSES: Final = (AsyncFileSystem, MemoryFileSystem)
@@ -113,9 +118,15 @@ class RemoteFileSystem:
             raise ConfigError(
                 f"{self._class.__name__} cannot parse this {self.protocol}:// URL"
             ) from None
+        if self.protocol in AZURE_PROTOCOLS:
+            options_of_url = account_of_host(parts.host)
         self.options = {**options_of_url, **options}
         _check_place(parts)
-        self.place = f"{self.protocol}://{parts.host}{parts.path.rstrip('/')}"
+        host = parts.host
+        if self.protocol in AZURE_PROTOCOLS:
+            # What stands before the host is no user, but the container.
+            host = parts.authority
+        self.place = f"{self.protocol}://{host}{parts.path.rstrip('/')}"
         self._key = (self._class, fsspec.utils.tokenize(self.options, timeout_seconds))
         self._connection = None
         self._connecting = fork_lock()
@@ -346,6 +357,8 @@ class RemoteFileSystem:
                 "retries": {"max_attempts": 0},
                 **options.get("config_kwargs", {}),
             }
+        elif self.protocol in AZURE_PROTOCOLS:
+            options = adlfs_options(options, os.environ)
         elif self.protocol in _SFTP_PROTOCOLS:
             options.setdefault("timeout_seconds", self._timeout_seconds)
         try:

@@ -60,6 +60,13 @@ class FsspecObjects(ObjectClient):
     def delete(self, path: str) -> None:
         self._file_system.run("rm_file", self._file_system.name_of(path))
 
+    def read_version(self, path: str, max_bytes: int) -> tuple[bytes, str | None]:
+        data = self._file_system.run("cat_file", self._file_system.name_of(path), end=max_bytes)
+        return bytes(data), None
+
+    def put_over(self, path: str, data: bytes, version: str) -> None:
+        raise NotImplementedError(f"{type(self).__name__} does not name versions")
+
     def _pipe_file(self, path: str, data: bytes) -> None:
         """Write or replace a file by one request."""
         self._file_system.run("pipe_file", self._file_system.name_of(path), data)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import secrets
 import time
 from collections.abc import Callable
 from typing import Final, NoReturn, TypeAlias
@@ -11,7 +12,11 @@ from typing import Final, NoReturn, TypeAlias
 from data_stack.exception import StorageError
 from data_stack.io.identifiers import OWN_FOLDER
 from data_stack.io.storage_connectors.connector import Garbage
-from data_stack.io.storage_connectors.heartbeat import MAX_SILENCE_SECONDS, is_left_by_the_dead
+from data_stack.io.storage_connectors.heartbeat import (
+    MAX_SILENCE_SECONDS,
+    MAX_VALUE_BYTES,
+    is_left_by_the_dead,
+)
 from data_stack.io.storage_connectors.object_store.layout import (
     LEASES,
     OBJECTS,
@@ -26,7 +31,6 @@ from data_stack.io.storage_connectors.object_store.remote_file import RemoteFile
 from data_stack.io.storage_connectors.object_store.remote_files import RemoteFiles
 from data_stack.io.storage_connectors.owners import is_dead
 
-_MAX_LEASE_BYTES: Final = 4096
 #: An older temporary has no writer: writing one takes seconds.
 _MAX_TEMPORARY_SECONDS: Final = 3600.0
 
@@ -74,12 +78,11 @@ def collect_garbage(
         return now - math.floor(file.modified) >= grace_seconds
 
     garbage = _find_useless_parts(files, pointers, store_name, parts, is_old)
-    garbage += _find_abandoned_leases(files, leases, now)
     garbage += _find_abandoned_temporaries(temporaries, now)
     if not dry_run:
         for item in garbage:
             files.delete(item.name)
-    return garbage
+    return garbage + _collect_abandoned_leases(files, leases, now, dry_run=dry_run)
 
 
 def _find_useless_parts(
@@ -142,15 +145,23 @@ def _find_needed_folders(
     return needed_folders
 
 
-def _find_abandoned_leases(
-    files: RemoteFiles, leases: list[RemoteFile], now: float
+def _collect_abandoned_leases(
+    files: RemoteFiles, leases: list[RemoteFile], now: float, *, dry_run: bool
 ) -> list[Garbage]:
-    """Return the leases whose holder is silent, or has died."""
+    """Remove the leases whose holder is silent, or has died."""
     garbage = []
     for file in leases:
+        value = files.read(file.path, MAX_VALUE_BYTES)
         is_silent = file.modified is None or now - file.modified >= MAX_SILENCE_SECONDS
-        if is_silent or is_left_by_the_dead(files.read(file.path, _MAX_LEASE_BYTES)):
-            garbage.append(Garbage(file.path, file.size, "its holder is gone"))
+        if value is None or not (is_silent or is_left_by_the_dead(value)):
+            continue
+        if not dry_run:
+            # No process takes over a lease that has just changed, nor one that is gone. So none is
+            # removed that another process holds.
+            if not files.replace(file.path, value, secrets.token_bytes(16)):
+                continue
+            files.delete(file.path)
+        garbage.append(Garbage(file.path, file.size, "its holder is gone"))
     return garbage
 
 

@@ -68,3 +68,24 @@ class ObjectClient(ABC):
     @abstractmethod
     def delete(self, path: str) -> None:
         """Remove a file."""
+
+    @abstractmethod
+    def read_version(self, path: str, max_bytes: int) -> tuple[bytes, str | None]:
+        """Read a small file with the name of its version.
+
+        Args:
+            path: the path of the file.
+            max_bytes: how many bytes are returned of a longer file.
+
+        Returns:
+            The bytes, and the version for :meth:`put_over`; None if versions have no names.
+        """
+
+    @abstractmethod
+    def put_over(self, path: str, data: bytes, version: str) -> None:
+        """Replace a file that has this version. Of concurrent attempts, one succeeds.
+
+        Raises:
+            OtherVersionError: it has another one. Any of ``MISSING_ERRORS``, or FileExistsError,
+                may say so, too.
+        """

@@ -12,6 +12,10 @@ from typing import Final
 
 import obstore.exceptions
 
+from data_stack.io.storage_connectors.object_store.refused_requests import (
+    RefusedRequestError,
+    refused_request,
+)
 from data_stack.io.storage_connectors.object_store.s3 import (
     OtherVersionError,
     WrongAnswerError,
@@ -29,28 +33,9 @@ _CONNECTION_CAUSE: Final = re.compile(r'(?:message|error): "([^"]{1,200})"')
 _CERTIFICATE_CAUSE: Final = re.compile(r"InvalidCertificate\(\s*(\w+)")
 #: Codes of the stores for an object that does not exist.
 _MISSING_OBJECT_CODES: Final = {"NoSuchKey", "NoSuchVersion", "BlobNotFound"}
+#: Codes for a conflict because the object exists, or is written by another client at this moment.
+_EXISTING_OBJECT_CODES: Final = {"BlobAlreadyExists", "ConditionalRequestConflict"}
 _ODD_SERVER_ADVICE: Final = "if the server is right, read it by another client (client=fsspec)"
-
-
-class RefusedRequestError(OSError):
-    """A server refused a request.
-
-    Attributes:
-        response: the status and the code, as the exceptions of botocore hold them.
-    """
-
-    response: dict[str, dict[str, object]]
-
-    def __init__(self, status: int, code: str, message: str) -> None:
-        super().__init__(message or f"the server answers {status}")
-        self.response = {
-            "ResponseMetadata": {"HTTPStatusCode": status},
-            "Error": {"Code": code or str(status)},
-        }
-
-
-class DeniedRequestError(RefusedRequestError, PermissionError):
-    """A server refused a request because of its credentials."""
 
 
 class CredentialsError(OSError):
@@ -69,12 +54,12 @@ def translate(error: Exception, *, has_body: bool = True) -> Exception:
         has_body: whether the answer could say why it is 404. An answer to HEAD cannot.
     """
     text, _, debug_text = str(error).partition(_DEBUG_MARK)
-    if isinstance(error, obstore.exceptions.AlreadyExistsError):
+    status = _STATUS.search(text)
+    is_conflict = status is not None and int(status[1]) == 409
+    if isinstance(error, obstore.exceptions.AlreadyExistsError) and not is_conflict:
         return FileExistsError("the object exists")
     if isinstance(error, obstore.exceptions.PreconditionError):
         return OtherVersionError("another ETag")
-
-    status = _STATUS.search(text)
     if status is not None:
         return _refusal(int(status[1]), text[status.end() :], has_body=has_body)
     if isinstance(error, FileNotFoundError):
@@ -97,14 +82,15 @@ def _refusal(status: int, body: str, *, has_body: bool) -> Exception:
     message_match = _MESSAGE.search(body)
     code = "" if code_match is None else html.unescape(code_match[1])
     message = "" if message_match is None else html.unescape(message_match[1])
-    message = " ".join(message.split())
+    # Azure adds the number and the time of the request, each in a line.
+    message = " ".join(message.partition("\nRequestId:")[0].split())
     if status == 404:
         if not has_body or code in _MISSING_OBJECT_CODES:
             return FileNotFoundError("there is no such object")
-        return WrongAnswerError(describe_404(refusal_of(RefusedRequestError(404, code, ""))))
-    if status in (401, 403):
-        return DeniedRequestError(status, code, message)
-    return RefusedRequestError(status, code, message)
+        return WrongAnswerError(describe_404(refusal_of(refused_request(404, code, ""))))
+    if status == 409 and code in _EXISTING_OBJECT_CODES:
+        return FileExistsError("the object exists")
+    return refused_request(status, code, message)
 
 
 def _connection_error(debug_text: str) -> Exception:

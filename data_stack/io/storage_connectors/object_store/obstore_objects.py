@@ -7,7 +7,7 @@ import re
 import threading
 import weakref
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import obstore
 
@@ -39,7 +39,7 @@ from data_stack.util.forks import call_in_forks, fork_lock
 from data_stack.util.logger import logger
 
 if TYPE_CHECKING:
-    from obstore import GetOptions
+    from obstore import GetOptions, PutMode, UpdateVersion
 
     from data_stack.io.storage_connectors.object_store.google_login import GoogleLogin
 
@@ -169,6 +169,25 @@ class ObstoreObjects(ObjectClient):
     def reads_generations(self, path: str) -> bool:
         return self._is_google and self._sends([path])
 
+    def read_version(self, path: str, max_bytes: int) -> tuple[bytes, str | None]:
+        return self._send(
+            path,
+            lambda key: self._request_version(key, max_bytes),
+            lambda: self._other.read_version(path, max_bytes),
+        )
+
+    def put_over(self, path: str, data: bytes, version: str) -> None:
+        if not self._writes():
+            self._other.put_over(path, data, version)
+            return
+        # Google compares the generation of an object, the others compare its ETag.
+        mode: UpdateVersion = {"version": version} if self._is_google else {"e_tag": version}
+        self._send(
+            path,
+            lambda key: self._write(key, data, mode=mode),
+            lambda: self._other.put_over(path, data, version),
+        )
+
     def _read_range(self, file_range: FileRange, etag: str | None) -> bytes | Exception:
         """Return a range, or why it could not be read."""
         key = self._file_system.key_of(file_range.path)
@@ -247,6 +266,20 @@ class ObstoreObjects(ObjectClient):
         if sent_etag != etag:
             raise OtherVersionError(f"ETag {sent_etag}")
 
+    def _request_version(self, key: str, max_bytes: int) -> tuple[bytes, str | None]:
+        """Request the beginning of an object, and the name of its version."""
+
+        def get() -> tuple[bytes, str | None]:
+            result = obstore.get(self._connect(), key)
+            n_bytes = min(max_bytes, result.meta["size"])
+            data = bytes(next(result.stream(min_chunk_size=max(n_bytes, 1)), b""))
+            if len(data) < n_bytes:
+                raise ConnectionError("the connection was cut")
+            version = result.meta["version"] if self._is_google else result.meta["e_tag"]
+            return data[:n_bytes], version
+
+        return self._run(get)
+
     def _request_description(self, path: str, key: str) -> RemoteFile | None:
         def head() -> Any:
             return obstore.head(self._connect(), key)
@@ -264,7 +297,7 @@ class ObstoreObjects(ObjectClient):
         }
         return RemoteFile.of(path, info)
 
-    def _write(self, key: str, data: bytes, *, mode: Literal["create", "overwrite"]) -> None:
+    def _write(self, key: str, data: bytes, *, mode: PutMode) -> None:
         def put() -> None:
             obstore.put(self._connect(), key, data, mode=mode, use_multipart=False)
 

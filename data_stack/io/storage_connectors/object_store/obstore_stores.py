@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 from obstore.store import AzureStore, GCSStore, S3Store
 
 from data_stack.exception import ConfigError, MissingDependencyError
+from data_stack.io.storage_connectors.object_store.azure_account import find_account
 
 if TYPE_CHECKING:
     from data_stack.io.storage_connectors.object_store.google_login import GoogleLogin
@@ -123,23 +124,37 @@ def make_gs_store(bucket: str, file_system: Any, login: GoogleLogin, timeout_sec
 def make_az_store(container: str, options: Mapping[str, Any], timeout_seconds: float) -> Any:
     """Make the store of a container of Azure.
 
-    obstore finds the credentials in the variables ``AZURE_STORAGE_…``, or takes the identity of the
-    machine.
-
     Args:
         container: the container.
-        options: arguments of ``adlfs.AzureBlobFileSystem``; see ``OBSTORE_OPTIONS`` for which.
+        options: arguments of ``adlfs.AzureBlobFileSystem``; see ``OBSTORE_OPTIONS`` for which. If
+            neither they nor the environment have a key or a token, obstore looks for an identity.
         timeout_seconds: the limit of a request.
+
+    Raises:
+        ConfigError: no account is named, or something is malformed.
     """
-    endpoint = os.environ.get("AZURE_STORAGE_ENDPOINT") or os.environ.get("AZURE_ENDPOINT")
-    config: Any = {"skip_signature": options.get("anon") is True}
-    for name in ("account_name", "account_key"):
-        if options.get(name):
-            config[name] = options[name]
+    account = find_account(options, os.environ)
+    config: Any = {
+        "account_name": account.name,
+        "endpoint": account.endpoint,
+        "skip_signature": account.is_anonymous,
+        # The variable AZURE_STORAGE_USE_EMULATOR would take precedence over the endpoint.
+        "use_emulator": False,
+    }
+    credentials: dict[str, Any] | None = None
+    if account.key:
+        credentials = {"access_key": account.key, "expires_at": None}
+    elif account.sas_token:
+        credentials = {"sas_token": account.sas_token, "expires_at": None}
+
+    def current_credentials() -> Any:
+        return credentials
+
     return AzureStore(
         container,
         config=config,
-        client_options=_client_options(endpoint, timeout_seconds, None),
+        credential_provider=None if credentials is None else current_credentials,
+        client_options=_client_options(account.endpoint, timeout_seconds, None),
         retry_config=_NO_RETRIES,
     )
 

@@ -28,7 +28,7 @@ _POINTERS_AT_ONCE: Final = 16
 _MAX_NOTE_BYTES: Final = 4096
 _SHA256_BYTES: Final = 32
 _NEEDED_RIGHT: Final = (
-    "Without the right s3:ListBucket, a store answers so for what is missing, too: "
+    "Without the right to list (s3:ListBucket), a store answers so for what is missing, too: "
     "see docs/how_to/bucket.md."
 )
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from data_stack.exception import ReadOnlyStorageError, StorageError
+from data_stack.io.storage_connectors.heartbeat import MAX_VALUE_BYTES
 from data_stack.io.storage_connectors.object_store.errors import is_unreachable
 from data_stack.io.storage_connectors.object_store.file_system import (
     MISSING_ERRORS,
@@ -17,10 +18,16 @@ from data_stack.io.storage_connectors.object_store.file_system import (
 from data_stack.io.storage_connectors.object_store.fsspec_objects import new_temporary_path
 from data_stack.io.storage_connectors.object_store.object_client import FileRange, ObjectClient
 from data_stack.io.storage_connectors.object_store.remote_file import RemoteFile
-from data_stack.io.storage_connectors.object_store.s3 import OtherVersionError, WrongAnswerError
+from data_stack.io.storage_connectors.object_store.s3 import (
+    OtherVersionError,
+    WrongAnswerError,
+    refusal_of,
+)
 
 #: At most so many ranges are requested at once.
 _MAX_AT_ONCE: Final = 32
+#: How often a file is read again whose conditional replacement has failed.
+_MAX_CONFLICTS: Final = 3
 
 
 class RemoteFiles:
@@ -43,6 +50,8 @@ class RemoteFiles:
     read_only: bool
     _file_system: RemoteFileSystem
     _objects: ObjectClient
+    #: Whether the store has not refused yet to write on a condition.
+    _has_conditions: bool
 
     def __init__(
         self, file_system: RemoteFileSystem, objects: ObjectClient, *, read_only: bool = False
@@ -51,6 +60,7 @@ class RemoteFiles:
         self.read_only = read_only or not file_system.can_publish
         self._file_system = file_system
         self._objects = objects
+        self._has_conditions = True
 
     # ------------------------------------------------------------------ reading
 
@@ -157,6 +167,9 @@ class RemoteFiles:
         if isinstance(answer, Exception):
             if self._is_behind_end(file_range):
                 return b""
+            if refusal_of(answer).status == 416 and self._describe(path) is None:
+                # So Azure answers for a folder, which is no file.
+                return None
             self._file_system.fail("read", path, answer)
 
         n_requested = file_range.stop - file_range.start
@@ -302,6 +315,51 @@ class RemoteFiles:
             return False
         return True
 
+    def replace(self, path: str, old: bytes, new: bytes) -> bool:
+        """Replace a small file unless it has changed.
+
+        Of concurrent attempts, one succeeds, where the store writes on conditions. Elsewhere the
+        file is read before it is written, and the last one of attempts at the same moment stays.
+
+        Args:
+            path: the path of the file.
+            old: its content as :meth:`read` has returned it, of at most ``MAX_VALUE_BYTES``.
+            new: the new content, unlike that of any other process.
+
+        Returns:
+            Whether it was replaced.
+        """
+        self._check_writable(path)
+        with contextlib.suppress(*MISSING_ERRORS):
+            return self._file_system.retry(
+                "store", path, lambda: self._replace_once(path, old, new)
+            )
+        return False
+
+    def _replace_once(self, path: str, old: bytes, new: bytes) -> bool:
+        for _ in range(_MAX_CONFLICTS):
+            content, version = self._objects.read_version(path, MAX_VALUE_BYTES)
+            if content == new:
+                # The answer to an earlier attempt was lost.
+                return True
+            if content != old:
+                return False
+            if version is None or not self._has_conditions:
+                self._objects.put(path, new)
+                return True
+            try:
+                self._objects.put_over(path, new, version)
+            except (OtherVersionError, FileExistsError):
+                # Another process has written it, or is about to.
+                continue
+            except Exception as error:
+                if not _says_not_implemented(error):
+                    raise
+                self._has_conditions = False
+                continue
+            return True
+        return False
+
     def delete(self, path: str) -> None:
         """Remove a file if it exists."""
         self._check_writable(path)
@@ -343,6 +401,12 @@ class RemoteFiles:
                 "or its file system cannot rename",
                 errno.EROFS,
             )
+
+
+def _says_not_implemented(error: Exception) -> bool:
+    """Return whether a store refuses a request because it does not write on conditions."""
+    refusal = refusal_of(error)
+    return refusal.status == 501 or refusal.code == "NotImplemented"
 
 
 def _raise_unless_missing(error: Exception) -> None:

@@ -19,6 +19,8 @@ from data_stack.io.web.ranges import ByteRange, file_size_in_416, find_part_faul
 #: The codes of S3 for what is not there. Another 404 comes from a gateway before it, which knows
 #: nothing about the objects.
 _MISSING_OBJECT_CODES: Final = {"NoSuchKey", "NoSuchVersion"}
+#: The statuses of a conditional write whose condition does not hold, or that meets another write.
+_CONFLICTS: Final = (409, 412)
 #: A body is read in pieces of this size.
 _PIECE_BYTES: Final = 1 << 20
 
@@ -144,8 +146,13 @@ def _check_part(answer: Mapping[str, Any], object_range: ObjectRange) -> int:
     )
 
 
-async def _read(body: Any, n_bytes: int) -> bytes:
+async def _read(body: Any, n_bytes: int, *, may_be_longer: bool = False) -> bytes:
     """Return a body of exactly this length. Of a longer one, a single further byte is received.
+
+    Args:
+        body: the body.
+        n_bytes: its length.
+        may_be_longer: whether the beginning of a longer one is returned.
 
     Raises:
         ConnectionError: it is shorter.
@@ -161,6 +168,8 @@ async def _read(body: Any, n_bytes: int) -> bytes:
         n_received += len(piece)
     if n_received < n_bytes:
         raise ConnectionError(f"the connection was cut after {n_received:,} of {n_bytes:,} bytes")
+    if n_received > n_bytes and may_be_longer:
+        return b"".join(pieces)[:n_bytes]
     if n_received > n_bytes:
         raise WrongAnswerError(
             f"the server sends more than the {n_bytes:,} bytes that it announces"
@@ -194,6 +203,51 @@ def _raise_refusal(error: OSError, object_range: ObjectRange) -> NoReturn:
     if isinstance(error, FileNotFoundError) and refusal.code not in _MISSING_OBJECT_CODES:
         raise WrongAnswerError(describe_404(refusal)) from error
     raise error
+
+
+async def get_version(
+    file_system: Any, bucket: str, key: str, max_bytes: int
+) -> tuple[bytes, str | None]:
+    """Read the beginning of an object.
+
+    Returns:
+        Its bytes, and the ETag of the object; None if the server names none.
+    """
+    answer = await file_system._call_s3("get_object", Bucket=bucket, Key=key)
+    body = answer["Body"]
+    try:
+        data = await _read(body, min(max_bytes, answer["ContentLength"]), may_be_longer=True)
+    finally:
+        body.close()
+    return data, answer.get("ETag") or None
+
+
+async def create(file_system: Any, bucket: str, key: str, data: bytes) -> None:
+    """Write an object unless it exists.
+
+    Raises:
+        FileExistsError: it exists, or is being written by another client.
+    """
+    try:
+        await file_system._call_s3("put_object", Bucket=bucket, Key=key, Body=data, IfNoneMatch="*")
+    except OSError as error:
+        if refusal_of(error).status in _CONFLICTS:
+            raise FileExistsError("the object exists") from None
+        raise
+
+
+async def put_over(file_system: Any, bucket: str, key: str, data: bytes, etag: str) -> None:
+    """Replace an object that has this ETag.
+
+    Raises:
+        OtherVersionError: it has another one, or is being written by another client.
+    """
+    try:
+        await file_system._call_s3("put_object", Bucket=bucket, Key=key, Body=data, IfMatch=etag)
+    except OSError as error:
+        if refusal_of(error).status in _CONFLICTS:
+            raise OtherVersionError("another ETag") from None
+        raise
 
 
 async def head(file_system: Any, bucket: str, key: str) -> dict[str, Any] | None:
@@ -255,10 +309,10 @@ async def list_objects(
         except FileNotFoundError as error:
             raise WrongAnswerError(describe_404(refusal_of(error))) from error
         for entry in answer.get("Contents") or ():
-            _check_key(entry["Key"], prefix, delimiter)
+            check_listed_key(entry["Key"], prefix, delimiter)
             listing.objects.append(entry)
         for entry in answer.get("CommonPrefixes") or ():
-            _check_key(entry["Prefix"].removesuffix(delimiter), prefix, delimiter)
+            check_listed_key(entry["Prefix"].removesuffix(delimiter), prefix, delimiter)
             listing.folders.append(entry["Prefix"])
         is_truncated = answer.get("IsTruncated")
         if is_truncated is None:
@@ -275,7 +329,12 @@ async def list_objects(
         options["ContinuationToken"] = token
 
 
-def _check_key(key: str, prefix: str, delimiter: str) -> None:
+def check_listed_key(key: str, prefix: str, delimiter: str) -> None:
+    """Check that a key belongs into a listing.
+
+    Raises:
+        WrongAnswerError: it does not begin with the prefix, or the delimiter follows that.
+    """
     is_deeper = bool(delimiter) and delimiter in key[len(prefix) :].removesuffix(delimiter)
     if not key.startswith(prefix) or is_deeper:
         raise WrongAnswerError(
@@ -329,7 +388,9 @@ def describe_404(refusal: Refusal) -> str:
     """Return what a 404 says that does not name a missing object."""
     if refusal.code == "NoSuchBucket":
         return "the bucket does not exist"
+    if refusal.code == "ContainerNotFound":
+        return "the container does not exist"
     return (
-        f"the server answers 404 without the reason of S3 ({refusal.code:.40}), "
+        f"the server answers 404 without a reason of the store ({refusal.code:.40}), "
         "as a gateway before it does"
     )

@@ -12,7 +12,10 @@ from data_stack.io.storage_connectors.object_store.remote_file import RemoteFile
 
 
 class S3fsObjects(FsspecObjects):
-    """The objects of a bucket. Reading is a request of :mod:`.s3`, not of fsspec."""
+    """The objects of a bucket. Reading and conditional writing are requests of :mod:`.s3`.
+
+    fsspec reports an existing object as another error.
+    """
 
     def read_ranges(self, ranges: Sequence[FileRange], etag: str | None) -> Sequence[Any]:
         object_ranges = [
@@ -27,3 +30,16 @@ class S3fsObjects(FsspecObjects):
     def describe(self, path: str) -> RemoteFile | None:
         info = self._file_system.run_request(s3.head, self._file_system.key_of(path))
         return None if info is None else RemoteFile.of(path, info)
+
+    def create(self, path: str, data: bytes) -> None:
+        self._file_system.run_request(s3.create, self._file_system.key_of(path), data)
+
+    def read_version(self, path: str, max_bytes: int) -> tuple[bytes, str | None]:
+        key = self._file_system.key_of(path)
+        answer: tuple[bytes, str | None] = self._file_system.run_request(
+            s3.get_version, key, max_bytes
+        )
+        return answer
+
+    def put_over(self, path: str, data: bytes, version: str) -> None:
+        self._file_system.run_request(s3.put_over, self._file_system.key_of(path), data, version)

@@ -26,7 +26,11 @@ _S3_OPTIONS: Final = {
 }
 #: gcsfs has no argument for anonymous access: its token says it, see parse_options().
 _GS_OPTIONS: Final = {"endpointUrl": "endpoint_url", "project": "project", "anonymous": "token"}
-_AZ_OPTIONS: Final = {"account": "account_name", "anonymous": "anon"}
+_AZ_OPTIONS: Final = {
+    "account": "account_name",
+    "anonymous": "anon",
+    "endpointUrl": "endpoint_url",
+}
 _SFTP_OPTIONS: Final = {"keyFile": "key_filename", "knownHosts": "known_hosts"}
 _HDFS_OPTIONS: Final = {"user": "user", "kerberosTicket": "kerb_ticket"}
 #: The options of each scheme, and the arguments of its file system.

@@ -1,23 +1,46 @@
-"""The files of a bucket of S3, whose answers are checked."""
+"""The files of a bucket or container, whose listings are checked."""
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
+
 from data_stack.exception import StorageError, StorageUnavailableError
-from data_stack.io.storage_connectors.object_store import s3
+from data_stack.io.storage_connectors.object_store.file_system import RemoteFileSystem
+from data_stack.io.storage_connectors.object_store.object_client import ObjectClient
 from data_stack.io.storage_connectors.object_store.remote_file import RemoteFile
 from data_stack.io.storage_connectors.object_store.remote_files import RemoteFiles
+from data_stack.io.storage_connectors.object_store.s3 import Listing
 from data_stack.io.web.file_version import FileVersion
 
 
-class S3Files(RemoteFiles):
+class BucketFiles(RemoteFiles):
     """The files below a folder of a bucket.
 
-    Listing is a request of :mod:`.s3`, not of fsspec. Nor is it one of obstore, which takes the
-    page of a gateway for an empty listing and a listing without an end for a whole one, lists
-    ``a/`` as ``a``, and fails if there is any key such as ``a//b``.
+    Listing is a request of :mod:`.s3` or :mod:`.azure`, not of fsspec. Nor is it one of obstore,
+    which takes the page of a gateway for an empty listing and a listing without an end for a whole
+    one, lists ``a/`` as ``a``, and fails if there is any key such as ``a//b``.
+
+    Args:
+        file_system: the file system.
+        objects: the client for single objects.
+        list_objects: the request that lists. Its arguments are the file system of fsspec, the
+            bucket, a prefix and a delimiter.
+        read_only: whether to refuse writing.
     """
 
     lists_by_prefix = True
+    _list_objects: Callable[..., Awaitable[Listing]]
+
+    def __init__(
+        self,
+        file_system: RemoteFileSystem,
+        objects: ObjectClient,
+        list_objects: Callable[..., Awaitable[Listing]],
+        *,
+        read_only: bool = False,
+    ) -> None:
+        super().__init__(file_system, objects, read_only=read_only)
+        self._list_objects = list_objects
 
     def checks_version(self, file: RemoteFile) -> bool:
         return FileVersion(file.etag).strong_etag is not None
@@ -52,9 +75,9 @@ class S3Files(RemoteFiles):
             delimiter: of longer keys, only the part up to this text is returned, as a folder.
         """
 
-        def request() -> s3.Listing:
-            listing: s3.Listing = self._file_system.run_request(
-                s3.list_objects, prefix, delimiter=delimiter, is_listing=True
+        def request() -> Listing:
+            listing: Listing = self._file_system.run_request(
+                self._list_objects, prefix, delimiter=delimiter, is_listing=True
             )
             return listing
 
