@@ -103,8 +103,8 @@ class FsspecStorageConnector(StorageConnector):
             times as long. HDFS and SFTP keep it as far as their clients do.
         client: ``"obstore"`` reads and writes the objects of s3://, gs:// and az:// with a fraction
             of the processor time of ``"fsspec"``, which has all options of its file systems. By
-            default it is obstore for s3:// and gs://, and for az:// unless an identity logs in, if it
-            is installed and has all given options.
+            default it is obstore for s3:// and gs://, and for az:// unless an identity logs in,
+            where it is installed and has all given options.
         storage_options: arguments of the class of the file system, e.g.
             ``endpoint_url="https://…"`` for ``s3fs.S3FileSystem``.
 
