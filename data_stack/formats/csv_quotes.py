@@ -152,8 +152,6 @@ def _find_bounds(block: bytes, delimiter: str, *, is_last: bool) -> _Bounds:
         return _NO_BOUNDS
     data = np.frombuffer(block, np.uint8)
     quotes = np.flatnonzero(data == _QUOTE)
-    is_boundary = np.zeros(256, np.bool_)
-    is_boundary[[ord(delimiter), *_LINE_ENDS]] = True
 
     # In most files each quote opens or closes a quoted field, or is one of two within a field. Then
     # every second quote, from the first on, follows a boundary or a quote, and the others are
@@ -161,11 +159,11 @@ def _find_bounds(block: bytes, delimiter: str, *, is_last: bool) -> _Bounds:
     # then the last byte, whose value does not matter.
     opening = quotes[0::2]
     closing = quotes[1::2]
-    is_boundary_or_quote = is_boundary.copy()
-    is_boundary_or_quote[_QUOTE] = True
-    are_openings = is_boundary_or_quote[data[opening - 1]] | (opening == 0)
-    after_closing = np.minimum(closing + 1, len(data) - 1)
-    are_closings = is_boundary_or_quote[data[after_closing]] | (closing + 1 == len(data))
+    before_opening = data.take(opening - 1)
+    are_openings = _are_boundaries_or_quotes(before_opening, delimiter) | (opening == 0)
+    after_closing = data.take(np.minimum(closing + 1, len(data) - 1))
+    is_at_end = closing + 1 == len(data)
+    are_closings = _are_boundaries_or_quotes(after_closing, delimiter) | is_at_end
     are_all_of_fields = bool(are_openings.all()) and bool(are_closings.all())
 
     if are_all_of_fields and len(quotes) % 2 == 0:
@@ -176,7 +174,22 @@ def _find_bounds(block: bytes, delimiter: str, *, is_last: bool) -> _Bounds:
         return quotes
     if are_all_of_fields and not is_last:
         return quotes
+    is_boundary = np.zeros(256, np.bool_)
+    is_boundary[[ord(delimiter), *_LINE_ENDS]] = True
     return _find_bounds_one_by_one(block, quotes.tolist(), is_boundary, is_last=is_last)
+
+
+def _are_boundaries_or_quotes(
+    codes: npt.NDArray[np.uint8], delimiter: str
+) -> npt.NDArray[np.bool_]:
+    """Return which bytes separate fields, or are quotes.
+
+    With a table of bytes instead of comparisons, finding rows takes a fifth more time.
+    """
+    are_found: npt.NDArray[np.bool_] = codes == ord(delimiter)
+    for code in (_QUOTE, *_LINE_ENDS):
+        are_found |= codes == code
+    return are_found
 
 
 def _find_bounds_one_by_one(

@@ -26,9 +26,8 @@ from data_stack.util.interrupts import is_from_signal_handler, suppress_own
 #: other: the processor's cache then serves one column at a time. More batches are no faster.
 _MAX_BATCHES_OF_REQUEST = 32
 
-#: The maximum size of the batches of one request, which stay in the processor's cache until they
-#: are used. Images of 28 x 28 took 29 µs a batch of 256 with 2 MiB, and 18 with 384 KiB.
-_MAX_BYTES_OF_REQUEST = 384 << 10
+#: The maximum size of the batches of one request.
+_MAX_BYTES_OF_REQUEST = 2 << 20
 
 #: How long the batches of one request may take, as the consumer waits for all of them.
 _MAX_SECONDS_OF_REQUEST = 0.016
@@ -77,6 +76,8 @@ class BatchMaker:
     is_in_worker_process: bool
     #: Whether samples are read as columns; otherwise one by one, for a function.
     _reads_columns: bool
+    #: Whether samples are neither collated by a function or a collation, nor transformed.
+    _only_reads: bool
     #: Whether the transform has a parameter ``rng``.
     _transform_draws: bool
 
@@ -92,6 +93,7 @@ class BatchMaker:
         self.transform = transform
         self.is_in_worker_process = False
         self._reads_columns = collate is None or isinstance(collate, Collation)
+        self._only_reads = collate is None and transform is None
         self._transform_draws = transform is not None and has_parameter(transform, "rng")
 
     # ------------------------------------------------------------------ what workers ask
@@ -101,26 +103,26 @@ class BatchMaker:
         """Whether samples are read as columns that have one dtype and shape in every batch."""
         return self._reads_columns and access_to(self.stacks.iterator).fixed_columns
 
-    def n_batches_of_request(self, made: MadeBatch) -> int:
+    def n_batches_of_request(self, made: MadeBatch, max_bytes: int = _MAX_BYTES_OF_REQUEST) -> int:
         """Return how many batches like ``made`` to read in one request.
 
         It is more than 1 if batches are small rows of numbers.
+
+        Args:
+            made: a batch.
+            max_bytes: the maximum size of all batches of the request.
         """
-        is_large = made.n_bytes > _MAX_BYTES_OF_REQUEST // 2
-        if is_large or not self._reads_fixed_columns:
+        n_fitting = max_bytes // max(made.n_bytes, 1)
+        if n_fitting <= 1 or not self._reads_fixed_columns:
             return 1
         seconds = made.read_seconds + made.collate_seconds + made.transform_seconds
-        n_batches = min(
-            _MAX_BYTES_OF_REQUEST // max(made.n_bytes, 1),
-            int(_MAX_SECONDS_OF_REQUEST / max(seconds, 1e-9)),
-            _MAX_BATCHES_OF_REQUEST,
-        )
-        return max(1, n_batches)
+        n_in_time = int(_MAX_SECONDS_OF_REQUEST / max(seconds, 1e-9))
+        return max(1, min(n_fitting, n_in_time, _MAX_BATCHES_OF_REQUEST))
 
     @property
     def only_gathers(self) -> bool:
         """Whether batches are only copied rows of arrays on this machine."""
-        if self.collate is not None or self.transform is not None:
+        if not self._only_reads:
             return False
         samples = access_to(self.stacks.iterator)
         return samples.fixed_columns and not samples.prefers_blocks
@@ -128,7 +130,7 @@ class BatchMaker:
     @property
     def releases_gil(self) -> bool:
         """Whether batches are only read, from a source that releases the GIL."""
-        if self.collate is not None or self.transform is not None:
+        if not self._only_reads:
             return False
         return access_to(self.stacks.iterator).releases_gil
 
@@ -179,6 +181,12 @@ class BatchMaker:
             return
         # Nothing here refers to a batch that the consumer has.
         batches = deque(_split_rows(read_batch, [len(job.indices) for job in jobs]))
+        if self._only_reads:
+            row_bytes = _n_bytes_of(read_batch) // len(indices)
+            for job in jobs:
+                n_bytes = row_bytes * len(job.indices)
+                yield MadeBatch(batches.popleft(), n_bytes, read_seconds)
+            return
         for job in jobs:
             yield self._finish(job, batches.popleft(), read_seconds)
 
@@ -196,7 +204,7 @@ class BatchMaker:
 
     def _finish(self, job: Job, batch: Any, read_seconds: float) -> MadeBatch:
         """Collate and transform the samples of a job."""
-        if self.collate is None and self.transform is None:
+        if self._only_reads:
             return MadeBatch(batch, _n_bytes_of(batch), read_seconds)
 
         started_at = time.perf_counter()

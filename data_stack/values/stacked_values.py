@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from data_stack.values.large_arrays import empty_array
 from data_stack.values.times import in_unit
 
 _Array = npt.NDArray[Any]
@@ -313,7 +314,7 @@ def _stack_arrays(arrays: Sequence[_Array], values: Sequence[Any]) -> _Array:
             return np.array(arrays, dtype=dtype)  # np.stack would first reshape each number
         return np.stack(arrays, dtype=dtype)
     try:
-        stacked = np.empty((len(arrays), *shape), dtype=dtype)
+        stacked = empty_array((len(arrays), *shape), dtype)
     except ValueError:
         # numpy has no array of one dimension more, or none so large (of shape (0, 2**60), say).
         return objects(arrays)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import pickle
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import datasets
@@ -134,6 +135,26 @@ def test_a_dataset_of_hugging_face_comes_back_with_its_features() -> None:
     cells = back.with_format("arrow")[:].to_pylist()
     assert str(cells) == str(dataset.with_format("arrow")[:].to_pylist())
     assert len(list(stream)) == 2
+
+
+def test_rows_of_a_saved_dataset_come_back_without_a_copy(tmp_path: Path) -> None:
+    features = datasets.Features(
+        number=datasets.Value("int64"), label=datasets.ClassLabel(names=["no", "yes"])
+    )
+    columns = {"number": list(range(50_000)), "label": [0, 1] * 25_000}
+    datasets.Dataset.from_dict(columns, features=features).save_to_disk(str(tmp_path / "saved"))
+    dataset = datasets.load_from_disk(str(tmp_path / "saved")).with_format("numpy")
+    iterator: Any = data_stack.from_huggingface(dataset)
+    allocated = pa.total_allocated_bytes()
+
+    back = iterator.to_huggingface()
+
+    assert pa.total_allocated_bytes() - allocated < dataset.data.nbytes / 100
+    assert back.features == features
+    assert back[:2] == {"number": [0, 1], "label": [0, 1]}
+    chosen = iterator[[7, 3]].select("label").to_huggingface()
+    assert chosen.features == {"label": features["label"]}
+    assert chosen["label"][:] == [1, 1]
 
 
 def _unchanged(frame: pd.DataFrame) -> pd.DataFrame:

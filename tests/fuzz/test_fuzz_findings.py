@@ -1,7 +1,7 @@
-"""Damaged records, shards, folders of images and Parquet: the truth, or an error of ours; what the
-fuzzer found, as plain tests.
+"""Damaged records, shards, folders of images, Parquet and Arrow: the truth, or an error of ours;
+what the fuzzer found, as plain tests.
 
-``make test-full`` runs 140,000 mutants, ``make test`` a few.
+``make test-full`` runs 100,000 mutants, ``make test`` a few.
 """
 
 from __future__ import annotations

@@ -52,7 +52,7 @@ from data_stack.io.storage_connectors.mongodb import connection as connection_of
 from data_stack.io.storage_connectors.mongodb import resource_version
 from data_stack.io.storage_connectors.mongodb.connection import BRIEF_SECONDS
 from data_stack.io.storage_connectors.object_store.pointer import FORMAT, PART_BYTES
-from data_stack.io.web import json_api, limits, sessions
+from data_stack.io.web import adapters, json_api, limits
 from data_stack.io.web.limits import Limits
 from data_stack.loader import BlockShuffled, state
 from data_stack.loader.workers import prefetching
@@ -244,7 +244,7 @@ FIGURES: list[tuple[str, str, Callable[[], object]]] = [
     ("docs/install.md", r"\[(\d+) classic ones\]", lambda: _count_classics()),
     ("docs/plugins.md", r"returns ([\d,]+) results", lambda: engine._N_RESULTS),
     ("docs/reliability.md", r"that of each page of (\d+) KiB", lambda: PAGE_BYTES >> 10),
-    ("docs/reliability.md", r"up to (\d+) connections", lambda: sessions._MAX_KEPT_CONNECTIONS),
+    ("docs/reliability.md", r"up to (\d+) connections", lambda: adapters._MAX_KEPT_CONNECTIONS),
     ("docs/reliability.md", r"threads of a pool end after (\d+) s", lambda: executor._IDLE_SECONDS),
     ("docs/reliability.md", r"timeout plus (\d+) s", lambda: BRIEF_SECONDS),
     ("docs/reliability.md", r"the timeout, (\d+) s", lambda: limits._DEFAULT_TIMEOUT_SECONDS),

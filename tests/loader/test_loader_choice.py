@@ -41,6 +41,8 @@ def test_processes_are_tried_after_threads() -> None:
     [
         ({"inline": (20, 0), "threads": (10, 0), "processes": (7, 0)}, "processes"),
         ({"inline": (20, 0), "threads": (6, 0), "processes": (7, 0)}, "threads"),
+        ({"inline": (20, 0), "threads": (10, 0), "processes": (9.6, 0)}, "threads"),
+        ({"inline": (20, 0), "threads": (19, 0), "processes": (17, 0)}, "processes"),
         ({"inline": (20, 0), "threads": (19, 0), "processes": (18.5, 0)}, "inline"),
         ({"inline": (20, 5), "threads": (1, 30), "processes": (30, 5)}, "inline"),
     ],

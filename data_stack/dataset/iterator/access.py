@@ -15,6 +15,7 @@ from data_stack.util.functions import iterate_all, stopped_by
 from data_stack.util.program_lines import warn_deprecated
 from data_stack.values.copies import copy_objects as copy_objects
 from data_stack.values.copies import copy_value as copy_value
+from data_stack.values.large_arrays import owns_memory
 from data_stack.values.stacked_values import stack_values
 from data_stack.values.stacking import (
     Batch,
@@ -618,9 +619,11 @@ def detach(batch: Any) -> Any:
     owner = batch.base
     if owner is None:
         is_new = flags.writeable and flags.owndata
-    else:
+    elif isinstance(owner, np.ndarray):
         # The batch may be the whole of another array, in another shape.
-        is_whole = isinstance(owner, np.ndarray) and owner.nbytes == batch.nbytes
-        is_new = flags.writeable and is_whole and owner.flags.owndata
+        is_whole = owner.nbytes == batch.nbytes
+        is_new = flags.writeable and is_whole and owns_memory(owner)
+    else:
+        is_new = flags.writeable and owns_memory(batch)
     new = batch if is_new else batch.copy()
     return copy_objects(new) if new.dtype.hasobject else new

@@ -136,27 +136,50 @@ class FluentIterator(DescribedIterator, ConvertedIterator, Generic[_Stack, _Same
     def mix(
         self,
         *others: FluentIterator[Any, Any],
-        proportions: Sequence[float],
+        proportions: Sequence[float] | Mapping[str, float] | None = None,
         seed: int,
         n_samples: int | None = None,
         epoch: int = 0,
         classes: Classes = "same",
+        names: Sequence[str] | None = None,
+        schedule: Sequence[tuple[int, Sequence[float] | Mapping[str, float]]] = (),
+        temperature: float | None = None,
+        max_epochs: int | Mapping[str, int] | None = None,
     ) -> _Same:
-        """Return samples of several iterators in stated proportions.
+        """Return samples of several iterators, the sources, in stated proportions.
 
-        The samples of each iterator are in a shuffled order of their own. An iterator that is
-        exhausted starts again in another order. At every position the number of samples so far
-        differs from the stated proportion by less than one block, see ``MixedDatasetIterator``.
+        The samples of each source are in a shuffled order of their own. A source that is exhausted
+        starts again in another order. At every position the number of samples so far differs from
+        the stated proportion by less than one block, see ``MixedDatasetIterator``.
+
+        ::
+
+            web.mix(
+                code,
+                names=["web", "code"],
+                proportions={"web": 0.9, "code": 0.1},
+                schedule=[(1_000_000, {"web": 0.5, "code": 0.5})],
+                n_samples=2_000_000,
+                seed=1,
+            )
 
         Args:
-            others: the other iterators.
-            proportions: one number for each iterator, this one first; none negative, and they need
-                not sum to 1.
+            others: the other sources.
+            proportions: one number for each source, this one first, or a mapping by ``names``; none
+                negative, and they need not sum to 1. None: those of ``temperature``, or of a
+                schedule that begins at 0.
             seed: decides the order, together with ``epoch``.
-            n_samples: how many; None for as many as there are before an iterator is exhausted for
-                the first time.
+            n_samples: how many; None for as many as there are before a source is exhausted for the
+                first time or, with ``max_epochs``, until all are.
             epoch: see :meth:`at_epoch`.
             classes: as for :meth:`combine`.
+            names: a name for each source.
+            schedule: pairs of a sample, and the proportions that hold from there on.
+            temperature: makes the proportions from the sizes, ``n ** (1 / temperature)``.
+            max_epochs: the passes after which a source leaves the mix, for all sources or by name.
+
+        Raises:
+            ConfigError: see ``MixedDatasetIterator``.
         """
         from data_stack.dataset.iterator.layers.mixed import MixedDatasetIterator
 
@@ -168,6 +191,10 @@ class FluentIterator(DescribedIterator, ConvertedIterator, Generic[_Stack, _Same
             seed=seed,
             n_samples=n_samples,
             epoch=epoch,
+            names=names,
+            schedule=schedule,
+            temperature=temperature,
+            max_epochs=max_epochs,
         )
 
     def resample(

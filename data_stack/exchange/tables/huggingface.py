@@ -22,6 +22,7 @@ from data_stack.formats.arrow_ipc.arrow_dataset import ArrowAccess
 from data_stack.formats.arrow_ipc.features import StoredFeature, class_names_of
 from data_stack.formats.arrow_tables import ArrowColumn, Origin, TableIterator, unshifted
 from data_stack.formats.arrow_tables.readable_cells import readable_chunks
+from data_stack.formats.columns import ColumnsAccess
 from data_stack.formats.targets import with_target
 from data_stack.values.stacked_values import objects, stack_values
 from data_stack.values.stacking import ColumnArray
@@ -119,6 +120,9 @@ class _FeatureColumn(ArrowColumn):
         feature: what the column holds.
     """
 
+    #: The dataset with all of its columns.
+    source: datasets.Dataset
+
     #: The dataset with this column alone.
     _dataset: datasets.Dataset
 
@@ -132,6 +136,7 @@ class _FeatureColumn(ArrowColumn):
             shape = ()
         super().__init__(cells, pa.field(name, cells.type), kind=feature, shape=shape)
 
+        self.source = dataset
         self._dataset = dataset.select_columns(name).with_format("arrow")
         self._image = None
         if isinstance(feature, datasets.Image):
@@ -200,8 +205,8 @@ def to_huggingface(
     iterated.
 
     Samples of a Hugging Face dataset, and of Arrow files with its features, keep these if only rows
-    and columns were selected since. Rows of local Arrow files are not copied: the dataset has the
-    pages of the files. Otherwise features are inferred from the first few MiB:
+    and columns were selected since. Rows of either are not copied: the result has the cells of the
+    dataset, or the pages of local files. Otherwise features are inferred from the first few MiB:
 
     - the target is a ``ClassLabel`` if the meta has its class names,
     - uint8 arrays of shape ``(height, width)``, ``(height, width, 3)`` or ``(height, width, 4)``
@@ -221,7 +226,9 @@ def to_huggingface(
             when its row is read.
     """
     if features is None and not streaming:
-        stored = _dataset_of_files(iterator)
+        stored = _dataset_of_source(iterator)
+        if stored is None:
+            stored = _dataset_of_files(iterator)
         if stored is not None:
             return stored
     columns = NamedColumns(iterator)
@@ -232,6 +239,38 @@ def to_huggingface(
         return datasets.IterableDataset.from_generator(_read_rows, features, arguments)
     table = pa.concat_tables(list(_read_tables(columns, features)))
     return datasets.Dataset(InMemoryTable(table), info=datasets.DatasetInfo(features=features))
+
+
+def _dataset_of_source(iterator: Any) -> datasets.Dataset | None:
+    """Return rows and columns of the dataset that :func:`from_huggingface` was called with.
+
+    Returns:
+        None for other samples, and if the meta says more of a column than its feature.
+    """
+    access, positions = access_to(as_iterator(iterator)).unwrap()
+    if not isinstance(access, ColumnsAccess) or not isinstance(access.source, TableIterator):
+        return None
+    declared = access.declare_columns()
+    if not declared:
+        return None
+    names = list(declared)
+    readers: list[Any] = access.readers_of(names)
+    if not all(isinstance(reader, _FeatureColumn) for reader in readers):
+        return None
+    dataset = readers[0].source
+    are_of_one_dataset = all(reader.source is dataset for reader in readers)
+    if not are_of_one_dataset or [reader.name for reader in readers] != names:
+        return None
+    meta: Any = getattr(iterator, "dataset_meta", None)
+    class_names = list(getattr(meta, "class_names", None) or ())
+    feature = dataset.features.get(getattr(meta, "target_pos", None))
+    if class_names and class_names != getattr(feature, "names", None):
+        return None
+
+    result = dataset.with_format(None).select_columns(names)
+    if positions is None:
+        return result
+    return result.select(as_index_array(positions))
 
 
 def _dataset_of_files(iterator: Any) -> datasets.Dataset | None:

@@ -93,12 +93,12 @@ class HeaderReader:
         Raises:
             DatasetFileCorruptError: the header is too large to be one, or is cut off.
         """
+        # The old mark of a stream's end has four bytes, behind which nothing need follow.
+        prefix = self._read(start, min(8, max(4, self._end - start)))
         prefix_bytes = 4
-        prefix = self._read(start, prefix_bytes)
-        if prefix == _CONTINUATION:
+        if prefix.startswith(_CONTINUATION):
             prefix_bytes = 8
-            prefix = self._read(start + 4, 4)
-        size = int.from_bytes(prefix, "little")
+        size = int.from_bytes(prefix[prefix_bytes - 4 : prefix_bytes], "little")
         if size == 0:
             return None
         check_header_size(size)

@@ -68,7 +68,7 @@ class ArrowColumn(ColumnReader):
     _type_of_digest: pa.DataType
 
     #: The name of the column.
-    _name: str
+    name: str
 
     #: The shape of each value; ``()`` if the type defines it.
     _shape: tuple[int, ...]
@@ -118,7 +118,7 @@ class ArrowColumn(ColumnReader):
         self.cells = cells
         # The digest names an extension type, and not the type that it is stored as.
         self._type_of_digest = stored_type if is_extension(stored_type) else cells.type
-        self._name = field.name
+        self.name = field.name
         self._shape = shape
 
         type_ = pa.int64() if as_codes else cells.type
@@ -224,7 +224,7 @@ class ArrowColumn(ColumnReader):
         if self.origin.as_codes:
             cells = cells.indices.cast(pa.int64())
         return values_of(
-            cells, self._name, has_nulls=self._declared.is_nullable, shape=self._shape, lent=lent
+            cells, self.name, has_nulls=self._declared.is_nullable, shape=self._shape, lent=lent
         )
 
 

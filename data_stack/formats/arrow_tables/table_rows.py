@@ -146,7 +146,7 @@ class RowsColumn(ArrowColumn):
         return None
 
     def _take(self, indices: npt.NDArray[np.int64] | None) -> pa.ChunkedArray:
-        return self._rows.read(indices, [self._name])[self._name]
+        return self._rows.read(indices, [self.name])[self.name]
 
 
 class JsonRowsColumn(JsonColumn):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import math
 import re
 from collections import Counter
@@ -14,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json
 
+from data_stack.formats.text_tables.byte_counts import count_characters
 from data_stack.formats.text_tables.exact_numbers import FIRST_INEXACT, has_tiny_numbers
 from data_stack.formats.text_tables.json_shapes import keys_in
 from data_stack.formats.text_tables.json_types import CellType, JsonType
@@ -75,7 +75,9 @@ def _needs_many_cells(text: bytes, types: Mapping[str, pa.DataType]) -> bool:
     n_nested_keys = 0
     for type_ in types.values():
         n_nested_keys += sum(1 for _ in keys_in(type_))
-    return n_nested_keys * text.count(b"{") > _MAX_NESTED_CELLS
+    if not n_nested_keys:
+        return False
+    return n_nested_keys * count_characters(text, b"{") > _MAX_NESTED_CELLS
 
 
 def _parse(text: bytes, types: Mapping[str, Any]) -> pa.Table | None:
@@ -85,7 +87,7 @@ def _parse(text: bytes, types: Mapping[str, Any]) -> pa.Table | None:
     )
     read_options = pyarrow.json.ReadOptions(use_threads=False, block_size=len(text) + 1)
     try:
-        return pyarrow.json.read_json(io.BytesIO(text), read_options, parse_options)
+        return pyarrow.json.read_json(pa.BufferReader(text), read_options, parse_options)
     except MemoryError:
         raise
     except (pa.ArrowException, ValueError, OverflowError):
@@ -97,7 +99,9 @@ def _count_plain_lines(text: bytes) -> int | None:
 
     Then no object goes over several lines: behind a ``}`` within an object, no ``{`` may follow.
     """
-    codes = np.frombuffer(text.removesuffix(b"\n"), np.uint8)
+    codes = np.frombuffer(text, np.uint8)
+    if text.endswith(b"\n"):
+        codes = codes[:-1]
     if not len(codes):
         return None
     line_breaks = np.flatnonzero(codes == _LINE_BREAK)

@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from data_stack.codecs.plain_data import shorten
 from data_stack.exception import DatasetFileCorruptError
+from data_stack.formats.text_tables.byte_counts import count_characters
 from data_stack.formats.text_tables.column_errors import check_columns, check_typed_columns
 from data_stack.formats.text_tables.json_cells import (
     MISFIT_ERRORS,
@@ -316,7 +317,7 @@ class JsonLinesTable:
         pieces = self.text.pieces(min(self._block_bytes, PIECE_BYTES))
         for text in _whole_lines(pieces, self._block_bytes, self.name):
             # There are at most as many values as commas and opening brackets.
-            n_values = text.count(b",") + text.count(b"[") + text.count(b"{")
+            n_values = count_characters(text, b",[{")
             what = f"the lines from {n_lines + 1} on of {self.name!r}"
             check_request(len(text) + _VALUE_BYTES * n_values, what)
             yield _Text(text, n_lines + 1)
@@ -416,7 +417,8 @@ class JsonLinesTable:
             if n_present is None:
                 yield text
             else:
-                counts.add(text.data.removesuffix(b"\n").count(b"\n") + 1, n_present)
+                n_lines = text.data.count(b"\n") + int(not text.data.endswith(b"\n"))
+                counts.add(n_lines, n_present)
 
     # ------------------------------------------------------------------ types
 

@@ -1,6 +1,7 @@
 """The web client: GET requests with deadlines, checked redirects, bounded answers and retries.
 
-It is built on the package ``requests``, which is not made for untrusted servers. Used plainly,
+It is built on the package ``requests``, and sends by the connections below it (urllib3) where the
+user gives no session. ``requests`` is not made for untrusted servers. Used plainly,
 ``requests`` waits without end for a header that is sent one byte at a time, reads the body of a
 redirect whole, sends cookies and the passwords of ``~/.netrc`` to other hosts, and shows the
 password of a URL in errors.

@@ -9,6 +9,10 @@ from data_stack.loader.batch_maker import BatchMaker, MadeBatch
 from data_stack.loader.job import Job
 from data_stack.loader.workers.base import Workers
 
+#: The maximum size of the batches of one request, which stay in the processor's cache until the
+#: consumer uses them. Images of 28 x 28 took 29 µs a batch of 256 with 2 MiB, and 18 with this.
+_MAX_BYTES_OF_REQUEST = 384 << 10
+
 
 class InlineWorkers(Workers):
     """Makes a batch when it is requested, without threads or processes.
@@ -64,5 +68,5 @@ class InlineWorkers(Workers):
         made = next(self._batches)
 
         # The next request is as large as batches like this one allow.
-        self.capacity = self._maker.n_batches_of_request(made)
+        self.capacity = self._maker.n_batches_of_request(made, _MAX_BYTES_OF_REQUEST)
         return made

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import os
 import pickle
+import struct
 from concurrent.futures import ThreadPoolExecutor
 from decimal import Decimal
 from multiprocessing import get_context
@@ -347,3 +348,52 @@ def test_a_conversion_that_fails_leaves_no_file(tmp_path: Path) -> None:
         convert(source, tmp_path / "out.arrow")
 
     assert list(tmp_path.iterdir()) == []
+
+
+def as_big_endian(data: bytes) -> bytes:
+    """Return a file in the file format as a machine of that order of bytes writes it.
+
+    Args:
+        data: a file with one record batch of an int32 column without nulls.
+    """
+    (footer_bytes,) = struct.unpack("<i", data[-10:-6])
+    schema_start = 16
+    (schema_bytes,) = struct.unpack("<i", data[12:16])
+    places = [(schema_start, schema_bytes, 2), (len(data) - 10 - footer_bytes, footer_bytes, None)]
+    changed = bytearray(data)
+    for start, n_bytes, content in places:
+        (root,) = struct.unpack_from("<I", changed, start)
+        table = start + root
+        # The schema is the content of the message, and the first field of the footer that is stored.
+        table = follow(changed, table, 1 if content is None else content)
+        entries = table - struct.unpack_from("<i", changed, table)[0]
+        # Little is 0, which is not stored: the field is pointed at two bytes that read as 1.
+        one = bytes(changed).index(b"\x01\x00", table + 4, start + n_bytes)
+        while (one - table) % 2:
+            one = bytes(changed).index(b"\x01\x00", one + 1, start + n_bytes)
+        struct.pack_into("<H", changed, entries + 4, one - table)
+    numbers = np.arange(N, dtype="<i4").tobytes()
+    swapped = np.arange(N, dtype=">i4").tobytes()
+    assert bytes(changed).count(numbers) == 1
+    return bytes(changed).replace(numbers, swapped)
+
+
+def follow(data: bytes | bytearray, table: int, field: int) -> int:
+    """Return where a table in a table of a FlatBuffer begins."""
+    entries = table - struct.unpack_from("<i", data, table)[0]
+    (offset,) = struct.unpack_from("<H", data, entries + 4 + 2 * field)
+    position: int = table + offset + struct.unpack_from("<I", data, table + offset)[0]
+    return position
+
+
+def test_a_file_of_a_big_endian_machine_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "a.arrow"
+    table = pa.table({"n": pa.array(range(N), pa.int32())})
+    with pa.ipc.new_file(str(path), table.schema) as writer:
+        writer.write_table(table)
+    path.write_bytes(as_big_endian(path.read_bytes()))
+
+    rows: Any = ArrowDataset(path)
+
+    assert rows.read_column("n").tolist() == list(range(N))
+    assert rows[7] == {"n": 7}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import random
 from pathlib import Path
 from typing import Any
 
@@ -9,8 +11,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from far_store import FarStorageConnector
+from sizes import sized
 
+from data_stack.exception import DataStackError
 from data_stack.formats.arrow_ipc import ArrowDataset
+from data_stack.io.storage_connectors import InMemoryStorageConnector
 
 N = 20_000
 N_ROWS_OF_BATCH = 4000
@@ -118,3 +123,30 @@ def test_headers_that_a_footer_lists_are_read_by_one_request(store: FarStorageCo
 
     assert len(ArrowDataset(place)) == N
     assert len(store.requests) < 10
+
+
+@pytest.mark.filterwarnings("ignore:.*ends without the mark")
+def test_a_damaged_header_of_which_a_column_is_read_is_an_error(tmp_path: Path) -> None:
+    table = TABLE.slice(0, 1000).select(["blob", "label", "text"])
+    file = io.BytesIO()
+    with pa.ipc.new_stream(file, table.schema) as writer:
+        writer.write_table(table)
+    data = file.getvalue()
+    start = data.index(b"\xff\xff\xff\xff", 8)  # of the record batch, behind the schema
+    expected = table.column("label").to_pylist()
+    n_errors = 0
+    chance = random.Random(0)
+
+    for _ in range(sized(60, 600)):
+        place = start + chance.randrange(400)
+        damaged = data[:place] + bytes([data[place] ^ 1 << chance.randrange(8)]) + data[place + 1 :]
+        store = InMemoryStorageConnector()
+        store.set_resource("a.arrow", io.BytesIO(damaged))
+        try:
+            labels = ArrowDataset((store, "a.arrow"), ["label"]).read_column("label")
+        except DataStackError:
+            n_errors += 1
+        else:
+            assert len(labels) == len(expected)
+
+    assert n_errors

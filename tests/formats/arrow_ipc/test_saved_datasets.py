@@ -143,7 +143,9 @@ def test_positions_outside_of_the_rows_are_refused(saved: Path, positions: list[
         data_stack.load(str(saved), split="train")
 
 
-@pytest.mark.parametrize("name", ["../secret.arrow", "/etc/passwd", "..", "a\\b", "", 7])
+@pytest.mark.parametrize(
+    "name", ["../secret.arrow", "/etc/passwd", "..", "a\\b", "", 7, "\ud800.arrow", "a\0.arrow"]
+)
 def test_files_outside_of_the_folder_are_refused(saved: Path, name: Any) -> None:
     edit(saved / "train" / "state.json", _data_files=[{"filename": name}])
 
@@ -164,6 +166,16 @@ def test_an_unknown_feature_is_refused_by_name(saved: Path) -> None:
     edit(saved / "train" / "dataset_info.json", features=features)
 
     with pytest.raises(ConfigError, match=r"'text'.*unknown feature 'Hologram'"):
+        data_stack.load(str(saved), split="train")
+
+
+@pytest.mark.parametrize("pairs", [None, 7, {}, {"_type": 7}])
+def test_a_feature_without_a_type_is_refused_by_name(saved: Path, pairs: Any) -> None:
+    features = json.loads((saved / "train" / "dataset_info.json").read_text())["features"]
+    features["pairs"] = {"_type": "Sequence", "feature": {"q": pairs}}
+    edit(saved / "train" / "dataset_info.json", features=features)
+
+    with pytest.raises(ConfigError, match=r"'pairs'.*unknown feature"):
         data_stack.load(str(saved), split="train")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import multiprocessing
 import os
 import random
@@ -19,8 +20,15 @@ pytest.importorskip("gcsfs")
 
 from gcs_server import GCSServer, key_of, make_private_key, refusal
 from object_server import Answer, Request
+from web_server import ScriptedServer
 
-from data_stack.exception import ResourceNotFoundError, StorageError, StorageUnavailableError
+from data_stack.exception import (
+    DataStackError,
+    ResourceChangedError,
+    ResourceNotFoundError,
+    StorageError,
+    StorageUnavailableError,
+)
 from data_stack.io.storage_connectors import FsspecStorageConnector, StorageConnector
 from data_stack.testing import StorageConnectorContract
 from data_stack.testing.storage_connector import content
@@ -234,3 +242,38 @@ def test_of_processes_that_want_a_lease_one_gets_it(gcs: GCSServer, client: str)
         process.join(60)
 
     assert sorted(acquired) == [False, False, True]
+
+
+# ---------------------------------------------------------------------- versions and redirects
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_an_object_that_changes_while_it_is_read_is_an_error(gcs: GCSServer, client: str) -> None:
+    gcs.is_public = True
+    gcs.put("f/plain", DATA * 5)
+    with gcs.store(client=client).get_resource("plain") as resource:
+        assert resource.read_at(0, 10) == DATA[:10]
+        gcs.put("f/plain", bytes(len(DATA) * 5))
+
+        with pytest.raises(ResourceChangedError):
+            resource.read_at(2_500_000, 10)
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_a_login_is_not_sent_to_the_host_of_a_redirect(gcs: GCSServer, client: str) -> None:
+    gcs.put("f/plain", DATA)
+    with ScriptedServer(host="localhost") as other:
+        target = other.serve("/elsewhere", DATA, ranges=True)
+
+        def rule(request: Request) -> Answer | None:
+            if request.path == "/token":
+                return None
+            return Answer(307, headers={"Location": target})
+
+        gcs.rule = rule
+        # Whether the client follows it or not, and whatever it makes of the answer.
+        with contextlib.suppress(DataStackError):
+            content(gcs.store(client=client, token=None, timeout_seconds=2.0), "plain")
+
+        assert not any("canary" in str(seen) for seen in other.requests)
+        assert not any("authorization" in seen.headers for seen in other.requests)

@@ -23,6 +23,7 @@ from data_stack.dataset.iterator.layers.transformed import (
 from data_stack.dataset.positions import IndexArrayOfInts
 from data_stack.dataset.randomness import derive_generator
 from data_stack.util.functions import stopped_by
+from data_stack.values.large_arrays import empty_array
 from data_stack.values.stacked_values import exact_array, objects
 from data_stack.values.stacking import Batch, ColumnArray, list_values, replace_values, value_of
 
@@ -231,7 +232,7 @@ def stack_one_by_one(values: Iterator[Any], n_rows: int) -> ColumnArray:
     for row, value in enumerate(values):
         stacked = _stack_single_value(value)
         if row == 0 and isinstance(stacked, np.ndarray):
-            column = np.empty((n_rows, *stacked.shape), stacked.dtype)
+            column = empty_array((n_rows, *stacked.shape), stacked.dtype)
         if not _is_row_of(stacked, column):
             collected = list(column[:row])
             collected.append(value)

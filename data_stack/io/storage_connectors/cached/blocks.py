@@ -178,6 +178,9 @@ class CachedBlocks(Blocks):
         """
         digests_start = (1 + run.first) * DIGEST_BYTES
         digests = os.pread(files.digests, run.n_blocks * DIGEST_BYTES, digests_start)
+        has_none = digests == bytes(len(digests))
+        if has_none:
+            return []
         digest_of = {}
         for number in range(run.first, run.first + run.n_blocks):
             digest = digest_of_block(digests, number - run.first)

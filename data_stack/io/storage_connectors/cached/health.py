@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import time
 from typing import Final
 
@@ -56,3 +57,15 @@ class FolderHealth:
     def is_paused(self) -> bool:
         """Return whether something could not be stored in the folder a moment ago."""
         return time.monotonic() < self._paused_until
+
+
+def make_cache_folder(path: str) -> None:
+    """Create the folder of a cache, unless it exists. Only this user may access it.
+
+    Raises:
+        OSError: that is not possible.
+    """
+    # This is asked for each block that is stored. Creating a folder that exists takes four times as
+    # long as looking.
+    if not os.path.isdir(path):
+        os.makedirs(path, mode=0o700, exist_ok=True)

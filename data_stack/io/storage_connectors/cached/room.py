@@ -13,7 +13,7 @@ from typing import Final
 from data_stack.io.checked_json import read_checked_json
 from data_stack.io.integrity import DIGEST_BYTES
 from data_stack.io.storage_connectors.cached.checked_file import PAGE_BYTES
-from data_stack.io.storage_connectors.cached.health import FolderHealth
+from data_stack.io.storage_connectors.cached.health import FolderHealth, make_cache_folder
 from data_stack.io.storage_connectors.cached.shared_work import CLAIMS_FILE
 from data_stack.io.storage_connectors.connector import Garbage
 from data_stack.util.forks import fork_lock
@@ -96,7 +96,7 @@ class CacheRoom:
         Raises:
             OSError: the folder cannot be written to.
         """
-        os.makedirs(self._path, mode=0o700, exist_ok=True)
+        make_cache_folder(self._path)
         if self._max_bytes is None:
             return True
         size = -(-size // DISK_PAGE_BYTES) * DISK_PAGE_BYTES

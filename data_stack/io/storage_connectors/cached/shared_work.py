@@ -9,7 +9,7 @@ from typing import Final, TypeVar
 
 from data_stack.io.integrity import block_digest
 from data_stack.io.storage_connectors.blocks import runs_of
-from data_stack.io.storage_connectors.cached.health import FolderHealth
+from data_stack.io.storage_connectors.cached.health import FolderHealth, make_cache_folder
 from data_stack.util.lock_file import RangeLocks
 from data_stack.util.polling import polls
 
@@ -108,7 +108,7 @@ class SharedWork:
             Those numbers that nobody else has claimed.
         """
         try:
-            os.makedirs(self._path, mode=0o700, exist_ok=True)
+            make_cache_folder(self._path)
             locks = RangeLocks(os.path.join(self._path, CLAIMS_FILE))
         except OSError:
             # A process that cannot write to the folder shares nothing.

@@ -12,6 +12,7 @@ from typing import Final
 
 import obstore.exceptions
 
+from data_stack.io.storage_connectors.object_store.obstore_stores import REFUSING_PROXY
 from data_stack.io.storage_connectors.object_store.refused_requests import (
     RefusedRequestError,
     refused_request,
@@ -68,12 +69,24 @@ def translate(error: Exception, *, has_body: bool = True) -> Exception:
         return CredentialsError(text.rpartition("provider: ")[2])
     if "source: NotPartial" in debug_text:
         return WholeObjectError("the server does not support ranges")
+    if "kind: Redirect" in debug_text and "BadScheme" in debug_text:
+        return WrongAnswerError(
+            "the server redirects to a URL that is not encrypted; that is not followed"
+        )
+    if _is_refused_redirect(text, debug_text):
+        return WrongAnswerError("the server redirects to another host; that is not followed")
     if "BareRedirect" in debug_text:
         return RefusedRequestError(301, "PermanentRedirect", "the bucket is elsewhere")
     if "HTTP error" in text:
         return _connection_error(debug_text)
     reason = text.partition(" error: ")[2] or text
     return WrongAnswerError(f"the server answers something else ({reason}); {_ODD_SERVER_ADVICE}")
+
+
+def _is_refused_redirect(text: str, debug_text: str) -> bool:
+    """Return whether a request was redirected to the proxy that refuses all connections."""
+    is_endpoint = f"//{REFUSING_PROXY}/" in text
+    return f"{REFUSING_PROXY}," in debug_text and not is_endpoint
 
 
 def _refusal(status: int, body: str, *, has_body: bool) -> Exception:

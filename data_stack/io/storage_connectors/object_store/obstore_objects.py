@@ -7,6 +7,7 @@ import re
 import threading
 import weakref
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import obstore
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
 
     from data_stack.io.storage_connectors.object_store.google_login import GoogleLogin
 
+_Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
 
 _STORE_MAKERS: Final[Mapping[str, StoreMaker]] = {
@@ -73,6 +75,8 @@ class ObstoreObjects(ObjectClient):
       survive a fork, and a request would never end;
     - everything in a bucket in another region than the requested one, which obstore does not look
       for;
+    - everything in a bucket of S3 to which a proxy leads, as a redirect would lead obstore through
+      it to any host, with the session token;
     - objects whose names obstore does not take as they are, such as ``a//b`` and ``a/``;
     - describing and deleting objects of Google and Azure: it names their versions otherwise, and
       deletes by requests for many objects;
@@ -95,6 +99,8 @@ class ObstoreObjects(ObjectClient):
     _store: Any
     #: The login of Google; None before it is used in this process, and elsewhere.
     _login: GoogleLogin | None
+    #: Whether there is no store of obstore, because a proxy leads to the bucket.
+    _is_proxied: bool
     #: Whether the bucket turned out to be in another region.
     _is_elsewhere: bool
 
@@ -109,6 +115,7 @@ class ObstoreObjects(ObjectClient):
         self._is_google = file_system.protocol in GOOGLE_PROTOCOLS
         self._store = None
         self._login = None
+        self._is_proxied = False
         self._is_elsewhere = False
         call_in_forks(self._leave_inherited_store)
 
@@ -119,10 +126,7 @@ class ObstoreObjects(ObjectClient):
         if not self._sends(names):
             return self._other.read_ranges(ranges, etag)
         read = functools.partial(self._read_range, etag=etag)
-        if len(ranges) == 1:
-            answers = [read(ranges[0])]
-        else:
-            answers = list(waiting.map(read, ranges, at_once=len(ranges)))
+        answers = _call_for_all(read, ranges)
         if any(self._shows_other_region(answer) for answer in answers):
             return self._other.read_ranges(ranges, etag)
         return answers
@@ -306,6 +310,8 @@ class ObstoreObjects(ObjectClient):
     def _run(self, function: Callable[[], _Result], *, has_body: bool = True) -> _Result:
         """Send a request, and raise the exceptions of the other clients in place of obstore's."""
         obstore_runtime.note_start()
+        if self._is_google:
+            self._log_in().renew_in_time()
         try:
             return _call_interruptibly(function)
         except (obstore.exceptions.BaseError, FileNotFoundError) as error:
@@ -334,7 +340,7 @@ class ObstoreObjects(ObjectClient):
 
     def _sends(self, paths: Sequence[str]) -> bool:
         """Return whether obstore can send requests for these objects."""
-        if self._is_elsewhere or obstore_runtime.is_lost():
+        if self._is_elsewhere or obstore_runtime.is_lost() or self._connect() is None:
             return False
         if self._is_google and self._log_in().needs_certificate:
             return False
@@ -360,18 +366,19 @@ class ObstoreObjects(ObjectClient):
     # ------------------------------------------------------------------ the store
 
     def _connect(self) -> Any:
-        """Return the store, which is made by the first call."""
-        if self._is_google:
-            self._log_in().renew_in_time()
+        """Return the store, made by the first call; None if a proxy leads to the bucket."""
         store = self._store
-        if store is None:
+        if store is None and not self._is_proxied:
+            obstore_runtime.note_start()
             key = (self._bucket, self._file_system.key_of_options)
             with _sharing:
                 store = _stores.get(key)
                 if store is None:
                     store = self._make_store()
-                    _stores[key] = store
+                    if store is not None:
+                        _stores[key] = store
             self._store = store
+            self._is_proxied = store is None
         return store
 
     def _make_store(self) -> Any:
@@ -416,6 +423,24 @@ def _call_interruptibly(function: Callable[[], _Result]) -> _Result:
         # Python is exiting, and starts no threads.
         return function()
     return answer.result()
+
+
+def _call_for_all(function: Callable[[_Item], _Result], items: Sequence[_Item]) -> list[_Result]:
+    """Return the results of a function that calls obstore, called for all items at once.
+
+    Ctrl-C ends the wait. The calls under way are not waited for, as a silent server would keep them
+    until their limit; their results are dropped.
+    """
+    if len(items) == 1:
+        return [function(items[0])]
+    futures = list[Future[_Result]]()
+    try:
+        for item in items:
+            futures.append(waiting.submit(function, item))
+        return [future.result() for future in futures]
+    finally:
+        for future in futures:
+            future.cancel()
 
 
 def _keeps_key(key: str) -> bool:

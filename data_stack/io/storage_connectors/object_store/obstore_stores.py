@@ -26,14 +26,22 @@ _CREDENTIAL_SECONDS: Final = 360.0
 #: What ends the URL of the JSON API, which gcsfs uses; obstore uses the XML API.
 _GOOGLE_JSON_PATH: Final = "/storage/v1/"
 
+#: A proxy that refuses every connection: nothing listens at the first port.
+REFUSING_PROXY: Final = "127.0.0.1:1"
+
+#: Makes the store of a bucket; see :func:`make_s3_store` for the arguments.
 StoreMaker = Callable[[str, Mapping[str, Any], float], Any]
 
 
-def make_s3_store(bucket: str, options: Mapping[str, Any], timeout_seconds: float) -> Any:
-    """Make the store of a bucket of S3.
+def make_s3_store(bucket: str, options: Mapping[str, Any], timeout_seconds: float) -> Any | None:
+    """Make the store of a bucket of S3; None if a proxy leads to the bucket.
 
     botocore says where the bucket is and what the credentials are. So environment variables,
     profiles, configuration files and roles of instances mean what they mean to s3fs.
+
+    obstore follows redirects, also to another host, and sends the session token there. This cannot
+    be switched off. So all hosts but that of the bucket get a proxy that refuses connections. Where
+    the requests need a real proxy, it would pass them on to any host.
 
     Args:
         bucket: the bucket.
@@ -73,6 +81,12 @@ def make_s3_store(bucket: str, options: Mapping[str, Any], timeout_seconds: floa
     if has_virtual_host:
         endpoint = endpoint.replace("://", f"://{bucket}.", 1)
 
+    if _find_proxy(endpoint) is not None:
+        return None
+    client_arguments = _client_options(endpoint, timeout_seconds, ca_bundle)
+    client_arguments["proxy_url"] = f"http://{REFUSING_PROXY}"
+    client_arguments["proxy_excludes"] = urlsplit(endpoint).hostname
+
     config: Any = {
         # Not "endpoint": the variable AWS_ENDPOINT_URL_S3 would take precedence over that.
         "aws_endpoint_url_s3": endpoint,
@@ -86,7 +100,7 @@ def make_s3_store(bucket: str, options: Mapping[str, Any], timeout_seconds: floa
         bucket,
         config=config,
         credential_provider=None if is_anonymous else _credentials_of(session, options),
-        client_options=_client_options(endpoint, timeout_seconds, ca_bundle),
+        client_options=client_arguments,
         retry_config=_NO_RETRIES,
     )
 
@@ -185,6 +199,17 @@ def _client_options(endpoint: str | None, timeout_seconds: float, ca_bundle: str
         except OSError as error:
             raise ConfigError(f"the bundle of certificates cannot be read: {error}") from None
     return options
+
+
+def _find_proxy(endpoint: str) -> str | None:
+    """Return the URL of the proxy to an endpoint that the environment sets; None if there is none.
+
+    s3fs uses the same one.
+    """
+    from botocore.utils import get_environ_proxies
+
+    proxies: dict[str, str] = get_environ_proxies(endpoint)
+    return proxies.get(urlsplit(endpoint).scheme) or proxies.get("all")
 
 
 def _credentials_of(session: Any, options: Mapping[str, Any]) -> Any:
