@@ -370,6 +370,9 @@ class ObstoreObjects(ObjectClient):
         store = self._store
         if store is None and not self._is_proxied:
             obstore_runtime.note_start()
+            if self._is_google:
+                # Not while the lock is held: looking for a login takes seconds on some machines.
+                self._log_in()
             key = (self._bucket, self._file_system.key_of_options)
             with _sharing:
                 store = _stores.get(key)
