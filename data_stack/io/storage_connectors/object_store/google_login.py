@@ -12,7 +12,7 @@ from google.auth.credentials import AnonymousCredentials
 from google.auth.transport.requests import Request
 
 from data_stack.io.redaction import printable
-from data_stack.io.storage_connectors.object_store.obstore_errors import CredentialsError
+from data_stack.io.storage_connectors.object_store.refused_requests import CredentialsError
 
 #: A token is renewed when it is valid for less than this, as gcsfs renews it.
 _MIN_TOKEN_SECONDS: Final = 300.0
