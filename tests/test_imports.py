@@ -76,6 +76,7 @@ HEAVY = {
     "mcp": {"data_stack.agents.server"},
     "mlcroissant": set[str](),
     "paramiko": {"data_stack.io.storage_connectors.object_store"},
+    "google": {"data_stack.io.storage_connectors.object_store"},
     "gridfs": set[str](),
     "h5py": {"data_stack.formats.hdf5"},
     "jax": {"data_stack.loader.jax"},

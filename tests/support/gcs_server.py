@@ -5,7 +5,13 @@ obstore uses the XML API, gcsfs the JSON API:
 - https://cloud.google.com/storage/docs/xml-api/reference-methods
 - https://cloud.google.com/storage/docs/xml-api/reference-status
 - https://cloud.google.com/storage/docs/json_api/v1/objects
+It gives tokens, too: to a service account, to a user, to a workload of another provider, and as the
+metadata server of a machine:
+
 - https://developers.google.com/identity/protocols/oauth2/service-account
+- https://developers.google.com/identity/protocols/oauth2/web-server#offline
+- https://cloud.google.com/iam/docs/reference/sts/rest/v1/TopLevel/token
+- https://cloud.google.com/compute/docs/access/authenticate-workloads
 """
 
 from __future__ import annotations
@@ -16,7 +22,7 @@ import time
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any, Final
-from urllib.parse import unquote
+from urllib.parse import parse_qsl, unquote
 from xml.sax.saxutils import escape
 
 from cryptography.exceptions import InvalidSignature
@@ -30,8 +36,13 @@ _ACCOUNT: Final = "reader@project.iam.gserviceaccount.com"
 _JSON_API: Final = "/storage/v1/b/"
 _DOWNLOADS: Final = "/download/storage/v1/b/"
 _UPLOADS: Final = "/upload/storage/v1/b/"
-#: The access token that the server gives to a service account.
-_ACCESS_TOKEN: Final = "access-token-canary"
+_TOKEN_PATH: Final = "/token"
+_METADATA_PATH: Final = "/computeMetadata/v1/"
+#: What the access tokens begin with.
+_ACCESS_TOKEN: Final = "access-token-canary-"
+_REFRESH_TOKEN: Final = "refresh-token-canary"
+_CLIENT_SECRET: Final = "client-secret-canary"
+_SUBJECT_TOKEN: Final = "subject-token-canary"
 
 
 def make_private_key() -> rsa.RSAPrivateKey:
@@ -45,12 +56,21 @@ class GCSServer(ObjectServer):
     Attributes:
         is_public: whether requests without a login are answered.
         private_key: the key of the service account that may read and write.
+        token_seconds: for how long an access token is valid.
+        n_tokens: how many access tokens were given.
     """
 
     def __init__(self) -> None:
         super().__init__()
         self.is_public = True
         self.private_key = make_private_key()
+        self.token_seconds = 3600
+        self.n_tokens = 0
+        self._expires_at: dict[str, float] = {}
+
+    def reset(self) -> None:
+        super().reset()
+        self.is_public = False
 
     def store(self, place: str = "data/f", **options: Any) -> FsspecStorageConnector:
         """Return a store in a folder, by default without a login."""
@@ -64,28 +84,64 @@ class GCSServer(ObjectServer):
             path: the file.
             private_key: its key; None: the right one.
         """
+        path.write_text(json.dumps(self.service_account(private_key)), encoding="utf-8")
+
+    def service_account(self, private_key: rsa.RSAPrivateKey | None = None) -> dict[str, str]:
+        """Return the service account, as its file describes it.
+
+        Args:
+            private_key: its key; None: the right one.
+        """
         key = self.private_key if private_key is None else private_key
         pem = key.private_bytes(
             serialization.Encoding.PEM,
             serialization.PrivateFormat.PKCS8,
             serialization.NoEncryption(),
         )
-        content = {
+        return {
             "type": "service_account",
             "project_id": "project",
             "private_key_id": "1",
             "private_key": pem.decode(),
             "client_email": _ACCOUNT,
             "client_id": "1",
-            "token_uri": f"{self.url}/token",
+            "token_uri": f"{self.url}{_TOKEN_PATH}",
         }
-        path.write_text(json.dumps(content), encoding="utf-8")
+
+    def user_login(self) -> dict[str, str]:
+        """Return the arguments of ``google.oauth2.credentials.Credentials`` of a user."""
+        return {
+            "refresh_token": _REFRESH_TOKEN,
+            "client_id": "client",
+            "client_secret": _CLIENT_SECRET,
+            "token_uri": f"{self.url}{_TOKEN_PATH}",
+        }
+
+    def write_workload_file(self, path: Path) -> None:
+        """Write the file of a workload of another provider, whose token is in a file beside it."""
+        token_path = path.with_suffix(".token")
+        token_path.write_text(_SUBJECT_TOKEN, encoding="utf-8")
+        workload = {
+            "type": "external_account",
+            "audience": "//iam.googleapis.com/locations/global/workforcePools/pool/providers/p",
+            "subject_token_type": "urn:ietf:params:oauth:token-type:jwt",
+            "token_url": f"{self.url}{_TOKEN_PATH}",
+            "credential_source": {"file": str(token_path)},
+        }
+        path.write_text(json.dumps(workload), encoding="utf-8")
+
+    def token_requests(self) -> list[Request]:
+        """Return the requests for access tokens that arrived."""
+        is_for_token = (_TOKEN_PATH, f"{_METADATA_PATH}instance/service-accounts/default/token")
+        return [request for request in self.requests if request.path in is_for_token]
 
     # ------------------------------------------------------------------ right answers
 
     def right_answer(self, request: Request) -> Answer:
-        if request.path == "/token":
+        if request.path == _TOKEN_PATH:
             return self._give_token(request)
+        if request.headers.get("metadata-flavor") == "Google":
+            return self._answer_metadata(request)
         is_json = request.path.startswith((_JSON_API, _DOWNLOADS, _UPLOADS))
         refusal = _json_refusal if is_json else xml_refusal
         if not self._is_allowed(request.headers.get("authorization")):
@@ -102,7 +158,10 @@ class GCSServer(ObjectServer):
         if authorization is None:
             return self.is_public
         token = authorization.removeprefix("Bearer ")
-        return token == _ACCESS_TOKEN or self._is_signed(token)
+        expires_at = self._expires_at.get(token)
+        if expires_at is not None:
+            return time.time() < expires_at
+        return self._is_signed(token)
 
     def _is_signed(self, token: str) -> bool:
         """Return whether a JSON Web Token is signed by the service account, and still valid."""
@@ -118,12 +177,43 @@ class GCSServer(ObjectServer):
         return is_valid
 
     def _give_token(self, request: Request) -> Answer:
-        form = dict(part.split("=", 1) for part in request.body.decode().split("&"))
-        if not self._is_signed(unquote(form["assertion"])):
+        form = dict(parse_qsl(request.body.decode()))
+        if not self._is_login(form):
             return _json(400, {"error": "invalid_grant", "error_description": "Invalid JWT"})
-        return _json(
-            200, {"access_token": _ACCESS_TOKEN, "expires_in": 3600, "token_type": "Bearer"}
-        )
+        return self._new_token()
+
+    def _is_login(self, form: dict[str, str]) -> bool:
+        """Return whether the form of a request for a token has a right login."""
+        grant_type = form["grant_type"].rpartition(":")[2]
+        if grant_type == "jwt-bearer":
+            return self._is_signed(form["assertion"])
+        if grant_type == "refresh_token":
+            return (form["refresh_token"], form["client_secret"]) == (
+                _REFRESH_TOKEN,
+                _CLIENT_SECRET,
+            )
+        return grant_type == "token-exchange" and form["subject_token"] == _SUBJECT_TOKEN
+
+    def _answer_metadata(self, request: Request) -> Answer:
+        """Answer as the metadata server of a machine in Google's cloud."""
+        name = request.path.removeprefix(_METADATA_PATH)
+        if name == "instance/service-accounts/default/token":
+            answer = self._new_token()
+        elif name.startswith("instance/service-accounts/default"):
+            answer = _json(200, {"email": _ACCOUNT, "scopes": ["all"], "aliases": ["default"]})
+        else:
+            # The root, and the name of the project.
+            answer = Answer(200, b"project", {"Content-Type": "application/text"})
+        answer.headers["Metadata-Flavor"] = "Google"
+        return answer
+
+    def _new_token(self) -> Answer:
+        self.n_tokens += 1
+        token = f"{_ACCESS_TOKEN}{self.n_tokens}"
+        self._expires_at[token] = time.time() + self.token_seconds
+        lifetime = {"expires_in": self.token_seconds, "token_type": "Bearer"}
+        issued = {"issued_token_type": "urn:ietf:params:oauth:token-type:access_token"}
+        return _json(200, {"access_token": token, **lifetime, **issued})
 
     # ------------------------------------------------------------------ XML API
 
@@ -136,7 +226,7 @@ class GCSServer(ObjectServer):
                 return xml_refusal(412, "PreconditionFailed", "The pre-conditions did not hold.")
             self.put(key, request.body)
             return Answer(headers=_headers_of(self.objects[key]))
-        if key not in self.objects:
+        if key not in self.objects or not self._fulfills(key, request.query.get("generation")):
             return xml_refusal(404, "NoSuchKey", "The specified key does not exist.")
         if request.method == "DELETE":
             del self.objects[key]

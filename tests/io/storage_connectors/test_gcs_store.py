@@ -34,7 +34,18 @@ from data_stack.testing import StorageConnectorContract
 from data_stack.testing.storage_connector import content
 
 DATA = random.Random(0).randbytes(600_000)
-KEYS = ["with space", "a+b", "100%", "%41", "größe", "日本", "q?x=1&y=2", "semi;colon", "a/b/c.gz"]
+KEYS = [
+    "with space",
+    "a+b",
+    "100%",
+    "%41",
+    "größe",
+    "日本",
+    "q?x=1&y=2",
+    "semi;colon",
+    "a/b/c.gz",
+    "a//b",
+]
 CLIENTS = ["fsspec", "obstore"]
 
 
@@ -60,7 +71,6 @@ def key_file(server: GCSServer, tmp_path_factory: pytest.TempPathFactory) -> Pat
 def gcs(server: GCSServer, key_file: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[GCSServer]:
     """The server, with nothing in it, without faults; the environment has the login."""
     server.reset()
-    server.is_public = False
     monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", os.fspath(key_file))
     yield server
     server.rule = lambda request: None
@@ -129,6 +139,24 @@ def test_listings_of_many_pages_are_put_together(gcs: GCSServer, client: str) ->
     gcs.page_size = 3
 
     assert gcs.store(client=client, token=None).list_resources() == names
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_marks_of_folders_are_no_keys(gcs: GCSServer, client: str) -> None:
+    for name in ("folder/", "folder/x", "a//b"):
+        gcs.put(f"f/{name}", b"x")
+
+    assert gcs.store(client=client, token=None).list_keys() == ["a//b", "folder/x"]
+
+
+@pytest.mark.full
+def test_a_hundred_thousand_keys_are_listed(gcs: GCSServer) -> None:
+    names = [f"k{number:06d}" for number in range(100_000)]
+    for name in names:
+        gcs.put(f"f/{name}", b"x")
+    gcs.page_size = 5_000
+
+    assert gcs.store(token=None, timeout_seconds=30.0).list_keys() == names
 
 
 # ---------------------------------------------------------------------- refusals and faults

@@ -15,8 +15,6 @@ from typing import Any
 
 import obstore
 import pytest
-from cryptography.hazmat.primitives import serialization
-from cryptography.hazmat.primitives.asymmetric import rsa
 from process_harness import in_fork, run_python
 from scripted_s3 import S3Request, ScriptedS3, refusal
 
@@ -26,7 +24,6 @@ from data_stack.io.storage_connectors.object_store import FsspecStorageConnector
 from data_stack.io.storage_connectors.object_store.client_choice import choose_client
 from data_stack.io.storage_connectors.object_store.obstore_stores import (
     make_az_store,
-    make_gs_store,
     make_s3_store,
 )
 from data_stack.loader import Loader
@@ -72,7 +69,9 @@ def clients_of(s3: ScriptedS3) -> set[str]:
         (None, "s3://b", {"client_kwargs": {"verify": False}}, "fsspec"),
         (None, "s3://b", {"requester_pays": True}, "fsspec"),
         (None, "s3://b--use1-az4--x-s3", {}, "fsspec"),
-        (None, "gs://b", {}, "fsspec"),
+        (None, "gs://b", {}, "obstore"),
+        (None, "gcs://b", {"token": "t", "project": "p", "access": "read_only"}, "obstore"),
+        (None, "gs://b", {"requester_pays": True}, "fsspec"),
         (None, "sftp://b", {}, "fsspec"),
         ("fsspec", "s3://b", {}, "fsspec"),
         ("obstore", "gs://b", {"token": "anon"}, "obstore"),
@@ -392,11 +391,11 @@ def test_a_bucket_in_another_region_is_read_by_the_other_client(
     assert caplog.text.count("another region") == 1
 
 
-# ---------------------------------------------------------------------- Google and Azure
+# ---------------------------------------------------------------------- Azure
 
 
 class _Request:
-    """A request to Google or Azure: its line and its headers."""
+    """A request to Azure: its line and its headers."""
 
     def __init__(self, method: str, path: str, headers: dict[str, str]) -> None:
         self.line = f"{method} {path}"
@@ -433,34 +432,6 @@ def requests_elsewhere() -> Iterator[tuple[str, list[_Request]]]:
         yield f"http://127.0.0.1:{server.server_port}", arrived
         server.shutdown()
         thread.join()
-
-
-def test_google_creates_an_object_only_if_it_has_no_generation(
-    requests_elsewhere: tuple[str, list[_Request]], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    url, arrived = requests_elsewhere
-    key = rsa.generate_private_key(65537, 2048).private_bytes(
-        serialization.Encoding.PEM,
-        serialization.PrivateFormat.PKCS8,
-        serialization.NoEncryption(),
-    )
-    login = {
-        "type": "service_account",
-        "disable_oauth": True,
-        "client_email": "",
-        "private_key": key.decode(),
-        "private_key_id": "",
-    }
-    (tmp_path / "login.json").write_text(json.dumps(login))
-    monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", os.fspath(tmp_path / "login.json"))
-    store = make_gs_store("data", {"endpoint_url": url}, 5.0)
-
-    obstore.put(store, "f/a b", b"1", mode="create", use_multipart=False)
-    obstore.put(store, "f/a b", b"1", mode="overwrite", use_multipart=False)
-
-    assert {request.line for request in arrived} == {"PUT /data/f%2Fa%20b"}
-    assert arrived[0].headers["x-goog-if-generation-match"] == "0"
-    assert "x-goog-if-generation-match" not in arrived[1].headers
 
 
 def test_azure_creates_a_blob_only_if_it_has_no_tag(

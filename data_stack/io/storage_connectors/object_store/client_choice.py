@@ -18,7 +18,7 @@ FSSPEC: Final = "fsspec"
 _S3_OPTIONS: Final = frozenset(
     {"endpoint_url", "key", "secret", "token", "anon", "profile", "client_kwargs"}
 )
-_GS_OPTIONS: Final = frozenset({"endpoint_url", "token"})
+_GS_OPTIONS: Final = frozenset({"access", "endpoint_url", "project", "token"})
 _AZ_OPTIONS: Final = frozenset(
     {
         "account_host",
@@ -31,8 +31,7 @@ _AZ_OPTIONS: Final = frozenset(
     }
 )
 #: The schemes that obstore serves unless the URL names another client, besides those of Azure.
-#: Google has more ways to log in than it knows.
-_DEFAULT_SCHEMES: Final = ("s3", "s3a")
+_DEFAULT_SCHEMES: Final = ("s3", "s3a", "gs", "gcs")
 #: The schemes that obstore serves, and the options of their file systems that it has, too.
 OBSTORE_OPTIONS: Final[Mapping[str, frozenset[str]]] = {
     "s3": _S3_OPTIONS,
@@ -58,8 +57,8 @@ def choose_client(
     """Return the client for a store.
 
     Args:
-        client: the wanted client; None: obstore for S3 and Azure, where it serves the store and is
-            installed. Only fsspec's client has all ways to log in to Azure as an identity.
+        client: the wanted client; None: obstore for S3, Google and Azure, where it serves the store
+            and is installed. Only fsspec's client has all ways to log in to Azure as an identity.
         protocol: the scheme of the URL.
         bucket: the bucket.
         options: the arguments of the file system of fsspec.
@@ -99,9 +98,6 @@ def why_not_obstore(protocol: str, bucket: str, options: Mapping[str, Any]) -> s
     unknown_options.update(set(client_arguments) - _CLIENT_ARGUMENTS)
     if unknown_options:
         return f"does not know the options {', '.join(sorted(unknown_options))}"
-    is_google = protocol in ("gs", "gcs")
-    if is_google and options.get("token") not in (None, "anon"):
-        return "takes no token"
     return None
 
 

@@ -58,11 +58,13 @@ from data_stack.io.storage_connectors.object_store.client_choice import (
 )
 from data_stack.io.storage_connectors.object_store.errors import AccessRefusedError
 from data_stack.io.storage_connectors.object_store.file_system import (
+    GOOGLE_PROTOCOLS,
     S3_PROTOCOLS,
     RemoteFileSystem,
 )
 from data_stack.io.storage_connectors.object_store.fsspec_objects import FsspecObjects
 from data_stack.io.storage_connectors.object_store.gcsfs_objects import GcsfsObjects
+from data_stack.io.storage_connectors.object_store.google_files import GoogleFiles
 from data_stack.io.storage_connectors.object_store.layout import (
     LEASES,
     RESOURCES,
@@ -101,8 +103,8 @@ class FsspecStorageConnector(StorageConnector):
             times as long. HDFS and SFTP keep it as far as their clients do.
         client: ``"obstore"`` reads and writes the objects of s3://, gs:// and az:// with a fraction
             of the processor time of ``"fsspec"``, which has all options of its file systems. By
-            default it is obstore for s3://, and for az:// unless an identity logs in, where it is
-            installed and has all given options.
+            default it is obstore for s3:// and gs://, and for az:// unless an identity logs in,
+            where it is installed and has all given options.
         storage_options: arguments of the class of the file system, e.g.
             ``endpoint_url="https://…"`` for ``s3fs.S3FileSystem``.
 
@@ -370,6 +372,8 @@ def _make_files(
         from data_stack.io.storage_connectors.object_store import azure
 
         return BucketFiles(file_system, objects, azure.list_objects, read_only=read_only)
+    if file_system.protocol in GOOGLE_PROTOCOLS:
+        return GoogleFiles(file_system, objects, read_only=read_only)
     return RemoteFiles(file_system, objects, read_only=read_only)
 
 
@@ -385,7 +389,7 @@ def _make_objects(
         from data_stack.io.storage_connectors.object_store.adlfs_objects import AdlfsObjects
 
         fsspec_objects = AdlfsObjects(file_system)
-    elif file_system.protocol in ("gs", "gcs"):
+    elif file_system.protocol in GOOGLE_PROTOCOLS:
         fsspec_objects = GcsfsObjects(file_system)
     else:
         fsspec_objects = FsspecObjects(file_system)

@@ -37,9 +37,10 @@ _Result = TypeVar("_Result")
 MISSING_ERRORS: Final = (FileNotFoundError, NotADirectoryError, IsADirectoryError)
 
 S3_PROTOCOLS: Final = ("s3", "s3a")
+GOOGLE_PROTOCOLS: Final = ("gs", "gcs")
 _SFTP_PROTOCOLS: Final = ("sftp", "ssh")
 #: The protocols whose URLs have a bucket in the place of user and host.
-_BUCKET_PROTOCOLS: Final = {"s3", "s3a", "gs", "gcs", *AZURE_PROTOCOLS}
+_BUCKET_PROTOCOLS: Final = {*S3_PROTOCOLS, *GOOGLE_PROTOCOLS, *AZURE_PROTOCOLS}
 #: File systems of objects, which put them atomically and list by prefix. The others publish by
 #: renaming.
 _ATOMIC_CLASSES: Final = (AsyncFileSystem, MemoryFileSystem)
@@ -168,6 +169,10 @@ class RemoteFileSystem:
         return RemoteFile.of(self.path_of(info["name"]), info)
 
     # ------------------------------------------------------------------ requests
+
+    def connect(self) -> Any:
+        """Return the file system of fsspec in this process, which the first call makes."""
+        return self._connect_once().file_system
 
     def call(self, action: str, path: str, method: str, *args: Any, **kwargs: Any) -> Any:
         """Call a method of the file system, with retries.

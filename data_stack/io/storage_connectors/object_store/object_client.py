@@ -37,12 +37,17 @@ class ObjectClient(ABC):
 
         Args:
             ranges: what to read.
-            etag: the ETag that the file of all ranges must have; None: any.
+            etag: the ETag that the file of all ranges must have; None: any. Where
+                :meth:`reads_generations` says so, it is a generation.
 
         Returns:
             The bytes of each range, or the exception that says why it could not be read. A range
             that begins behind the end of its file may be either.
         """
+
+    def reads_generations(self, path: str) -> bool:
+        """Return whether :meth:`read_ranges` reads a certain generation of a file at Google."""
+        return False
 
     @abstractmethod
     def describe(self, path: str) -> RemoteFile | None:

@@ -14,6 +14,7 @@ import obstore.exceptions
 
 from data_stack.io.storage_connectors.object_store.obstore_stores import REFUSING_PROXY
 from data_stack.io.storage_connectors.object_store.refused_requests import (
+    CredentialsError,
     RefusedRequestError,
     refused_request,
 )
@@ -37,10 +38,6 @@ _MISSING_OBJECT_CODES: Final = {"NoSuchKey", "NoSuchVersion", "BlobNotFound"}
 #: Codes for a conflict because the object exists, or is written by another client at this moment.
 _EXISTING_OBJECT_CODES: Final = {"BlobAlreadyExists", "ConditionalRequestConflict"}
 _ODD_SERVER_ADVICE: Final = "if the server is right, read it by another client (client=fsspec)"
-
-
-class CredentialsError(OSError):
-    """There are no credentials, or they could not be renewed."""
 
 
 class WholeObjectError(Exception):

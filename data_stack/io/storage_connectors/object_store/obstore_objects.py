@@ -15,6 +15,7 @@ import obstore
 
 from data_stack.io.storage_connectors.object_store import obstore_runtime
 from data_stack.io.storage_connectors.object_store.file_system import (
+    GOOGLE_PROTOCOLS,
     S3_PROTOCOLS,
     RemoteFileSystem,
 )
@@ -42,14 +43,14 @@ from data_stack.util.logger import logger
 if TYPE_CHECKING:
     from obstore import GetOptions, PutMode, UpdateVersion
 
+    from data_stack.io.storage_connectors.object_store.google_login import GoogleLogin
+
 _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
 
 _STORE_MAKERS: Final[Mapping[str, StoreMaker]] = {
     "s3": make_s3_store,
     "s3a": make_s3_store,
-    "gs": make_gs_store,
-    "gcs": make_gs_store,
     "az": make_az_store,
     "abfs": make_az_store,
     "abfss": make_az_store,
@@ -83,7 +84,8 @@ class ObstoreObjects(ObjectClient):
     - describing and deleting objects of Google and Azure: it names their versions otherwise, and
       deletes by requests for many objects;
     - deleting a certain version of an object;
-    - writing to Google without a login, for which obstore logs in as the machine all the same.
+    - writing to Google without a login, for which obstore logs in as the machine all the same;
+    - everything for Google where a client certificate must be shown.
 
     Args:
         file_system: the file system of the URL.
@@ -97,10 +99,10 @@ class ObstoreObjects(ObjectClient):
     _bucket: str
     _is_s3: bool
     _is_google: bool
-    #: Whether obstore writes objects.
-    _writes: bool
     #: The store; None before it is used in this process.
     _store: Any
+    #: The login of Google; None before it is used in this process, and elsewhere.
+    _login: GoogleLogin | None
     #: Whether there is no store of obstore, because a proxy leads to the bucket.
     _is_proxied: bool
     #: Whether the bucket turned out to be in another region.
@@ -114,10 +116,9 @@ class ObstoreObjects(ObjectClient):
         self._other = other
         self._bucket = file_system.root.partition("/")[0]
         self._is_s3 = file_system.protocol in S3_PROTOCOLS
-        self._is_google = file_system.protocol in ("gs", "gcs")
-        # Only Google's file system has the token "anon".
-        self._writes = file_system.options.get("token") != "anon"
+        self._is_google = file_system.protocol in GOOGLE_PROTOCOLS
         self._store = None
+        self._login = None
         self._is_proxied = False
         self._is_elsewhere = False
         call_in_forks(self._leave_inherited_store)
@@ -144,7 +145,7 @@ class ObstoreObjects(ObjectClient):
         )
 
     def put(self, path: str, data: bytes) -> None:
-        if not self._writes:
+        if not self._writes():
             self._other.put(path, data)
             return
         self._send(
@@ -154,7 +155,7 @@ class ObstoreObjects(ObjectClient):
         )
 
     def create(self, path: str, data: bytes) -> None:
-        if not self._writes:
+        if not self._writes():
             self._other.create(path, data)
             return
         self._send(
@@ -173,6 +174,9 @@ class ObstoreObjects(ObjectClient):
             lambda: self._other.delete(path),
         )
 
+    def reads_generations(self, path: str) -> bool:
+        return self._is_google and self._sends([path])
+
     def read_version(self, path: str, max_bytes: int) -> tuple[bytes, str | None]:
         return self._send(
             path,
@@ -181,7 +185,7 @@ class ObstoreObjects(ObjectClient):
         )
 
     def put_over(self, path: str, data: bytes, version: str) -> None:
-        if not self._writes:
+        if not self._writes():
             self._other.put_over(path, data, version)
             return
         # Google compares the generation of an object, the others compare its ETag.
@@ -204,22 +208,28 @@ class ObstoreObjects(ObjectClient):
         except WholeObjectError:
             pass
         except Exception as error:  # noqa: BLE001  # it is returned
-            return error
+            return self._explain_missing(error, etag)
         # Some servers answer 200 and send the whole object, if all of it was asked for.
         try:
             return self._request_whole(key, file_range, etag)
         except Exception as error:  # noqa: BLE001  # it is returned
-            return error
+            return self._explain_missing(error, etag)
+
+    def _explain_missing(self, error: Exception, etag: str | None) -> Exception:
+        """Return why a range could not be read, where Google says that a generation is missing."""
+        is_missing_generation = self._is_google and etag is not None
+        if is_missing_generation and isinstance(error, FileNotFoundError):
+            return OtherVersionError("another generation")
+        return error
 
     def _request_range(self, key: str, start: int, stop: int, etag: str | None) -> bytes:
         """Request a range. obstore checks that the answer has this range, or less at the end."""
 
         def get() -> bytes:
-            options: GetOptions = {"range": (start, stop)}
-            if etag is not None:
-                options["if_match"] = etag
+            options = self._options_for(etag)
+            options["range"] = (start, stop)
             result = obstore.get(self._connect(), key, options=options)
-            _check_version(result, etag)
+            self._check_version(result, etag)
             content_type = result.attributes.get("Content-Type", "")
             if content_type.startswith("multipart/byteranges"):
                 raise WrongAnswerError("the server sends several parts in place of one")
@@ -236,9 +246,8 @@ class ObstoreObjects(ObjectClient):
         """
 
         def get() -> bytes:
-            options: GetOptions = {} if etag is None else {"if_match": etag}
-            result = obstore.get(self._connect(), key, options=options)
-            _check_version(result, etag)
+            result = obstore.get(self._connect(), key, options=self._options_for(etag))
+            self._check_version(result, etag)
             n_bytes = result.meta["size"]
             if file_range.start > 0 or n_bytes > file_range.stop:
                 raise WrongAnswerError(
@@ -249,6 +258,25 @@ class ObstoreObjects(ObjectClient):
             return _read_body(result, n_bytes)
 
         return self._run(get)
+
+    def _options_for(self, etag: str | None) -> GetOptions:
+        """Return how a version is asked for: by its ETag, at Google by its generation."""
+        if etag is None:
+            return {}
+        return {"version": etag} if self._is_google else {"if_match": etag}
+
+    def _check_version(self, result: Any, etag: str | None) -> None:
+        """Check that an answer has the version that was asked for.
+
+        Raises:
+            OtherVersionError: it has another one. A missing ETag is not an equal one.
+        """
+        if etag is None:
+            return
+        name = "version" if self._is_google else "e_tag"
+        sent_etag = result.meta[name]
+        if sent_etag != etag:
+            raise OtherVersionError(f"ETag {sent_etag}")
 
     def _request_version(self, key: str, max_bytes: int) -> tuple[bytes, str | None]:
         """Request the beginning of an object, and the name of its version."""
@@ -290,6 +318,8 @@ class ObstoreObjects(ObjectClient):
     def _run(self, function: Callable[[], _Result], *, has_body: bool = True) -> _Result:
         """Send a request, and raise the exceptions of the other clients in place of obstore's."""
         obstore_runtime.note_start()
+        if self._is_google:
+            self._log_in().renew_in_time()
         try:
             return _call_interruptibly(function)
         except (obstore.exceptions.BaseError, FileNotFoundError) as error:
@@ -320,7 +350,13 @@ class ObstoreObjects(ObjectClient):
         """Return whether obstore can send requests for these objects."""
         if self._is_elsewhere or obstore_runtime.is_lost() or self._connect() is None:
             return False
+        if self._is_google and self._log_in().needs_certificate:
+            return False
         return all(_keeps_key(self._file_system.key_of(path)) for path in paths)
+
+    def _writes(self) -> bool:
+        """Return whether obstore can write."""
+        return not self._is_google or not self._log_in().is_anonymous
 
     def _shows_other_region(self, answer: Any) -> bool:
         """Return whether an answer says that the bucket is in another region, and note it."""
@@ -342,25 +378,46 @@ class ObstoreObjects(ObjectClient):
         store = self._store
         if store is None and not self._is_proxied:
             obstore_runtime.note_start()
+            if self._is_google:
+                # Not while the lock is held: looking for a login takes seconds on some machines.
+                self._log_in()
             key = (self._bucket, self._file_system.key_of_options)
             with _sharing:
                 store = _stores.get(key)
                 if store is None:
-                    make_store = _STORE_MAKERS[self._file_system.protocol]
-                    store = make_store(
-                        self._bucket, self._file_system.options, self._timeout_seconds
-                    )
+                    store = self._make_store()
                     if store is not None:
                         _stores[key] = store
             self._store = store
             self._is_proxied = store is None
         return store
 
+    def _make_store(self) -> Any:
+        if self._is_google:
+            return make_gs_store(
+                self._bucket,
+                self._file_system.connect(),
+                self._log_in(),
+                self._timeout_seconds,
+            )
+        make_store = _STORE_MAKERS[self._file_system.protocol]
+        return make_store(self._bucket, self._file_system.options, self._timeout_seconds)
+
+    def _log_in(self) -> GoogleLogin:
+        """Return the login of Google, which the first call looks for."""
+        if self._login is None:
+            # Imported here, as gcsfs may be missing.
+            from data_stack.io.storage_connectors.object_store.google_login import GoogleLogin
+
+            self._login = GoogleLogin(self._file_system.connect(), self._timeout_seconds)
+        return self._login
+
     def _leave_inherited_store(self) -> None:
         """Begin without a store in a fork."""
         _inherited.append(self._store)
         _stores.clear()
         self._store = None
+        self._login = None
 
 
 def _call_interruptibly(function: Callable[[], _Result]) -> _Result:
@@ -420,19 +477,6 @@ def _keeps_key(key: str) -> bool:
     if any(name in ("", ".", "..") for name in key.split("/")):
         return False
     return _CONTROL_CHARACTER.search(key) is None
-
-
-def _check_version(result: Any, etag: str | None) -> None:
-    """Check that an answer has the version that was asked for.
-
-    Raises:
-        OtherVersionError: it has another one. A missing ETag is not an equal one.
-    """
-    if etag is None:
-        return
-    sent_etag = result.meta["e_tag"]
-    if sent_etag != etag:
-        raise OtherVersionError(f"ETag {sent_etag}")
 
 
 def _read_body(result: Any, n_bytes: int) -> bytes:

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
@@ -15,11 +15,17 @@ from obstore.store import AzureStore, GCSStore, S3Store
 from data_stack.exception import ConfigError, MissingDependencyError
 from data_stack.io.storage_connectors.object_store.azure_account import find_account
 
+if TYPE_CHECKING:
+    from data_stack.io.storage_connectors.object_store.google_login import GoogleLogin
+
 #: The limit of connecting to a server.
 _MAX_CONNECT_SECONDS: Final = 10.0
 #: obstore asks for credentials again five minutes before they expire. So it asks botocore, which
 #: renews them itself, every minute.
 _CREDENTIAL_SECONDS: Final = 360.0
+
+#: What ends the URL of the JSON API, which gcsfs uses; obstore uses the XML API.
+_GOOGLE_JSON_PATH: Final = "/storage/v1/"
 
 #: A proxy that refuses every connection: nothing listens at the first port.
 REFUSING_PROXY: Final = "127.0.0.1:1"
@@ -100,25 +106,32 @@ def make_s3_store(bucket: str, options: Mapping[str, Any], timeout_seconds: floa
     )
 
 
-def make_gs_store(bucket: str, options: Mapping[str, Any], timeout_seconds: float) -> Any:
+def make_gs_store(bucket: str, file_system: Any, login: GoogleLogin, timeout_seconds: float) -> Any:
     """Make the store of a bucket of Google Cloud Storage.
-
-    obstore finds the credentials: ``GOOGLE_APPLICATION_CREDENTIALS``, those of ``gcloud``, or the
-    role of the machine.
 
     Args:
         bucket: the bucket.
-        options: arguments of ``gcsfs.GCSFileSystem``; see ``OBSTORE_OPTIONS`` for which.
+        file_system: a ``gcsfs.GCSFileSystem``, which knows the URL of the service.
+        login: its login.
         timeout_seconds: the limit of a request.
     """
-    config: Any = {"skip_signature": options.get("token") == "anon"}
-    endpoint = options.get("endpoint_url")
-    if endpoint:
-        config["base_url"] = endpoint
+    endpoint = file_system.base.removesuffix(_GOOGLE_JSON_PATH)
+    # What is named here takes precedence over variables such as GOOGLE_BASE_URL.
+    config: Any = {"base_url": endpoint, "skip_signature": login.is_anonymous}
+    client_options = _client_options(endpoint, timeout_seconds, None)
+    # Of an object with Content-Encoding: gzip, Google then sends the stored bytes. Otherwise it
+    # unpacks them, and ranges are those of the unpacked ones.
+    headers = {"Accept-Encoding": "gzip"}
+    if login.billed_project is not None:
+        headers["x-goog-user-project"] = login.billed_project
+    # obstore has no name for its type at run time.
+    provider: Any = None if login.is_anonymous else login.current_token
+    client_options["default_headers"] = headers
     return GCSStore(
         bucket,
         config=config,
-        client_options=_client_options(endpoint, timeout_seconds, None),
+        credential_provider=provider,
+        client_options=client_options,
         retry_config=_NO_RETRIES,
     )
 

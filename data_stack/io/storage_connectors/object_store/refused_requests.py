@@ -35,3 +35,7 @@ def refused_request(status: int, code: str, message: str) -> RefusedRequestError
     if status in (401, 403):
         return DeniedRequestError(status, code, message)
     return RefusedRequestError(status, code, message)
+
+
+class CredentialsError(OSError):
+    """There are no credentials, or they could not be renewed."""

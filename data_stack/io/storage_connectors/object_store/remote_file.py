@@ -32,12 +32,14 @@ class RemoteFile:
             if that is unknown.
         tag: ``ETAG|SIZE|TIME|INODE``, a text that changes with the content as far as the file
             system can tell. Parts that the file system does not know are empty.
+        generation: the number that Google gives to each version of a file; empty elsewhere.
     """
 
     path: str
     size: int
     modified: float | None
     tag: str
+    generation: str = ""
 
     @classmethod
     def of(cls, path: str, info: Mapping[str, Any]) -> RemoteFile:
@@ -51,7 +53,8 @@ class RemoteFile:
         etag = _first_value(info, _TAG_NAMES) or ""
         size = int(info.get("size") or 0)
         tag = f"{etag}|{size}|{modified}|{info.get('ino', '')}"
-        return cls(path, size, _parse_seconds(modified), tag)
+        generation = str(info.get("generation") or "")
+        return cls(path, size, _parse_seconds(modified), tag, generation)
 
     @property
     def etag(self) -> str:

@@ -97,6 +97,10 @@ class RemoteFiles:
         """Return whether answers to :meth:`read_ranges` say which version of the file they are."""
         return False
 
+    def _version_name(self, file: RemoteFile) -> str:
+        """Return what the store calls the version of a file, where it checks versions."""
+        return file.etag
+
     def info(self, path: str) -> RemoteFile | None:
         """Return the description of a file; None if there is no such file."""
         return self._describe(path)
@@ -126,7 +130,7 @@ class RemoteFiles:
         """Return the answer to each range."""
         etag = None
         if version is not None and self.checks_version(version):
-            etag = version.etag
+            etag = self._version_name(version)
 
         def request() -> list[bytes | Exception]:
             answers = []
