@@ -529,3 +529,14 @@ def test_columns_of_different_types_have_different_fingerprints() -> None:
 
     assert prints == again
     assert len(set(prints)) == len(prints)
+
+
+def test_slices_of_lists_of_fixed_size_become_polars() -> None:
+    lists = pa.array([[0, 1], None, [2, 3]], pa.list_(pa.int8(), 2))
+    structs = pa.StructArray.from_arrays([lists], ["inner"])
+    table = pa.table({"x": lists, "y": structs}).slice(1)
+
+    frame = data_stack.from_arrow(table).to_polars()
+
+    assert frame["x"].to_list() == [None, [2, 3]]
+    assert frame["y"].to_list() == [{"inner": None}, {"inner": [2, 3]}]

@@ -73,7 +73,8 @@ def test_memory_returns_to_the_system_with_the_last_view() -> None:
     assert view.sum() == 1 << 20
     del view
 
-    assert held >= 64 << 20
+    # Other memory of the process may have been returned meanwhile.
+    assert held >= 56 << 20
     assert resident_bytes() - before < 32 << 20
 
 

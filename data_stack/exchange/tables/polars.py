@@ -64,10 +64,25 @@ def to_polars(iterator: Any) -> pl.DataFrame:
     Raises:
         ConfigError: a column holds values of several types, or of a type that polars lacks.
     """
-    table = to_arrow(iterator)
+    table = _copy_lists_of_fixed_size(to_arrow(iterator))
     try:
         return pl.DataFrame(table)
     except _POLARS_ERRORS as error:
         raise ConfigError(
             f"polars cannot store these samples: {error!s:.300}; leave columns out with .select(…)"
         ) from error
+
+
+def _copy_lists_of_fixed_size(table: pa.Table) -> pa.Table:
+    """Return a table whose lists of a fixed size are slices of no larger array.
+
+    polars 2.1 raises a ComputeError for such a slice with nulls ("validity mask length must be
+    equal to the number of values divided by size").
+    """
+    columns: list[pa.ChunkedArray] = []
+    for column in table.columns:
+        if "fixed_size_list" in str(column.type):
+            copies = [pa.concat_arrays([chunk]) for chunk in column.chunks]
+            column = pa.chunked_array(copies, column.type)
+        columns.append(column)
+    return pa.Table.from_arrays(columns, schema=table.schema)
