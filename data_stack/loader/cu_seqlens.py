@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -10,7 +11,8 @@ import numpy.typing as npt
 from data_stack.exception import ConfigError
 
 
-class CuSeqlens(NamedTuple):
+@dataclass(frozen=True, eq=False, slots=True)
+class CuSeqlens:
     """Where the documents of a batch start and end if its sequences are laid end to end.
 
     Attributes:
@@ -30,8 +32,8 @@ def find_cu_seqlens(segment_ids: npt.ArrayLike) -> CuSeqlens:
     batch as one row of tokens, ``tokens.reshape(-1)``::
 
         def with_cu_seqlens(batch):
-            cu_seqlens, max_seqlen = find_cu_seqlens(batch["segment_ids"])
-            return {**batch, "cu_seqlens": cu_seqlens, "max_seqlen": max_seqlen}
+            found = find_cu_seqlens(batch["segment_ids"])
+            return {**batch, "cu_seqlens": found.cu_seqlens, "max_seqlen": found.max_seqlen}
 
         Loader(packed, 8, transform=with_cu_seqlens)
 

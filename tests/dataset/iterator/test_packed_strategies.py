@@ -440,8 +440,8 @@ def test_a_loader_adds_cu_seqlens_to_its_batches() -> None:
     packed = held(make_documents([3, 4, 8, 2])).pack(8, "tokens", strategy="first_fit")
 
     def with_cu_seqlens(batch: Any) -> Any:
-        cu_seqlens, max_seqlen = find_cu_seqlens(batch["segment_ids"])
-        return {**batch, "cu_seqlens": cu_seqlens, "max_seqlen": max_seqlen}
+        found = find_cu_seqlens(batch["segment_ids"])
+        return {**batch, "cu_seqlens": found.cu_seqlens, "max_seqlen": found.max_seqlen}
 
     with Loader(packed, 2, transform=with_cu_seqlens, workers=0).torch() as loader:
         batches = list(itertools.islice(loader, 2))
