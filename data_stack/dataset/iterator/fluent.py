@@ -399,15 +399,16 @@ class FluentIterator(DescribedIterator, ConvertedIterator, Generic[_Stack, _Same
             ConfigError: see ``PackedDatasetIterator``; or ``storage`` is given, and the documents
                 have no reliable fingerprint.
         """
+        from data_stack.dataset.iterator.layers.documents import measure_documents
         from data_stack.dataset.iterator.layers.packed import PackedDatasetIterator
         from data_stack.formats.stored_lengths import StoredLengths
         from data_stack.repository.default_storage import storage_connector_from_url
 
-        how_to_measure: dict[str, Any] = {}
+        measure: Any = measure_documents
         if isinstance(storage, (str, os.PathLike)):
             storage = storage_connector_from_url(storage)
         if storage is not None:
-            how_to_measure["measure"] = StoredLengths(self, storage)
+            measure = StoredLengths(self, storage)
         packed: Any = self._stack_layer(
             PackedDatasetIterator,
             length=length,
@@ -422,7 +423,7 @@ class FluentIterator(DescribedIterator, ConvertedIterator, Generic[_Stack, _Same
             end_values=end_values,
             padding=padding,
             drop_last=drop_last,
-            **how_to_measure,
+            measure=measure,
         )
         return packed  # type: ignore[no-any-return]  # of its own kind
 

@@ -217,6 +217,24 @@ def test_end_tokens_and_padding_have_the_values_that_are_stated(strategy: Any) -
     assert packed.read_batch([])["labels"].dtype == "int64"
 
 
+def test_numbers_of_numpy_make_the_same_recipe_as_those_of_python() -> None:
+    documents = held({"text": [[5, 6, 7], [8]], "labels": [[1, 2, 3], [4]]})
+
+    def make(number: Any) -> Any:
+        return documents.pack(
+            8,
+            "text",
+            with_columns=["labels"],
+            strategy="best_fit",
+            end_token=number(9),
+            end_values={"labels": number(2)},
+            padding={"labels": number(-1)},
+        )
+
+    assert make(np.int64).fingerprint() == make(int).fingerprint()
+    assert as_plain(list(make(np.int64))) == as_plain(list(make(int)))
+
+
 def test_columns_are_cut_where_their_tokens_are() -> None:
     documents = held(make_documents([5, 6]))
 

@@ -189,16 +189,19 @@ class PackedDatasetIterator(LayerDatasetIterator):
             made_with["too_long"] = too_long
         if len(self._keys) > 1:
             made_with["with_columns"] = list(self._keys)[1:]
-        if end_values:
-            made_with["end_values"] = dict(end_values)
-        if padding:
-            made_with["padding"] = dict(padding)
         self._made_with = made_with
 
         documents = self._open_documents()
         self._measures = measure(documents)
         self._ends = _find_ends(self._measures.columns, end_token, end_values or {})
         self._padding = _find_padding(self._measures.columns, padding or {})
+        # Recipes hold plain numbers, whether the caller passed these or numpy's.
+        if end_values:
+            made_with["end_values"] = {
+                name: np.asarray(end_values[name]).item() for name in end_values
+            }
+        if padding:
+            made_with["padding"] = {name: np.asarray(padding[name]).item() for name in padding}
         if too_long == "refuse":
             self._check_no_document_is_too_long(documents)
 
@@ -384,7 +387,8 @@ def _check_value(argument: str, value: Any, dtype: np.dtype[Any]) -> Any:
         name = f"{argument}, of {dtype} as the documents,"
         return check_integer(name, value, at_least=int(limits.min), at_most=int(limits.max))
     try:
-        number = dtype.type(value)
+        with np.errstate(over="ignore"):
+            number = dtype.type(value)
         is_exact = bool(np.isclose(complex(number), complex(value), equal_nan=True))
     except (TypeError, ValueError):
         is_exact = False
@@ -478,8 +482,9 @@ class _PackedAccess(SampleAccess):
             flat_columns[_SEGMENT_IDS] = _number_segments(pieces)
         if _POSITIONS in wanted:
             flat_columns[_POSITIONS] = _number_tokens(pieces)
-        n_tokens_of_rows = np.zeros(len(positions), dtype=np.int64)
-        np.add.at(n_tokens_of_rows, pieces.rows, pieces.sizes)
+        piece_bounds = np.append(0, np.cumsum(pieces.sizes))
+        n_pieces_before = np.searchsorted(pieces.rows, np.arange(len(positions) + 1))
+        n_tokens_of_rows = np.diff(piece_bounds[n_pieces_before])
         return [
             self._split_into_rows(flat_columns[name], n_tokens_of_rows, self._padding.get(name, 0))
             for name in wanted

@@ -220,7 +220,9 @@ class FittedPlan(SequencePlan):
         key: int | None,
     ) -> None:
         self._length = length
-        self._documents, self._sizes = _cut_documents(lengths, length)
+        documents, sizes = _cut_documents(lengths, length)
+        self._documents = documents
+        self._sizes = sizes
         if max(len(lengths), len(self._sizes)) >= 2**31:
             raise ConfigError(
                 f'strategy="{strategy}" packs less than {2**31:,} documents and pieces of them; '
