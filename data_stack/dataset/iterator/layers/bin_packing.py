@@ -5,6 +5,7 @@ from __future__ import annotations
 import bisect
 import heapq
 import sys
+from collections.abc import Iterator
 
 import numpy as np
 import numpy.typing as npt
@@ -14,6 +15,10 @@ Lengths = npt.NDArray[np.int32]
 
 SequenceNumbers = npt.NDArray[np.int32]
 """The number of the sequence of each piece, shape ``(n_pieces,)``."""
+
+#: Pieces that are turned into Python's integers at once, which take several times the memory of
+#: those in an array.
+_PIECES_AT_ONCE = 1 << 16
 
 #: Sequences that :func:`fit_first` may still add to. More of them would leave less padding, and
 #: take longer to search; a sequence would hold documents that lie farther apart.
@@ -74,9 +79,7 @@ def _fit_emptiest(lengths: Lengths, capacity: int, max_pieces: int) -> SequenceN
     rooms = [(-capacity, sequence) for sequence in range(n_sequences)]
     n_free_places = [max_pieces] * n_sequences
     numbers = np.empty(len(lengths), dtype=np.int32)
-    lengths_as_ints = lengths.tolist()
-    for piece in _order_longest_first(lengths).tolist():
-        length = lengths_as_ints[piece]
+    for piece, length in _iterate_longest_first(lengths):
         if not rooms or -rooms[0][0] < length:
             # None of the sequences has room for it.
             heapq.heappush(rooms, (-capacity, len(n_free_places)))
@@ -91,8 +94,17 @@ def _fit_emptiest(lengths: Lengths, capacity: int, max_pieces: int) -> SequenceN
     return numbers
 
 
+def _iterate_longest_first(lengths: Lengths) -> Iterator[tuple[int, int]]:
+    """Yield each piece and its length, the longest first."""
+    longest_first = _order_longest_first(lengths)
+    for start in range(0, len(longest_first), _PIECES_AT_ONCE):
+        pieces = longest_first[start : start + _PIECES_AT_ONCE]
+        yield from zip(pieces.tolist(), lengths[pieces].tolist(), strict=True)
+
+
 def _order_longest_first(lengths: Lengths) -> npt.NDArray[np.intp]:
-    return np.argsort(-lengths.astype(np.int64), kind="stable")
+    # Lengths are positive, so their negatives fit into the same type.
+    return np.argsort(-lengths, kind="stable")
 
 
 class _OpenSequences:

@@ -172,19 +172,7 @@ class PackedDatasetIterator(LayerDatasetIterator):
             made_with["seed"] = self._draw.seed
             made_with["epoch"] = self._draw.epoch
         made_with["column"] = token_column
-        if strategy == "concat":
-            made_with["drop_last"] = bool(drop_last)
-            if max_documents is not None:
-                raise ConfigError(
-                    'max_documents= is for strategy="best_fit" and "first_fit"; "concat" cuts '
-                    "documents wherever a sequence is full"
-                )
-        else:
-            made_with["strategy"] = strategy
-            if max_documents is not None:
-                made_with["max_documents"] = check_integer(
-                    "max_documents", max_documents, at_least=1
-                )
+        made_with.update(_arguments_of_strategy(strategy, max_documents, drop_last))
         if too_long != "cut":
             made_with["too_long"] = too_long
         if len(self._keys) > 1:
@@ -195,13 +183,10 @@ class PackedDatasetIterator(LayerDatasetIterator):
         self._measures = measure(documents)
         self._ends = _find_ends(self._measures.columns, end_token, end_values or {})
         self._padding = _find_padding(self._measures.columns, padding or {})
-        # Recipes hold plain numbers, whether the caller passed these or numpy's.
         if end_values:
-            made_with["end_values"] = {
-                name: np.asarray(end_values[name]).item() for name in end_values
-            }
+            made_with["end_values"] = _as_plain_numbers(end_values)
         if padding:
-            made_with["padding"] = {name: np.asarray(padding[name]).item() for name in padding}
+            made_with["padding"] = _as_plain_numbers(padding)
         if too_long == "refuse":
             self._check_no_document_is_too_long(documents)
 
@@ -298,6 +283,32 @@ class PackedDatasetIterator(LayerDatasetIterator):
             column_names=None,
             column_kinds=None,
         )
+
+
+def _arguments_of_strategy(
+    strategy: Strategy, max_documents: int | None, drop_last: bool
+) -> dict[str, Any]:
+    """Return the arguments of a strategy as a recipe holds them.
+
+    Raises:
+        ConfigError: ``max_documents`` is not for this strategy, or out of its range.
+    """
+    if strategy == "concat":
+        if max_documents is not None:
+            raise ConfigError(
+                'max_documents= is for strategy="best_fit" and "first_fit"; "concat" cuts '
+                "documents wherever a sequence is full"
+            )
+        return {"drop_last": bool(drop_last)}
+    arguments: dict[str, Any] = {"strategy": strategy}
+    if max_documents is not None:
+        arguments["max_documents"] = check_integer("max_documents", max_documents, at_least=1)
+    return arguments
+
+
+def _as_plain_numbers(values: Mapping[str, Any]) -> dict[str, int | float]:
+    """Return numbers as recipes hold them, whether the caller passed Python's or numpy's."""
+    return {name: np.asarray(value).item() for name, value in values.items()}
 
 
 def _find_columns(iterator: DatasetIteratorIF, names: Any) -> dict[str, ColumnKey | None]:
