@@ -23,6 +23,7 @@ from data_stack.loader.batch_maker import BatchMaker
 from data_stack.loader.collation.collation import Collation
 from data_stack.loader.conversion import Conversion
 from data_stack.loader.epoch_stacks import EpochStacks
+from data_stack.loader.meshes import DeviceMesh, ProcessGroup
 from data_stack.loader.orders.in_order import InOrder
 from data_stack.loader.orders.order import Order
 from data_stack.loader.orders.scattered_reads import warn_of_scattered_reads
@@ -96,7 +97,11 @@ class Loader:
             iteration begins, and by ``len()`` and :attr:`shard`), and ``(0, 1)`` without a group.
             "auto": those of the group, or else of JAX, ``torchrun``, Horovod, MPI or Slurm, see
             :func:`~data_stack.loader.shard_of_process`. With an explicit ``(0, 1)`` every rank
-            reads all samples.
+            reads all samples. A device mesh of torch's data-parallel dimensions, as
+            ``mesh["dp"]`` or ``mesh["dp_replicate", "dp_shard"]``: the place of this process in it,
+            in row-major order. A process group of torch's: the rank and size of the group. With
+            model parallelism, processes of the same rank read the same batches, see
+            :mod:`data_stack.loader.agreement`.
         uneven: how to treat samples that ``world`` does not divide, see
             :class:`~data_stack.loader.plan.Plan`: "pad" repeats some, "drop" skips some, and with
             "keep" ranks may differ by one sample, and by one step.
@@ -154,7 +159,9 @@ class Loader:
         seed: SupportsIndex = 0,
         epochs: SupportsIndex | None = 1,
         drop_last: bool = False,
-        shard: tuple[SupportsIndex, SupportsIndex] | Literal["auto"] | None = None,
+        shard: (
+            tuple[SupportsIndex, SupportsIndex] | DeviceMesh | ProcessGroup | Literal["auto"] | None
+        ) = None,
         uneven: Uneven = "pad",
         workers: SupportsIndex | None = None,
         worker_kind: WorkerKind = "auto",
@@ -524,18 +531,21 @@ class Loader:
             return
 
         facts = {"epochs": self._epochs, "order": self._order_content()}
-        if not self._order.shares_seed:
-            # Each rank has an order of its own, and may begin it anywhere.
-            check_ranks_agree(session.plan, {}, facts, self._iterator)
-            return
-
         epoch, position, _ = self.tell()
+        start = {"seed": session.seed, "epoch": epoch, "position": position}
         if self._ranks_are_apart():
             # Their places differ, but all came from the same origin by as many batches.
-            epoch, position = session.progress.origin
-            facts["batches of each rank"] = session.progress.n_batches
-        start = {"seed": session.seed, "epoch": epoch, "position": position}
-        check_ranks_agree(session.plan, start, facts, self._iterator)
+            start["epoch"], start["position"] = session.progress.origin
+            start["batches of each rank"] = session.progress.n_batches
+        check_ranks_agree(
+            session.shard,
+            session.plan,
+            start,
+            facts,
+            self._iterator,
+            # Otherwise each rank has an order of its own, and may begin it anywhere.
+            start_together=self._order.shares_seed,
+        )
 
     def _plan_of(self, epoch: int) -> Plan:
         """Return the plan of an epoch, which may have another number of samples than others."""

@@ -10,6 +10,13 @@ from typing import Any, Final, NamedTuple
 
 from data_stack.dataset.positions import check_integer
 from data_stack.exception import ConfigError
+from data_stack.loader.meshes import (
+    find_mesh_shard,
+    find_shard_in_group,
+    is_mesh,
+    is_process_group,
+    list_members,
+)
 from data_stack.util.logger import logger
 
 
@@ -31,12 +38,15 @@ _ALL_SAMPLES = Shard(0, 1)
 class LoaderShard:
     """The shard of a loader: given by its caller, or found when the processes know each other.
 
+    It pickles: of a mesh or process group, only numbers are kept.
+
     Args:
-        argument: ``(rank, world)``; None for that of the process group, as soon as there is one;
-            "auto" for that of the group or of the launcher.
+        argument: ``(rank, world)``, or a mesh or process group of torch's that tells them; None for
+            those of the default process group, as soon as there is one; "auto" for those of the
+            group or of the launcher.
 
     Raises:
-        ConfigError: it is none of them.
+        ConfigError: it is none of them, or this process is no part of the mesh or group.
     """
 
     #: The shard as far as it is known; that of all samples before.
@@ -45,14 +55,30 @@ class LoaderShard:
     is_final: bool
     #: Whether a launcher may state the shard.
     is_automatic: bool
+    #: Whether the shard is that of a device mesh.
+    is_of_mesh: bool
+    #: The members of the process group that was passed, by their ranks in the default group; None
+    #: if none was passed.
+    members: tuple[int, ...] | None
 
     def __init__(self, argument: Any) -> None:
         self.shard = _ALL_SAMPLES
         self.is_final = False
         self.is_automatic = isinstance(argument, str) and argument == "auto"
-        if argument is not None and not self.is_automatic:
+        self.is_of_mesh = is_mesh(argument)
+        self.members = None
+        if argument is None or self.is_automatic:
+            return
+
+        # The caller states the shard.
+        self.is_final = True
+        if self.is_of_mesh:
+            self.shard = Shard(*find_mesh_shard(argument))
+        elif is_process_group(argument):
+            self.shard = Shard(*find_shard_in_group(argument))
+            self.members = list_members(argument)
+        else:
             self.shard = _parse_shard(argument)
-            self.is_final = True
 
     def update(self) -> bool:
         """Ask the process group, or the launcher, for the shard, unless it is final.
@@ -93,7 +119,10 @@ def _parse_shard(argument: Any) -> Shard:
     Raises:
         ConfigError: it is no pair of integers.
     """
-    problem = f'shard must be (rank, world), such as (0, 4), or "auto", got {argument!r:.80}'
+    problem = (
+        f'shard must be (rank, world), such as (0, 4), or "auto", or a device mesh or process '
+        f"group of torch, got {argument!r:.80}"
+    )
     if isinstance(argument, str):  # "04" would be a pair
         raise ConfigError(problem)
     try:
