@@ -29,6 +29,7 @@
     ├── IncompleteCopyError
     ├── LicenseDeniedError (PermissionError)
     ├── LoadingError (RuntimeError)
+    │   └── TooManyDamagedSamplesError
     ├── LockError
     ├── MalformedIdentifierError (ValueError)
     │   └── MaliciousFilePathError
@@ -583,6 +584,17 @@ class LoadingError(DataStackError, RuntimeError):
             place += f", {self.worker}"
         text = f"{self.problem}: {self.cause} ({place})"
         return _with_worker_traceback(text, self.traceback_text)
+
+
+class TooManyDamagedSamplesError(LoadingError):
+    """A loader with ``on_error="skip"`` or ``"replace"`` met more damaged samples than allowed.
+
+    Attributes:
+        samples: the damaged samples, of the class
+            :class:`~data_stack.loader.DamagedSample`, in the order in which they were met.
+    """
+
+    samples: tuple[Any, ...] = ()
 
 
 def _with_worker_traceback(text: str, traceback_text: str) -> str:

@@ -5,6 +5,7 @@ from data_stack.loader.collation import Ragged as Ragged
 from data_stack.loader.conversion import Conversion as Conversion
 from data_stack.loader.cu_seqlens import CuSeqlens as CuSeqlens
 from data_stack.loader.cu_seqlens import find_cu_seqlens as find_cu_seqlens
+from data_stack.loader.damaged_sample import DamagedSample as DamagedSample
 from data_stack.loader.loader import Loader as Loader
 from data_stack.loader.orders import BlockShuffled as BlockShuffled
 from data_stack.loader.orders import Bucketed as Bucketed

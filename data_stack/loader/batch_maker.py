@@ -15,10 +15,15 @@ from data_stack.dataset.iterator import SampleAccess
 from data_stack.dataset.iterator.access import access_to, copy_value, detach
 from data_stack.dataset.positions import IndexArrayOfInts
 from data_stack.dataset.randomness import derive_generator, derive_seed
-from data_stack.exception import LoadingError
+from data_stack.exception import ConfigError, LoadingError
 from data_stack.loader.collation.collation import Collation
+from data_stack.loader.empty_batch import without_rows
 from data_stack.loader.epoch_stacks import EpochStacks
+from data_stack.loader.error_policy import ErrorPolicy
 from data_stack.loader.job import Job
+from data_stack.loader.loading_errors import error_of_batch, error_of_sample
+from data_stack.loader.readable_samples import BatchDamage, ReadableSamples
+from data_stack.loader.sample_keys import SampleKeys
 from data_stack.util.functions import has_parameter
 from data_stack.util.interrupts import is_from_signal_handler, suppress_own
 
@@ -43,6 +48,7 @@ class MadeBatch:
         read_seconds: how long reading the samples took.
         collate_seconds: how long collating them took.
         transform_seconds: how long the transform took.
+        damage: how the batch differs from that of undamaged samples; None if it does not.
     """
 
     batch: Any
@@ -50,6 +56,7 @@ class MadeBatch:
     read_seconds: float = 0.0
     collate_seconds: float = 0.0
     transform_seconds: float = 0.0
+    damage: BatchDamage | None = None
 
 
 class BatchMaker:
@@ -64,6 +71,7 @@ class BatchMaker:
         transform: None, or a function of the collated batch. If it has a parameter ``rng``, it
             gets a ``numpy.random.Generator`` that depends on the seed, the epoch and the position
             of the batch's first sample.
+        policy: what to do with samples that cannot be read.
     """
 
     #: The samples.
@@ -72,6 +80,8 @@ class BatchMaker:
     collate: Collation | Callable[[list[Any]], Any] | None
     #: Changes a collated batch; None for no change.
     transform: Callable[..., Any] | None
+    #: What to do with samples that cannot be read.
+    policy: ErrorPolicy
     #: Whether it works in a worker process, where only functions of the user set alarms.
     is_in_worker_process: bool
     #: Whether samples are read as columns; otherwise one by one, for a function.
@@ -80,6 +90,8 @@ class BatchMaker:
     _only_reads: bool
     #: Whether the transform has a parameter ``rng``.
     _transform_draws: bool
+    #: Identifies damaged samples.
+    _keys: SampleKeys
 
     def __init__(
         self,
@@ -87,14 +99,17 @@ class BatchMaker:
         *,
         collate: Collation | Callable[[list[Any]], Any] | None = None,
         transform: Callable[..., Any] | None = None,
+        policy: ErrorPolicy | None = None,
     ) -> None:
         self.stacks = stacks
         self.collate = collate
         self.transform = transform
+        self.policy = policy or ErrorPolicy()
         self.is_in_worker_process = False
         self._reads_columns = collate is None or isinstance(collate, Collation)
         self._only_reads = collate is None and transform is None
         self._transform_draws = transform is not None and has_parameter(transform, "rng")
+        self._keys = SampleKeys(stacks)
 
     # ------------------------------------------------------------------ what workers ask
 
@@ -158,14 +173,24 @@ class BatchMaker:
         else:
             indices = np.concatenate([job.indices for job in jobs])
 
+        # Samples that are known to be damaged are not read again.
+        if any(self._has_known_damage(job) for job in jobs):
+            if is_single:
+                yield self._make_without_damage(jobs[0])
+                return
+            for job in jobs:
+                yield self.make(job)
+            return
+
         # Read the samples of all jobs.
         try:
             samples = self.stacks.access_at(jobs[0].epoch)
             read_batch = self._read(samples, indices)
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001  # any error of a source
             self._raise_if_of_signal_handler(error)
             if is_single:
-                raise self._find_culprit(jobs[0], error) from error
+                yield self._make_after_error(jobs[0], error)
+                return
             # Reading each job by itself shows which one fails.
             for job in jobs:
                 yield self.make(job)
@@ -202,13 +227,15 @@ class BatchMaker:
             return detach(samples.batch(indices))
         return [copy_value(sample) for sample in samples.samples(indices)]
 
-    def _finish(self, job: Job, batch: Any, read_seconds: float) -> MadeBatch:
-        """Collate and transform the samples of a job."""
+    def _finish(
+        self, job: Job, batch: Any, read_seconds: float, *, is_collated: bool = False
+    ) -> MadeBatch:
+        """Collate, unless it was done, and transform the samples of a job."""
         if self._only_reads:
             return MadeBatch(batch, _n_bytes_of(batch), read_seconds)
 
         started_at = time.perf_counter()
-        if self.collate is not None:
+        if self.collate is not None and not is_collated:
             batch = self._collate_batch(job, batch)
         collated_at = time.perf_counter()
         if self.transform is not None:
@@ -229,7 +256,7 @@ class BatchMaker:
             return self.collate(batch)  # type: ignore[misc]  # the caller has checked for None
         except Exception as error:
             self._raise_if_of_signal_handler(error)
-            raise _error_of_batch("a batch could not be collated", job, error) from error
+            raise error_of_batch("a batch could not be collated", job, error) from error
 
     def _transform_batch(self, job: Job, batch: Any) -> Any:
         arguments = {}
@@ -240,7 +267,61 @@ class BatchMaker:
             return self.transform(batch, **arguments)  # type: ignore[misc]  # likewise
         except Exception as error:
             self._raise_if_of_signal_handler(error)
-            raise _error_of_batch("the transform of a batch failed", job, error) from error
+            raise error_of_batch("the transform of a batch failed", job, error) from error
+
+    # ------------------------------------------------------------------ damaged samples
+
+    def _has_known_damage(self, job: Job) -> bool:
+        """Return whether the samples of a job contain some that it must not read."""
+        if job.damaged is None:
+            return False
+        try:
+            samples = self.stacks.access_at(job.epoch)
+        except Exception:  # noqa: BLE001  # reading raises it again, as an error of the loader
+            return False
+        keys = self._keys.of(samples, job.indices)
+        return bool(np.isin(keys, job.damaged).any())
+
+    def _make_without_damage(self, job: Job, error: Exception | None = None) -> MadeBatch:
+        """Make the batch of a job without its damaged samples.
+
+        Args:
+            job: the job.
+            error: why its samples could not be read together; None if this was not tried.
+
+        Raises:
+            LoadingError: as :meth:`make`; or no other sample can be read in place of one.
+            TooManyDamagedSamplesError: more samples are damaged than the policy allows.
+        """
+        started_at = time.perf_counter()
+        samples = self.stacks.access_at(job.epoch)
+        readable = ReadableSamples(
+            job,
+            samples,
+            self.policy,
+            self._keys,
+            read=functools.partial(self._read, samples),
+            check_error=self._raise_if_of_signal_handler,
+        )
+        batch = readable.read_batch(error)
+        read_seconds = time.perf_counter() - started_at
+        _prefetch_blocks(samples, [job])
+
+        # A collation may not know the columns of no samples, so it gets another sample.
+        is_collated = readable.is_empty and isinstance(self.collate, Collation)
+        if is_collated:
+            batch = self._collate_nothing(job, readable)
+        made = self._finish(job, batch, read_seconds, is_collated=is_collated)
+        made.damage = readable.damage
+        return made
+
+    def _collate_nothing(self, job: Job, readable: ReadableSamples) -> Any:
+        """Return the collated batch of no samples: that of another sample, without its rows."""
+        example = self._collate_batch(job, readable.read_example())
+        try:
+            return without_rows(example)
+        except ConfigError as error:
+            raise error_of_batch("a batch could not be collated", job, error) from error
 
     # ------------------------------------------------------------------ errors
 
@@ -253,6 +334,20 @@ class BatchMaker:
         """
         if not self.is_in_worker_process and is_from_signal_handler(error):
             raise error
+
+    def _make_after_error(self, job: Job, error: Exception) -> MadeBatch:
+        """Make the batch of a job whose samples could not be read together, if it can be made.
+
+        Raises:
+            LoadingError: it cannot be made.
+        """
+        if not self.policy.tolerates_damage:
+            raise self._find_culprit(job, error) from error
+        try:
+            self.stacks.access_at(job.epoch)
+        except Exception:  # noqa: BLE001  # the same error as before
+            raise self._find_culprit(job, error) from error
+        return self._make_without_damage(job, error)
 
     def _find_culprit(self, job: Job, error: Exception) -> LoadingError:
         """Return an error that names the first sample of a job that cannot be read by itself.
@@ -273,14 +368,8 @@ class BatchMaker:
                 samples.sample(index)
             except Exception as sample_error:  # noqa: BLE001  # any error of a source
                 self._raise_if_of_signal_handler(sample_error)
-                return LoadingError(
-                    f"{_describe_sample(samples, index)} could not be read",
-                    sample_error,
-                    epoch=job.epoch,
-                    step=job.step,
-                    index=index,
-                )
-        return _error_of_batch("a batch could not be read", job, error)
+                return error_of_sample(samples, index, job, sample_error)
+        return error_of_batch("a batch could not be read", job, error)
 
 
 def _prefetch_blocks(samples: SampleAccess, jobs: Sequence[Job]) -> None:
@@ -330,18 +419,3 @@ def _n_bytes_of(batch: Any) -> int:
         return n_bytes
     n_bytes = getattr(batch, "nbytes", 0)
     return n_bytes if isinstance(n_bytes, int) else 0
-
-
-def _describe_sample(samples: SampleAccess, index: int) -> str:
-    """Return the name of a sample for a message, with its file and row if the source knows them."""
-    location = None
-    with suppress_own(Exception):
-        location = samples.locate(index)
-    if location is None:
-        return f"sample {index}"
-    return f"sample {index} ({location})"
-
-
-def _error_of_batch(problem: str, job: Job, error: Exception) -> LoadingError:
-    full_problem = f"{problem} (of the samples {job.describe_samples()})"
-    return LoadingError(full_problem, error, epoch=job.epoch, step=job.step)

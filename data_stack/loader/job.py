@@ -22,6 +22,9 @@ class Job(NamedTuple):  # a frozen dataclass would take a microsecond to make
         place_after: epoch and position of the sample after this step of all ranks.
         to_prefetch: one sample of each block that is needed soon, shape ``(n,)``; None if the
             blocks are the same as before.
+        damaged: the keys of samples that must not be read, see
+            :class:`~data_stack.loader.sample_keys.SampleKeys`, shape ``(n,)``; None if there are
+            none.
     """
 
     epoch: int
@@ -31,6 +34,7 @@ class Job(NamedTuple):  # a frozen dataclass would take a microsecond to make
     seed: int
     place_after: tuple[int, int]
     to_prefetch: IndexArrayOfInts | None = None
+    damaged: IndexArrayOfInts | None = None
 
     def describe_samples(self) -> str:
         """Return the indices of its samples for a message; the first ones if there are many."""

@@ -6,8 +6,9 @@ import copy
 import functools
 import json
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from os import PathLike
 from typing import TYPE_CHECKING, Any, Literal, SupportsIndex, TypeVar
 
 import numpy as np
@@ -22,7 +23,11 @@ from data_stack.loader.agreement import check_ranks_agree
 from data_stack.loader.batch_maker import BatchMaker
 from data_stack.loader.collation.collation import Collation
 from data_stack.loader.conversion import Conversion
+from data_stack.loader.damage_record import DamageRecord
+from data_stack.loader.damaged_sample import DamagedSample
 from data_stack.loader.epoch_stacks import EpochStacks
+from data_stack.loader.error_log import parse_error_log
+from data_stack.loader.error_policy import OnError, parse_error_policy
 from data_stack.loader.meshes import DeviceMesh, ProcessGroup
 from data_stack.loader.orders.in_order import InOrder
 from data_stack.loader.orders.order import Order
@@ -127,6 +132,17 @@ class Loader:
             compares the two to the last bit. A worker process does not have what the program sets
             at run time, such as a value in a module. Functions that draw by themselves are not
             compared.
+        on_error: what happens to a damaged sample, whose bytes cannot be decoded or do not have
+            their checksum. "raise": a :class:`~data_stack.exception.LoadingError`. "skip": its
+            batch is shorter. "replace": another sample takes its place, which seed, epoch and
+            position determine. All ranks run the same number of steps. Later epochs and resumed
+            runs pass over the sample without reading it. Other errors, such as a lost server or one
+            of a function of yours, are raised.
+        max_errors: how many different samples may be damaged in the whole training, of this rank;
+            with one more there is a :class:`~data_stack.exception.TooManyDamagedSamplesError`.
+        errors: classes of exceptions that count as damage as well, where reading a sample raises
+            them.
+        error_log: the path of a file to which damaged samples are appended, one JSON object a line.
 
     Raises:
         ConfigError: an argument is out of range, or two arguments conflict.
@@ -171,6 +187,10 @@ class Loader:
         redraw: bool = True,
         timeout_seconds: float | None = None,
         compare_workers: bool = True,
+        on_error: OnError = "raise",
+        max_errors: SupportsIndex = 100,
+        errors: type[Exception] | Sequence[type[Exception]] = (),
+        error_log: str | PathLike[str] | None = None,
     ) -> None:
         # What an epoch consists of, and in which order.
         self._iterator = as_iterator(iterator)
@@ -201,7 +221,8 @@ class Loader:
         n_workers = None
         if workers is not None:
             n_workers = check_integer("workers", workers, at_least=0)
-        self._maker = BatchMaker(self._stacks, collate=collate, transform=transform)
+        policy = parse_error_policy(on_error, max_errors, errors)
+        self._maker = BatchMaker(self._stacks, collate=collate, transform=transform, policy=policy)
         make_own_workers = functools.partial(
             make_workers,
             self._maker,
@@ -215,7 +236,12 @@ class Loader:
         # What runs.
         self._conversion = None
         self._session = Session(
-            plan, checked_seed, loader_shard, make_own_workers, self._maker.stop_prefetching
+            plan,
+            checked_seed,
+            loader_shard,
+            make_own_workers,
+            self._maker.stop_prefetching,
+            DamageRecord(policy, parse_error_log(error_log)),
         )
 
     # ------------------------------------------------------------------ iteration
@@ -290,6 +316,13 @@ class Loader:
         """Return the figures of the current or last iteration."""
         return self._session.statistics()
 
+    def damaged_samples(self) -> list[DamagedSample]:
+        """Return the damaged samples that this rank has met, or loaded with a state.
+
+        They are in the order in which they were met.
+        """
+        return self._session.damage.samples
+
     def example_batch(self) -> tuple[Any, int]:
         """Return the first batch of the next epoch, unconverted, and its number of samples.
 
@@ -307,7 +340,11 @@ class Loader:
         first_job = next(schedule.jobs(), None)
         if first_job is None:
             return None, 0
-        return self._maker.make(first_job).batch, len(first_job.indices)
+        made = self._maker.make(self._session.damage.inform(first_job))
+        n_samples = len(first_job.indices)
+        if made.damage is not None:
+            n_samples -= made.damage.n_skipped
+        return made.batch, n_samples
 
     def _make_schedule(self) -> Schedule:
         """Return the batches from here to the end of the iteration."""
@@ -451,6 +488,7 @@ class Loader:
         self.seek(place.epoch, place.position, first_epoch)
         self._session.progress.origin = place.origin
         self._session.progress.n_batches = place.n_batches
+        self._session.damage.load_state(loaded.damaged)
         self._session.seed = loaded.seed
         self._session.compares_ranks = True
 
@@ -472,6 +510,7 @@ class Loader:
             order=self._order_content(),
             fingerprint=session.fingerprint,
             ranks=ranks,
+            damaged=session.damage.to_state(),
         )
 
     def _state_of_ranks(self) -> dict[str, int]:
@@ -530,7 +569,9 @@ class Loader:
             )
             return
 
-        facts = {"epochs": self._epochs, "order": self._order_content()}
+        facts: dict[str, Any] = {"epochs": self._epochs, "order": self._order_content()}
+        if self._maker.policy.tolerates_damage:
+            facts["on_error"] = self._maker.policy.on_error
         epoch, position, _ = self.tell()
         start = {"seed": session.seed, "epoch": epoch, "position": position}
         if self._ranks_are_apart():

@@ -10,8 +10,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
+from data_stack.exception import TooManyDamagedSamplesError
 from data_stack.loader.batch_maker import MadeBatch
 from data_stack.loader.conversion import Conversion, Pairs
+from data_stack.loader.damage_record import DamageRecord
 from data_stack.loader.job import Job
 from data_stack.loader.plan import Plan
 from data_stack.loader.progress import Progress
@@ -62,6 +64,7 @@ class Session:
         shard: the shard of the loader.
         make_workers: returns workers that do not run yet.
         stop_prefetching: cancels what an iteration that has ended has asked the source to prefetch.
+        damage: the damaged samples that the training has met.
     """
 
     #: The plan of epoch 0; rank and world follow :attr:`shard`.
@@ -78,6 +81,8 @@ class Session:
     fingerprint: str | None
     #: The workers of the current or last iteration.
     workers: Workers
+    #: The damaged samples that the training has met.
+    damage: DamageRecord
     #: Returns workers that do not run yet.
     _make_workers: Callable[[], Workers]
     #: Cancels what an iteration that has ended has asked the source to prefetch.
@@ -96,6 +101,7 @@ class Session:
         shard: LoaderShard,
         make_workers: Callable[[], Workers],
         stop_prefetching: Callable[[], None],
+        damage: DamageRecord,
     ) -> None:
         self.plan = plan
         self.seed = seed
@@ -104,6 +110,7 @@ class Session:
         self.compares_ranks = True
         self.fingerprint = None
         self.workers = make_workers()  # wrong arguments fail here
+        self.damage = damage
         self._make_workers = make_workers
         self._stop_prefetching = stop_prefetching
         self._keeps_workers = False
@@ -187,8 +194,11 @@ class Session:
     def statistics(self) -> LoaderStatistics:
         """Return the figures of the current iteration until now, or of the last one."""
         if self._iteration is not None:
-            return self._iteration.recorder.read()
-        return replace(self._last_statistics)
+            statistics = self._iteration.recorder.read()
+        else:
+            statistics = replace(self._last_statistics)
+        statistics.damaged = self.damage.count_by_error()
+        return statistics
 
     def _deliver(
         self,
@@ -248,16 +258,33 @@ class Session:
                 next_job = next(jobs, None)
                 if next_job is None:
                     break
-                workers.submit(next_job)
+                workers.submit(self.damage.inform(next_job))
                 submitted.append(next_job)
             if not submitted:
                 return
 
-            made = workers.next()
+            made = self._receive(submitted[0])
             pair = (made.batch, (submitted.popleft(), made))
             made.batch = None
             yield pair
             del pair  # free the batch before the next one is made
+
+    def _receive(self, job: Job) -> MadeBatch:
+        """Wait for the batch of a job, and note the damaged samples that it has met.
+
+        Raises:
+            LoadingError: as :meth:`Workers.next`.
+            TooManyDamagedSamplesError: more samples are damaged than the loader allows.
+        """
+        rank = self.plan.rank
+        try:
+            made = self.workers.next()
+        except TooManyDamagedSamplesError as error:
+            self.damage.add(error.samples, job, rank)  # raises the error with all samples
+            raise
+        if made.damage is not None:
+            self.damage.add(made.damage.samples, job, rank)
+        return made
 
     def _check_is_current(self, iteration: _Iteration) -> None:
         """Check that an iteration may continue.
@@ -280,6 +307,7 @@ class Session:
             **self.__dict__,
             "progress": copy.copy(self.progress),
             "shard": copy.copy(self.shard),
+            "damage": copy.copy(self.damage),
             "workers": None,
             "_iteration": None,
             "_keeps_workers": False,

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Final
+
+import numpy as np
 
 from data_stack.exception import LoaderStateError
 from data_stack.loader.plan import Plan, place_after
@@ -21,6 +23,9 @@ _INTEGER_FIELDS: Final = ("seed", "epoch", "position", "first_epoch", "n_samples
 
 #: The other fields of each state.
 _OTHER_FIELDS: Final = ("order", "fingerprint")
+
+#: The fields that only some states have.
+_OPTIONAL_FIELDS: Final = ("ranks", "damaged")
 
 #: What :attr:`LoaderState.ranks` has.
 _FIELDS_OF_RANKS: Final = (
@@ -55,6 +60,9 @@ class LoaderState:
             ``origin_position``, with ``batch_size`` and ``world``, the ``end_epoch`` of the
             iteration, and whether they are in different places (``differ``, 0 or 1). A rank finds
             its place by :func:`data_stack.loader.plan.place_after`.
+        damaged: None if no sample was found to be damaged; otherwise those that the rank which
+            saved the state knows: for each class of error a list of positions, or of pairs of epoch
+            and position, see :class:`~data_stack.loader.DamagedSample`.
     """
 
     seed: int
@@ -65,12 +73,14 @@ class LoaderState:
     order: Mapping[str, Any]
     fingerprint: str
     ranks: Mapping[str, int] | None = None
+    damaged: Mapping[str, Sequence[Any]] | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the state as JSON data, with a digest of all fields; without ``ranks`` of None."""
+        """Return the state as JSON data, with a digest of all fields but those of None."""
         fields = asdict(self)
-        if self.ranks is None:
-            del fields["ranks"]
+        for name in _OPTIONAL_FIELDS:
+            if fields[name] is None:
+                del fields[name]
         return add_digest({_VERSION_KEY: _VERSION, **fields})
 
     @classmethod
@@ -105,6 +115,7 @@ class LoaderState:
                 order=state["order"],
                 fingerprint=state["fingerprint"],
                 ranks=_parse_ranks(state),
+                damaged=_parse_damaged(state),
             )
         except (AttributeError, KeyError, TypeError, ValueError, RecursionError):  # no JSON data
             return None
@@ -164,8 +175,7 @@ def _check_form(state: Any) -> None:
 def _has_right_digest(state: Mapping[str, Any]) -> bool:
     """Return whether the digest of a state is that of its fields; other keys do not count."""
     names = [_VERSION_KEY, *_INTEGER_FIELDS, *_OTHER_FIELDS]
-    if "ranks" in state:
-        names.append("ranks")
+    names += [name for name in _OPTIONAL_FIELDS if name in state]
     expected = add_digest({name: state[name] for name in names})
     return bool(str(state["digest"]) == expected["digest"])
 
@@ -175,6 +185,25 @@ def _parse_ranks(state: Mapping[str, Any]) -> dict[str, int] | None:
     if "ranks" not in state:
         return None
     return {name: int(state["ranks"][name]) for name in _FIELDS_OF_RANKS}
+
+
+def _parse_damaged(state: Mapping[str, Any]) -> dict[str, list[Any]] | None:
+    """Return :attr:`LoaderState.damaged` from the fields of a state."""
+    if "damaged" not in state:
+        return None
+    damaged: dict[str, list[Any]] = {}
+    for error, entries in state["damaged"].items():
+        damaged[str(error)] = [_parse_key(entry) for entry in entries]
+    return damaged
+
+
+def _parse_key(entry: Any) -> int | list[int]:
+    """Return a position, or a list of epoch and position."""
+    # Some checkpoints make arrays of numbers.
+    if np.ndim(entry) == 0:
+        return int(entry)
+    epoch, position = entry
+    return [int(epoch), int(position)]
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from data_stack.loader.batch_maker import MadeBatch
 from data_stack.loader.conversion import Pairs
@@ -29,6 +29,11 @@ class LoaderStatistics:
         transform_seconds: how long ``transform`` took, summed over the workers.
         convert_seconds: how long conversion to tensors and copies to a device took, in the
             consumer's thread.
+        n_skipped: the number of samples that delivered batches lack, as they are damaged.
+        n_replaced: the number of samples in delivered batches that are there in place of damaged
+            ones.
+        damaged: how many different samples the training has found to be damaged until now, also
+            before the iteration, by the class of the error, such as ``{"DamagedBlockError": 2}``.
     """
 
     worker_kind: str = ""
@@ -43,6 +48,9 @@ class LoaderStatistics:
     collate_seconds: float = 0.0
     transform_seconds: float = 0.0
     convert_seconds: float = 0.0
+    n_skipped: int = 0
+    n_replaced: int = 0
+    damaged: dict[str, int] = field(default_factory=dict)
 
     @property
     def samples_per_second(self) -> float:
@@ -65,7 +73,7 @@ class LoaderStatistics:
         workers = self.worker_kind or "nowhere yet"
         if self.n_workers:
             workers += f" ({self.n_workers})"
-        return (
+        text = (
             f"{self.n_samples:,} samples in {self.n_batches:,} batches, "
             f"{self.samples_per_second:,.0f} samples/s, {self.n_bytes / 1e6:,.1f} MB; "
             f"the consumer waited {self.waiting_seconds:.3f} s of {self.elapsed_seconds:.3f} s "
@@ -73,6 +81,13 @@ class LoaderStatistics:
             f"collate {self.collate_seconds:.3f} s, transform {self.transform_seconds:.3f} s, "
             f"convert {self.convert_seconds:.3f} s"
         )
+        if self.damaged:
+            kinds = ", ".join(f"{n_samples} {error}" for error, n_samples in self.damaged.items())
+            text += (
+                f"; damaged: {kinds}; {self.n_skipped:,} samples skipped, "
+                f"{self.n_replaced:,} replaced"
+            )
+        return text
 
 
 class StatisticsRecorder:
@@ -119,7 +134,7 @@ class StatisticsRecorder:
 
         Args:
             made: what it took to make the batch.
-            n_samples: the number of its samples.
+            n_samples: the number of the samples of its job.
             waiting_seconds: how long the consumer waited for the batch and its conversion.
         """
         statistics = self._statistics
@@ -130,6 +145,10 @@ class StatisticsRecorder:
         statistics.read_seconds += made.read_seconds
         statistics.collate_seconds += made.collate_seconds
         statistics.transform_seconds += made.transform_seconds
+        if made.damage is not None:
+            statistics.n_samples -= made.damage.n_skipped
+            statistics.n_skipped += made.damage.n_skipped
+            statistics.n_replaced += made.damage.n_replaced
 
     def read(self) -> LoaderStatistics:
         """Return the figures until now."""

@@ -207,6 +207,10 @@ class CombinedAccess(SampleAccess):
         """The sources of the parts, found when several samples are read for the first time."""
         return _Sources.of(self.parts)
 
+    def select(self, positions: IndexArrayOfInts) -> Selection:
+        """Return in which parts the samples at ``positions`` are, and where in them."""
+        return self._concatenation.select(positions)
+
     # ------------------------------------------------------------------ one sample
 
     def sample(self, position: int) -> Sample:

@@ -1,0 +1,99 @@
+"""What a loader does when a sample cannot be read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
+
+from data_stack.dataset.positions import check_integer
+from data_stack.dataset.randomness import derive_seed
+from data_stack.exception import (
+    ConfigError,
+    DatasetFileCorruptError,
+    RequestLimitError,
+    ResourceChangedError,
+    RetrievalError,
+)
+
+OnError = Literal["raise", "skip", "replace"]
+"""What a loader does with damaged samples."""
+
+MAX_SUBSTITUTES = 1000
+"""The maximum number of samples that are tried in place of one.
+
+Where half of all samples are damaged, 1,000 damaged ones in a row are as good as impossible.
+"""
+
+#: Errors that say that the bytes of a sample are not what they should be. A value that exceeds the
+#: limit of a request even when it is read alone counts as well: its header is damaged, as a rule.
+_DAMAGE = (DatasetFileCorruptError, RequestLimitError)
+
+#: Kinds of these that no sample is to blame for: a file was replaced while the training reads it,
+#: or a source on the network delivered a wrong file.
+_NO_DAMAGE = (ResourceChangedError, RetrievalError)
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorPolicy:
+    """What a loader does with samples that cannot be read.
+
+    Attributes:
+        on_error: "raise", "skip" or "replace".
+        max_errors: how many different samples may be damaged.
+        errors: classes of errors that count as damage as well.
+    """
+
+    on_error: OnError = "raise"
+    max_errors: int = 100
+    errors: tuple[type[Exception], ...] = ()
+
+    @property
+    def tolerates_damage(self) -> bool:
+        """Whether a loader continues where a sample is damaged."""
+        return self.on_error != "raise"
+
+    def is_damage(self, error: Exception) -> bool:
+        """Return whether an error of reading one sample says that the sample is damaged."""
+        if isinstance(error, self.errors):
+            return True
+        return isinstance(error, _DAMAGE) and not isinstance(error, _NO_DAMAGE)
+
+
+def parse_error_policy(on_error: Any, max_errors: Any, errors: Any) -> ErrorPolicy:
+    """Return the policy of the arguments of a loader.
+
+    Raises:
+        ConfigError: an argument is wrong.
+    """
+    if on_error not in get_args(OnError):
+        raise ConfigError(f"on_error must be 'raise', 'skip' or 'replace', got {on_error!r:.80}")
+    n_allowed = check_integer("max_errors", max_errors, at_least=0)
+
+    classes = (errors,) if isinstance(errors, type) else errors
+    problem = (
+        "errors must be classes of exceptions that count as damage of a sample, such as "
+        f"errors=(ValueError,), got {errors!r:.80}"
+    )
+    try:
+        checked_classes = tuple(classes)
+    except TypeError:
+        raise ConfigError(problem) from None
+    for error_class in checked_classes:
+        # KeyboardInterrupt and the like end programs; they are no Exception.
+        if not isinstance(error_class, type) or not issubclass(error_class, Exception):
+            raise ConfigError(problem)
+    return ErrorPolicy(on_error, n_allowed, checked_classes)
+
+
+def substitutes(seed: int, epoch: int, position: int, n_samples: int) -> Iterator[int]:
+    """Yield the samples to try in place of one that is damaged: a pure function of the arguments.
+
+    Args:
+        seed: the seed of the loader.
+        epoch: the epoch.
+        position: the position of the damaged sample in the order of the epoch.
+        n_samples: the number of samples of the epoch, at least 1.
+    """
+    for number in range(MAX_SUBSTITUTES):
+        yield derive_seed("substitute", seed, epoch, position, number) % n_samples
