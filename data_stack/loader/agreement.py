@@ -52,10 +52,10 @@ def check_ranks_agree(
         "batch_size": plan.batch_size,
         "drop_last": plan.drop_last,
         "uneven": plan.uneven,
-        "n_samples": plan.n_samples,
+        "n_samples": len(iterator),
         **facts,
         "digest of the layers": fingerprint(iterator, of_samples=False),
-        "digest of the first and last sample": _digest_of_ends(iterator, plan.n_samples),
+        "digest of the first and last sample": _digest_of_ends(iterator, len(iterator)),
     }
     own_text = json.dumps({"rank": plan.rank, **own_facts})
     first_text = _put_if_first(f"data_stack/loader/{next(_numbers)}", own_text)
