@@ -40,6 +40,19 @@ def hash_of(key: int, index: int) -> int:
     return int(hash_array(key, np.array([index], dtype=np.uint64))[0])
 
 
+def draw_below(end: int, key: int) -> int:
+    """Draw an integer from ``[0, end)``.
+
+    It is the high half of the product of 64 random bits and ``end``, see
+    https://arxiv.org/abs/1805.10941.
+
+    Args:
+        end: at least 1.
+        key: in ``[0, 2**64)``.
+    """
+    return (hash_of(key, 0) * end) >> 64
+
+
 def hash_array(keys: Uint64Array | int, indices: npt.NDArray[Any]) -> Uint64Array:
     """Return :func:`hash_of` for many indices.
 

@@ -1,3 +1,4 @@
+from data_stack.loader.budgets.budget import Budget as Budget
 from data_stack.loader.collation import Collation as Collation
 from data_stack.loader.collation import Concatenated as Concatenated
 from data_stack.loader.collation import Padded as Padded

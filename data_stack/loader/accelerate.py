@@ -61,7 +61,13 @@ class AccelerateLoader(DataLoaderStateMixin, TorchLoader):  # type: ignore[misc]
         n_samples = plan.n_samples
         if epoch == last_epoch:
             n_samples -= position
-        return n_samples % plan.samples_per_step
+        n_remaining = n_samples % plan.samples_per_step
+        if self._budget_batches is None or n_remaining == 0:
+            return n_remaining
+        # With a budget these are batches, of which accelerate has to know the samples.
+        batches = self._budget_batches.at(last_epoch, self._session.seed)
+        last_batches = range(plan.n_samples - n_remaining, plan.n_samples)
+        return sum(len(batches.samples_of(batch)) for batch in last_batches)
 
 
 def prepare_loader(

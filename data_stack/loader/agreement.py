@@ -81,11 +81,11 @@ def check_ranks_agree(
         "batch_size": plan.batch_size,
         "drop_last": plan.drop_last,
         "uneven": plan.uneven,
-        "n_samples": plan.n_samples,
+        "n_samples": len(iterator),
         **facts,
         "world": plan.world,
         "digest of the layers": fingerprint(iterator, of_samples=False),
-        "digest of the first and last sample": _digest_of_ends(iterator, plan.n_samples),
+        "digest of the first and last sample": _digest_of_ends(iterator, len(iterator)),
     }
     key = f"data_stack/loader/{comparison.kind}{next(_numbers[comparison.kind])}"
     store = _find_store()

@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
 from data_stack.dataset.positions import IndexArrayOfInts
 from data_stack.exception import ConfigError
 from data_stack.loader.job import Job
-from data_stack.loader.orders.order import Order
+from data_stack.loader.orders.order import Order, indices_of
 from data_stack.loader.plan import NEVER, Plan
 
 #: The number of positions in one request to the order: enough to amortise the fixed cost of a
@@ -69,10 +67,8 @@ class Schedule:
         prefetched_until = 0
         for steps in _group_steps(n_steps, plan.batch_size, is_first=epoch == self.epoch):
             parts = plan.parts(steps, position)
-            indices = self._indices_of(parts, plan, epoch)
-
-            start = 0
-            for step, part in zip(steps, parts, strict=True):
+            samples_of_parts = self._samples_of(parts, plan, epoch)
+            for step, part, samples in zip(steps, parts, samples_of_parts, strict=True):
                 # Name the blocks that will be needed, once for each position where they change. The
                 # last sample of the batch tells: if it is the first one of a window, the blocks of
                 # that window have all arrived once the batch is read. If the next windows were
@@ -80,9 +76,7 @@ class Schedule:
                 to_prefetch = None
                 last_position = min(part.stop, plan.n_samples) - 1
                 if last_position >= prefetched_until:
-                    to_prefetch, prefetched_until = self.order.upcoming(
-                        last_position, plan.n_samples, self.seed, epoch
-                    )
+                    to_prefetch, prefetched_until = self._upcoming(last_position, plan, epoch)
 
                 # After the last step of all ranks, the next epoch begins.
                 place_after = (epoch, position + (step + 1) * samples_per_step)
@@ -90,34 +84,38 @@ class Schedule:
                 if is_last and plan.position_after(step, position) == plan.n_samples:
                     place_after = (epoch + 1, 0)
 
-                stop = start + len(part)
                 # Arguments by name would take a quarter of a microsecond more.
                 yield Job(
                     epoch,
                     step,
                     part.start,
-                    indices[start:stop],
+                    samples,
                     self.seed,
                     place_after,
                     to_prefetch,
                 )
-                start = stop
 
-    def _indices_of(self, parts: Sequence[range], plan: Plan, epoch: int) -> IndexArrayOfInts:
-        """Return the samples at the positions of parts, concatenated.
+    def _samples_of(
+        self, parts: Sequence[range], plan: Plan, epoch: int
+    ) -> Iterator[IndexArrayOfInts]:
+        """Yield the samples at the positions of each part.
 
-        Raises:
+        Raises (while iterating):
             ConfigError: the order does not return an integer for each position.
         """
         positions = plan.positions(parts)
-        indices = np.asarray(self.order.indices(positions, plan.n_samples, self.seed, epoch))
-        # A mask of bools would pass for the samples 0 and 1.
-        if indices.shape != positions.shape or indices.dtype.kind not in "iu":
-            raise ConfigError(
-                f"{self.order!r} returned indices of shape {indices.shape} and dtype "
-                f"{indices.dtype} for {len(positions)} positions; return one integer per position"
-            )
-        return indices
+        samples = indices_of(self.order, positions, plan.n_samples, self.seed, epoch)
+        start = 0
+        for part in parts:
+            stop = start + len(part)
+            yield samples[start:stop]
+            start = stop
+
+    def _upcoming(
+        self, last_position: int, plan: Plan, epoch: int
+    ) -> tuple[IndexArrayOfInts | None, int]:
+        """Return samples whose blocks to prefetch at a position, and how long these are all."""
+        return self.order.upcoming(last_position, plan.n_samples, self.seed, epoch)
 
 
 def _group_steps(n_steps: int, batch_size: int, *, is_first: bool) -> Iterator[range]:

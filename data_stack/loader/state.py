@@ -140,7 +140,7 @@ class LoaderState:
         if dict(self.order) != own.order:
             raise LoaderStateError(
                 f"this state belongs to another order: {dict(self.order)}, but the loader has "
-                f"{dict(own.order)}; pass the same shuffle= and redraw= to the loader"
+                f"{dict(own.order)}; pass the same shuffle=, redraw= and budget= to the loader"
             )
 
 

@@ -25,7 +25,6 @@ from data_stack.loader.conversion import (
     parts_of_objects,
     refuse_missing,
 )
-from data_stack.loader.plan import Plan
 from data_stack.loader.ranks import shard_of_process as shard_of_process
 from data_stack.values.stacking import list_samples, stack_samples
 
@@ -137,7 +136,7 @@ class _LoaderOfSteps(Protocol):
     """What a ``TorchLoader`` has for :class:`StepSampler` and :class:`BatchDataset`."""
 
     @property
-    def plan(self) -> Plan: ...
+    def n_samples(self) -> int: ...
 
     def __len__(self) -> int: ...
 
@@ -195,7 +194,7 @@ class BatchDataset(Dataset[Any]):
 
     def __len__(self) -> int:
         """Return the number of samples of an epoch."""
-        return self._loader.plan.n_samples
+        return self._loader.n_samples
 
     def __getitem__(self, step: int) -> Any:
         """Return the batch of a step."""
@@ -215,9 +214,11 @@ class BatchDataset(Dataset[Any]):
         if self._batches is None or step != self._next_step:
             self._loader.seek_step(step)
             self._batches = iter(self._loader)
+        # The last batch ends the iteration, and the next one may have another number of batches.
+        n_steps = len(self._loader)
         batch = next(self._batches)
         self._next_step = step + 1
-        if self._next_step == len(self._loader):
+        if self._next_step == n_steps:
             next(self._batches, None)  # ends the iteration, and its workers
             self._batches = None
         return batch

@@ -129,10 +129,12 @@ METHOD_ARGUMENTS: Mapping[str, str] = {
 """Arguments of methods, and what they are called here."""
 
 LOADER_ARGUMENTS: Mapping[str, str] = {
-    "batch_sampler": "`shuffle=` and `batch_size=`",
+    "batch_sampler": "`shuffle=`, and `batch_size=` or `budget=`",
     "collate_fn": "`collate=`",
     "dataset": "`iterator`, the first argument",
     "generator": "`seed=`",
+    "max_duration": "`budget=`, with `cost=` for what a sample costs",
+    "max_tokens": "`budget=`, with `cost=` for what a sample costs",
     "multiprocessing_context": '`worker_kind="processes"`',
     "n_workers": "`workers=`",
     "num_epochs": "`epochs=`",

@@ -9,7 +9,7 @@ from typing import Any, SupportsIndex
 import numpy as np
 import numpy.typing as npt
 
-from data_stack.dataset.hashing import hash_of
+from data_stack.dataset.hashing import draw_below
 from data_stack.dataset.permutation import KeyedPermutation
 from data_stack.dataset.positions import IndexArrayOfInts, check_integer
 from data_stack.dataset.randomness import derive_seed
@@ -155,7 +155,7 @@ class Bucketed(Order):
         # Cut the short chunk out in front of a full chunk, or behind the last one.
         n_full_chunks, n_short = divmod(len(by_length), self._chunk)
         key = derive_seed("buckets", seed, epoch, window)
-        n_full_chunks_before = _draw_below(n_full_chunks + 1, key)
+        n_full_chunks_before = draw_below(n_full_chunks + 1, key)
         short_start = n_full_chunks_before * self._chunk
         short_end = short_start + n_short
         short_chunk = by_length[short_start:short_end]
@@ -165,16 +165,6 @@ class Bucketed(Order):
         chunk_order = KeyedPermutation(n_full_chunks, key).take(np.arange(n_full_chunks))
         shuffled_chunks = full_chunks.reshape(n_full_chunks, self._chunk)[chunk_order]
         return np.concatenate((shuffled_chunks.ravel(), short_chunk))
-
-
-def _draw_below(end: int, key: int) -> int:
-    """Draw an integer from ``[0, end)``.
-
-    It is the high half of the product of 64 random bits and ``end``, see
-    https://arxiv.org/abs/1805.10941.
-    """
-    random_bits = hash_of(key, 0)
-    return (random_bits * end) >> 64
 
 
 def _check_lengths(lengths: npt.ArrayLike) -> npt.NDArray[np.unsignedinteger[Any]]:

@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from data_stack.dataset.iterator import DatasetIteratorIF, access_to
 from data_stack.dataset.positions import IndexArrayOfInts
+from data_stack.exception import ConfigError
 
 
 class Order(ABC):
@@ -81,6 +82,24 @@ class Order(ABC):
             if name != "order":
                 arguments.append(f"{name}={value!r}")
         return f"{type(self).__name__}({', '.join(arguments)})"
+
+
+def indices_of(
+    order: Order, positions: IndexArrayOfInts, n_samples: int, seed: int, epoch: int
+) -> IndexArrayOfInts:
+    """Return :meth:`Order.indices`, after a check of what a class of others has returned.
+
+    Raises:
+        ConfigError: the order does not return an integer for each position.
+    """
+    indices = np.asarray(order.indices(positions, n_samples, seed, epoch))
+    # A mask of bools would pass for the samples 0 and 1.
+    if indices.shape != positions.shape or indices.dtype.kind not in "iu":
+        raise ConfigError(
+            f"{order!r} returned indices of shape {indices.shape} and dtype {indices.dtype} for "
+            f"{len(positions)} positions; return one integer per position"
+        )
+    return indices
 
 
 def block_lengths(iterator: DatasetIteratorIF) -> npt.NDArray[np.int64] | None:

@@ -1,0 +1,1 @@
+"""Batches whose samples together stay below a budget, such as a number of tokens."""
