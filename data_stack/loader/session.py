@@ -6,12 +6,13 @@ import contextlib
 import copy
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
 from data_stack.loader.batch_maker import MadeBatch
 from data_stack.loader.conversion import Conversion, Pairs
+from data_stack.loader.delivery import Delivery, DeliveryObserver
 from data_stack.loader.job import Job
 from data_stack.loader.plan import Plan
 from data_stack.loader.progress import Progress
@@ -45,9 +46,9 @@ class _Iteration:
         self.is_of_parent = True
 
 
-#: What accompanies a batch through its conversion, which passes it on: the job of the batch, and
-#: what it took to make it, without the batch itself.
-_Mark = tuple[Job, MadeBatch]
+#: What accompanies a batch through its conversion, which passes it on: the job of the batch, what
+#: it took to make it, without the batch itself, and the number of jobs that are in flight.
+_Mark = tuple[Job, MadeBatch, int]
 
 
 class Session:
@@ -62,6 +63,7 @@ class Session:
         shard: the shard of the loader.
         make_workers: returns workers that do not run yet.
         stop_prefetching: cancels what an iteration that has ended has asked the source to prefetch.
+        observers: are told of each delivered batch.
     """
 
     #: The plan of epoch 0; rank and world follow :attr:`shard`.
@@ -78,10 +80,14 @@ class Session:
     fingerprint: str | None
     #: The workers of the current or last iteration.
     workers: Workers
+    #: Samples per second of the training step alone, once measured; 0 before.
+    speed_without_loading: float
     #: Returns workers that do not run yet.
     _make_workers: Callable[[], Workers]
     #: Cancels what an iteration that has ended has asked the source to prefetch.
     _stop_prefetching: Callable[[], None]
+    #: Are told of each delivered batch.
+    _observers: Sequence[DeliveryObserver]
     #: Whether the workers stay when an iteration ends.
     _keeps_workers: bool
     #: The current iteration; None if there is none.
@@ -96,6 +102,7 @@ class Session:
         shard: LoaderShard,
         make_workers: Callable[[], Workers],
         stop_prefetching: Callable[[], None],
+        observers: Sequence[DeliveryObserver] = (),
     ) -> None:
         self.plan = plan
         self.seed = seed
@@ -106,6 +113,8 @@ class Session:
         self.workers = make_workers()  # wrong arguments fail here
         self._make_workers = make_workers
         self._stop_prefetching = stop_prefetching
+        self._observers = observers
+        self.speed_without_loading = 0.0
         self._keeps_workers = False
         self._iteration = None
         self._last_statistics = LoaderStatistics()
@@ -166,6 +175,8 @@ class Session:
             return
         self._last_statistics = self._iteration.recorder.read()
         self._iteration = None
+        for observer in self._observers:
+            observer.end()
         if self._keeps_workers:
             self.workers.cancel()
         else:
@@ -186,9 +197,15 @@ class Session:
 
     def statistics(self) -> LoaderStatistics:
         """Return the figures of the current iteration until now, or of the last one."""
+        statistics = replace(self._last_statistics)
         if self._iteration is not None:
-            return self._iteration.recorder.read()
-        return replace(self._last_statistics)
+            statistics = self._iteration.recorder.read()
+        statistics.speed_without_loading = self.speed_without_loading
+        return statistics
+
+    def note_model_speed(self, samples_per_second: float) -> None:
+        """Keep the speed of the training step alone for the figures."""
+        self.speed_without_loading = samples_per_second
 
     def _deliver(
         self,
@@ -206,6 +223,8 @@ class Session:
         schedule = make_schedule()
         end_epoch = schedule.end_epoch
         recorder.begin()
+        for observer in self._observers:
+            observer.begin(self.shard.shard)
         pairs: Pairs = self._make_batches(schedule)
         if conversion is not None:
             pairs = conversion.convert_all(recorder.time_making(pairs))
@@ -213,14 +232,22 @@ class Session:
             while True:
                 asked_at = time.perf_counter()
                 pair = next(pairs, None)
-                waiting_seconds = time.perf_counter() - asked_at
+                delivered_at = time.perf_counter()
+                waiting_seconds = delivered_at - asked_at
                 if pair is None:
                     # A rank with fewer steps than others continues with the same epoch as they.
                     self.progress.finish(end_epoch)
                     break
-                batch, (job, made) = pair
+                batch, (job, made, n_in_flight) = pair
                 del pair
                 recorder.add_delivered(made, len(job.indices), waiting_seconds)
+                if self._observers:
+                    making_seconds = recorder.split_wait(waiting_seconds)
+                    delivery = Delivery(
+                        job, made, n_in_flight, asked_at, making_seconds, delivered_at
+                    )
+                    for observer in self._observers:
+                        observer.add(delivery)
 
                 # The place advances last, so that an interruption loses no batch.
                 epoch, position = job.place_after
@@ -254,7 +281,8 @@ class Session:
                 return
 
             made = workers.next()
-            pair = (made.batch, (submitted.popleft(), made))
+            job = submitted.popleft()
+            pair = (made.batch, (job, made, len(submitted)))
             made.batch = None
             yield pair
             del pair  # free the batch before the next one is made
