@@ -98,6 +98,7 @@ EXTRAS["test"] = [
     "griffe>=1.15",  # reads the public names from the source
     "nbclient>=0.10",
     "nbformat>=5.9",
+    "opentelemetry-sdk>=1.30",
     "paramiko>=3.4",  # an SFTP server
     "playwright>=1.50",  # drives Debian's Chromium in `make test-full`
     "pytest>=8.0",

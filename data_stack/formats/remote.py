@@ -20,6 +20,7 @@ from data_stack.dataset.iterator.blocks import (
     rows_of_block,
 )
 from data_stack.dataset.positions import IndexArrayOfInts
+from data_stack.io.read_clock import read_clock
 from data_stack.util.executor import Executor
 
 #: The number of threads that prefetch, each of which waits for one request: so many are under way
@@ -149,7 +150,8 @@ class RemoteAccess(SourceAccess):
             if futures is None:
                 are_all_known = False
             else:
-                wait(futures)
+                with read_clock:
+                    wait(futures)
         return are_all_known
 
     def _blocks_of(self, positions: IndexArrayOfInts) -> Iterator[tuple[int, range]]:

@@ -13,6 +13,7 @@ from typing import IO, TYPE_CHECKING, Any, Final, Protocol, TypeAlias, Union
 from data_stack.exception import ResourceChangedError, UnpicklableResourceError
 from data_stack.io.byte_source import ByteSource as ByteSource
 from data_stack.io.positional_stream import SourceStream
+from data_stack.io.read_clock import read_clock
 from data_stack.util.forks import fork_lock
 
 if TYPE_CHECKING:
@@ -209,7 +210,8 @@ class StreamedResource(io.BufferedIOBase):
         data = bytearray(min(size, n_available))
         if not data:
             return b""
-        n_read = source.readinto_at(offset, memoryview(data))
+        with read_clock:
+            n_read = source.readinto_at(offset, memoryview(data))
         if n_read < len(data):
             del data[n_read:]
         return bytes(data)
@@ -226,7 +228,8 @@ class StreamedResource(io.BufferedIOBase):
             self._open_sealed()
             if not len(view):
                 return 0
-            return self._source.readinto_at(offset, view)
+            with read_clock:
+                return self._source.readinto_at(offset, view)
 
         # In pieces, so that gigabytes are not in memory twice.
         n_read = 0
@@ -247,7 +250,8 @@ class StreamedResource(io.BufferedIOBase):
         if self._source is None:
             return [self.read_at(offset, size) for offset, size in clipped_ranges]
         self._open_sealed()
-        return self._source.read_ranges(clipped_ranges)
+        with read_clock:
+            return self._source.read_ranges(clipped_ranges)
 
     @property
     def prefetches(self) -> bool:
@@ -309,22 +313,25 @@ class StreamedResource(io.BufferedIOBase):
             n_possible_bytes = self._source.size
         if size >= n_possible_bytes:
             size = -1
-        return stream.read(size)
+        with read_clock:
+            return stream.read(size)
 
     def read1(self, size: int = -1, /) -> bytes:
         stream: Any = self._stream()
-        if hasattr(stream, "read1"):
-            return bytes(stream.read1(size))
-        if size < 0:
-            size = self.chunk_size
-        return bytes(stream.read(size))
+        with read_clock:
+            if hasattr(stream, "read1"):
+                return bytes(stream.read1(size))
+            if size < 0:
+                size = self.chunk_size
+            return bytes(stream.read(size))
 
     def readinto(self, buffer: Any, /) -> int:
         stream: Any = self._stream()
         if not hasattr(stream, "readinto"):
             return super().readinto(buffer)
-        # A stream that would block returns None.
-        return stream.readinto(buffer) or 0
+        with read_clock:
+            # A stream that would block returns None.
+            return stream.readinto(buffer) or 0
 
     def readline(self, size: int | None = -1, /) -> bytes:
         if size is None:

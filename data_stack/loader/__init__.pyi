@@ -1,3 +1,4 @@
+from data_stack.loader.advice import Advice as Advice
 from data_stack.loader.budgets.budget import Budget as Budget
 from data_stack.loader.collation import Collation as Collation
 from data_stack.loader.collation import Concatenated as Concatenated
@@ -8,6 +9,7 @@ from data_stack.loader.cu_seqlens import CuSeqlens as CuSeqlens
 from data_stack.loader.cu_seqlens import find_cu_seqlens as find_cu_seqlens
 from data_stack.loader.damaged_sample import DamagedSample as DamagedSample
 from data_stack.loader.loader import Loader as Loader
+from data_stack.loader.model_speed import SpeedWithoutLoading as SpeedWithoutLoading
 from data_stack.loader.orders import BlockShuffled as BlockShuffled
 from data_stack.loader.orders import Bucketed as Bucketed
 from data_stack.loader.orders import InOrder as InOrder

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import functools
+import os
+import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
@@ -16,6 +18,7 @@ from data_stack.dataset.iterator.access import access_to, copy_value, detach
 from data_stack.dataset.positions import IndexArrayOfInts
 from data_stack.dataset.randomness import derive_generator, derive_seed
 from data_stack.exception import ConfigError, LoadingError
+from data_stack.io.read_clock import read_clock
 from data_stack.loader.collation.collation import Collation
 from data_stack.loader.empty_batch import without_rows
 from data_stack.loader.epoch_stacks import EpochStacks
@@ -38,6 +41,54 @@ _MAX_BYTES_OF_REQUEST = 2 << 20
 _MAX_SECONDS_OF_REQUEST = 0.016
 
 
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """How the samples of some batches were read: one request to the stack.
+
+    Attributes:
+        seconds: how long the request took.
+        fetch_seconds: how long it waited for the bytes of resources; the remaining time parsed,
+            decompressed, decoded and gathered. Bytes that other threads of a source read, and those
+            of memory maps, do not count.
+        n_batches: the number of batches that the request was for.
+        began_at: when the request began, by ``time.perf_counter()``, the clock of which all
+            processes of a machine share.
+        process_id: the process that read.
+        thread_id: the thread that read, as the operating system numbers it.
+    """
+
+    seconds: float = 0.0
+    fetch_seconds: float = 0.0
+    n_batches: int = 1
+    began_at: float = 0.0
+    process_id: int = 0
+    thread_id: int = 0
+
+
+class _Stopwatch:
+    """Measures the reading of some batches, which begins now."""
+
+    #: When reading began.
+    _began_at: float
+    #: What the clock of this thread showed then.
+    _fetch_seconds_before: float
+
+    def __init__(self) -> None:
+        self._began_at = time.perf_counter()
+        self._fetch_seconds_before = read_clock.seconds
+
+    def stop(self, n_batches: int) -> Reading:
+        """Return how the samples of a number of batches were read."""
+        return Reading(
+            seconds=time.perf_counter() - self._began_at,
+            fetch_seconds=read_clock.seconds - self._fetch_seconds_before,
+            n_batches=n_batches,
+            began_at=self._began_at,
+            process_id=os.getpid(),
+            thread_id=threading.get_native_id(),
+        )
+
+
 @dataclass(slots=True)
 class MadeBatch:
     """A batch, and what it took to make it.
@@ -45,18 +96,30 @@ class MadeBatch:
     Attributes:
         batch: the samples, collated and transformed.
         n_bytes: the size of its arrays.
-        read_seconds: how long reading the samples took.
+        reading: how its samples were read.
         collate_seconds: how long collating them took.
         transform_seconds: how long the transform took.
         damage: how the batch differs from that of undamaged samples; None if it does not.
+        collate_began_at: when collating began, by ``time.perf_counter()``; the transform follows.
     """
 
     batch: Any
     n_bytes: int = 0
-    read_seconds: float = 0.0
+    reading: Reading = Reading()
     collate_seconds: float = 0.0
     transform_seconds: float = 0.0
     damage: BatchDamage | None = None
+    collate_began_at: float = 0.0
+
+    @property
+    def read_seconds(self) -> float:
+        """How long reading its samples took: its share of the request."""
+        return self.reading.seconds / self.reading.n_batches
+
+    @property
+    def fetch_seconds(self) -> float:
+        """How much of this time waited for the bytes of resources."""
+        return self.reading.fetch_seconds / self.reading.n_batches
 
 
 class BatchMaker:
@@ -166,7 +229,7 @@ class BatchMaker:
         Raises (while iterating):
             LoadingError: as :meth:`make`, after the batches of the jobs before.
         """
-        started_at = time.perf_counter()
+        stopwatch = _Stopwatch()
         is_single = len(jobs) == 1
         if is_single:
             indices = jobs[0].indices
@@ -195,14 +258,14 @@ class BatchMaker:
             for job in jobs:
                 yield self.make(job)
             return
-        read_seconds = (time.perf_counter() - started_at) / len(jobs)
+        reading = stopwatch.stop(len(jobs))
 
         # The blocks of these jobs have been read, so the source may fetch the next ones.
         _prefetch_blocks(samples, jobs)
 
         # Collate and transform each job by itself.
         if is_single:
-            yield self._finish(jobs[0], read_batch, read_seconds)
+            yield self._finish(jobs[0], read_batch, reading)
             return
         # Nothing here refers to a batch that the consumer has.
         batches = deque(_split_rows(read_batch, [len(job.indices) for job in jobs]))
@@ -210,10 +273,10 @@ class BatchMaker:
             row_bytes = _n_bytes_of(read_batch) // len(indices)
             for job in jobs:
                 n_bytes = row_bytes * len(job.indices)
-                yield MadeBatch(batches.popleft(), n_bytes, read_seconds)
+                yield MadeBatch(batches.popleft(), n_bytes, reading)
             return
         for job in jobs:
-            yield self._finish(job, batches.popleft(), read_seconds)
+            yield self._finish(job, batches.popleft(), reading)
 
     def stop_prefetching(self) -> None:
         """Let the source cancel what it was told to prefetch and has not begun to fetch."""
@@ -228,11 +291,11 @@ class BatchMaker:
         return [copy_value(sample) for sample in samples.samples(indices)]
 
     def _finish(
-        self, job: Job, batch: Any, read_seconds: float, *, is_collated: bool = False
+        self, job: Job, batch: Any, reading: Reading, *, is_collated: bool = False
     ) -> MadeBatch:
         """Collate, unless it was done, and transform the samples of a job."""
         if self._only_reads:
-            return MadeBatch(batch, _n_bytes_of(batch), read_seconds)
+            return MadeBatch(batch, _n_bytes_of(batch), reading)
 
         started_at = time.perf_counter()
         if self.collate is not None and not is_collated:
@@ -244,9 +307,10 @@ class BatchMaker:
         return MadeBatch(
             batch,
             _n_bytes_of(batch),
-            read_seconds,
-            collated_at - started_at,
-            transformed_at - collated_at,
+            reading,
+            collate_seconds=collated_at - started_at,
+            transform_seconds=transformed_at - collated_at,
+            collate_began_at=started_at,
         )
 
     def _collate_batch(self, job: Job, batch: Any) -> Any:
@@ -293,7 +357,7 @@ class BatchMaker:
             LoadingError: as :meth:`make`; or no other sample can be read in place of one.
             TooManyDamagedSamplesError: more samples are damaged than the policy allows.
         """
-        started_at = time.perf_counter()
+        stopwatch = _Stopwatch()
         samples = self.stacks.access_at(job.epoch)
         readable = ReadableSamples(
             job,
@@ -304,14 +368,14 @@ class BatchMaker:
             check_error=self._raise_if_of_signal_handler,
         )
         batch = readable.read_batch(error)
-        read_seconds = time.perf_counter() - started_at
+        reading = stopwatch.stop(1)
         _prefetch_blocks(samples, [job])
 
         # A collation may not know the columns of no samples, so it gets another sample.
         is_collated = readable.is_empty and isinstance(self.collate, Collation)
         if is_collated:
             batch = self._collate_nothing(job, readable)
-        made = self._finish(job, batch, read_seconds, is_collated=is_collated)
+        made = self._finish(job, batch, reading, is_collated=is_collated)
         made.damage = readable.damage
         return made
 

@@ -28,10 +28,13 @@ from data_stack.loader.collation.collation import Collation
 from data_stack.loader.conversion import Conversion
 from data_stack.loader.damage_record import DamageRecord
 from data_stack.loader.damaged_sample import DamagedSample
+from data_stack.loader.delivery import DeliveryObserver
 from data_stack.loader.epoch_stacks import EpochStacks
 from data_stack.loader.error_log import parse_error_log
 from data_stack.loader.error_policy import OnError, parse_error_policy
 from data_stack.loader.meshes import DeviceMesh, ProcessGroup
+from data_stack.loader.metrics import MetricsReporter
+from data_stack.loader.model_speed import SpeedWithoutLoading
 from data_stack.loader.orders.in_order import InOrder
 from data_stack.loader.orders.order import Order
 from data_stack.loader.orders.scattered_reads import warn_of_scattered_reads
@@ -42,6 +45,7 @@ from data_stack.loader.schedule import Schedule
 from data_stack.loader.session import Session
 from data_stack.loader.state import LoaderState, find_place
 from data_stack.loader.statistics import LoaderStatistics
+from data_stack.loader.trace import TraceWriter
 from data_stack.loader.workers.base import WorkerKind
 from data_stack.loader.workers.make_workers import make_workers
 from data_stack.show.markup import Heading, as_html
@@ -152,9 +156,13 @@ class Loader:
             plan, ``drop_last`` and ``uneven`` then count batches instead of samples.
         cost: what a sample costs of the budget: the name or position of a column, of numbers or of
             arrays that cost their lengths; a function of a sample; or one integer for each sample.
+        trace: the path of a file that shows what the loader did, batch by batch and worker by
+            worker, in https://ui.perfetto.dev; see :class:`~data_stack.loader.trace.TraceWriter`.
+            None writes none.
 
     Raises:
-        ConfigError: an argument is out of range, or two arguments conflict.
+        ConfigError: an argument is out of range, two arguments conflict, or ``trace`` cannot be
+            written.
     """
 
     #: The samples.
@@ -204,6 +212,7 @@ class Loader:
         error_log: str | PathLike[str] | None = None,
         budget: Budget | SupportsIndex | None = None,
         cost: Cost | None = None,
+        trace: str | PathLike[str] | None = None,
     ) -> None:
         # What an epoch consists of, and in which order.
         self._iterator = as_iterator(iterator)
@@ -257,6 +266,11 @@ class Loader:
             compares_batches=_check_bool("compare_workers", compare_workers),
         )
 
+        # Who is told of the batches.
+        observers: list[DeliveryObserver] = [MetricsReporter()]
+        if trace is not None:
+            observers.append(TraceWriter(trace))
+
         # What runs.
         self._conversion = None
         self._session = Session(
@@ -266,6 +280,7 @@ class Loader:
             make_own_workers,
             self._maker.stop_prefetching,
             DamageRecord(policy, parse_error_log(error_log)),
+            observers,
         )
 
     # ------------------------------------------------------------------ iteration
@@ -353,6 +368,35 @@ class Loader:
         They are in the order in which they were met.
         """
         return self._session.damage.samples
+
+    def speed_without_loading(self, n_batches: SupportsIndex = 100) -> SpeedWithoutLoading:
+        """Return the first batch of the next epoch, to be used again and again.
+
+        ::
+
+            alone = loader.speed_without_loading()
+            for images, labels, tags in alone:
+                ...  # the step of the training
+            print(alone.samples_per_second)
+
+        A loop over it is as fast as the training would be if loading took no time. :meth:`stats`
+        shows its speed beside that of the loader. The batch is converted once. The place and the
+        state of the loader stay as they are.
+
+        Args:
+            n_batches: how often the batch is returned, at least 2.
+
+        Raises:
+            ConfigError: there is no batch.
+            LoadingError: the batch could not be made.
+        """
+        n_steps = check_integer("n_batches", n_batches, at_least=2)
+        batch, n_samples = self.example_batch()
+        if n_samples == 0:
+            raise ConfigError("the loader has no batch by which to measure a training step")
+        if self._conversion is not None:
+            batch = self._conversion.convert(batch)
+        return SpeedWithoutLoading(batch, n_samples, n_steps, self._session.note_model_speed)
 
     def example_batch(self) -> tuple[Any, int]:
         """Return the first batch of the next epoch, unconverted, and its number of samples.

@@ -6,7 +6,7 @@ import contextlib
 import copy
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -14,6 +14,7 @@ from data_stack.exception import TooManyDamagedSamplesError
 from data_stack.loader.batch_maker import MadeBatch
 from data_stack.loader.conversion import Conversion, Pairs
 from data_stack.loader.damage_record import DamageRecord
+from data_stack.loader.delivery import Delivery, DeliveryObserver
 from data_stack.loader.job import Job
 from data_stack.loader.plan import Plan
 from data_stack.loader.progress import Progress
@@ -47,9 +48,9 @@ class _Iteration:
         self.is_of_parent = True
 
 
-#: What accompanies a batch through its conversion, which passes it on: the job of the batch, and
-#: what it took to make it, without the batch itself.
-_Mark = tuple[Job, MadeBatch]
+#: What accompanies a batch through its conversion, which passes it on: the job of the batch, what
+#: it took to make it, without the batch itself, and the number of jobs that are in flight.
+_Mark = tuple[Job, MadeBatch, int]
 
 
 class Session:
@@ -65,6 +66,7 @@ class Session:
         make_workers: returns workers that do not run yet.
         stop_prefetching: cancels what an iteration that has ended has asked the source to prefetch.
         damage: the damaged samples that the training has met.
+        observers: are told of each delivered batch.
     """
 
     #: The plan of epoch 0; rank and world follow :attr:`shard`.
@@ -83,10 +85,14 @@ class Session:
     workers: Workers
     #: The damaged samples that the training has met.
     damage: DamageRecord
+    #: Samples per second of the training step alone, once measured; 0 before.
+    speed_without_loading: float
     #: Returns workers that do not run yet.
     _make_workers: Callable[[], Workers]
     #: Cancels what an iteration that has ended has asked the source to prefetch.
     _stop_prefetching: Callable[[], None]
+    #: Are told of each delivered batch.
+    _observers: Sequence[DeliveryObserver]
     #: Whether the workers stay when an iteration ends.
     _keeps_workers: bool
     #: The current iteration; None if there is none.
@@ -102,6 +108,7 @@ class Session:
         make_workers: Callable[[], Workers],
         stop_prefetching: Callable[[], None],
         damage: DamageRecord,
+        observers: Sequence[DeliveryObserver] = (),
     ) -> None:
         self.plan = plan
         self.seed = seed
@@ -113,6 +120,8 @@ class Session:
         self.damage = damage
         self._make_workers = make_workers
         self._stop_prefetching = stop_prefetching
+        self._observers = observers
+        self.speed_without_loading = 0.0
         self._keeps_workers = False
         self._iteration = None
         self._last_statistics = LoaderStatistics()
@@ -173,6 +182,8 @@ class Session:
             return
         self._last_statistics = self._iteration.recorder.read()
         self._iteration = None
+        for observer in self._observers:
+            observer.end()
         if self._keeps_workers:
             self.workers.cancel()
         else:
@@ -193,12 +204,16 @@ class Session:
 
     def statistics(self) -> LoaderStatistics:
         """Return the figures of the current iteration until now, or of the last one."""
+        statistics = replace(self._last_statistics)
         if self._iteration is not None:
             statistics = self._iteration.recorder.read()
-        else:
-            statistics = replace(self._last_statistics)
         statistics.damaged = self.damage.count_by_error()
+        statistics.speed_without_loading = self.speed_without_loading
         return statistics
+
+    def note_model_speed(self, samples_per_second: float) -> None:
+        """Keep the speed of the training step alone for the figures."""
+        self.speed_without_loading = samples_per_second
 
     def _deliver(
         self,
@@ -216,6 +231,8 @@ class Session:
         schedule = make_schedule()
         end_epoch = schedule.end_epoch
         recorder.begin()
+        for observer in self._observers:
+            observer.begin(self.shard.shard)
         pairs: Pairs = self._make_batches(schedule)
         if conversion is not None:
             pairs = conversion.convert_all(recorder.time_making(pairs))
@@ -223,14 +240,22 @@ class Session:
             while True:
                 asked_at = time.perf_counter()
                 pair = next(pairs, None)
-                waiting_seconds = time.perf_counter() - asked_at
+                delivered_at = time.perf_counter()
+                waiting_seconds = delivered_at - asked_at
                 if pair is None:
                     # A rank with fewer steps than others continues with the same epoch as they.
                     self.progress.finish(end_epoch)
                     break
-                batch, (job, made) = pair
+                batch, (job, made, n_in_flight) = pair
                 del pair
                 recorder.add_delivered(made, len(job.indices), waiting_seconds)
+                if self._observers:
+                    making_seconds = recorder.split_wait(waiting_seconds)
+                    delivery = Delivery(
+                        job, made, n_in_flight, asked_at, making_seconds, delivered_at
+                    )
+                    for observer in self._observers:
+                        observer.add(delivery)
 
                 # The place advances last, so that an interruption loses no batch.
                 epoch, position = job.place_after
@@ -264,7 +289,8 @@ class Session:
                 return
 
             made = self._receive(submitted[0])
-            pair = (made.batch, (submitted.popleft(), made))
+            job = submitted.popleft()
+            pair = (made.batch, (job, made, len(submitted)))
             made.batch = None
             yield pair
             del pair  # free the batch before the next one is made

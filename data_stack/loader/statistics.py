@@ -5,9 +5,11 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass, field, replace
 
+from data_stack.loader.advice import Advice, Pace, advise
 from data_stack.loader.batch_maker import MadeBatch
 from data_stack.loader.conversion import Pairs
 from data_stack.loader.workers.base import Workers
+from data_stack.util.executor import n_processors
 
 
 @dataclass(slots=True)
@@ -25,6 +27,8 @@ class LoaderStatistics:
         elapsed_seconds: the time from the start of the iteration to its end, or until now.
         waiting_seconds: how long the consumer waited for batches.
         read_seconds: how long reading samples took, summed over the workers.
+        fetch_seconds: how much of this time the workers waited for bytes of files and stores. Bytes
+            that other threads of a source read, and those of memory maps, do not count.
         collate_seconds: how long ``collate`` took, summed over the workers.
         transform_seconds: how long ``transform`` took, summed over the workers.
         convert_seconds: how long conversion to tensors and copies to a device took, in the
@@ -34,6 +38,8 @@ class LoaderStatistics:
             ones.
         damaged: how many different samples the training has found to be damaged until now, also
             before the iteration, by the class of the error, such as ``{"DamagedBlockError": 2}``.
+        speed_without_loading: samples per second of the training step alone, as
+            :meth:`Loader.speed_without_loading` measured it last; 0 if it was not measured.
     """
 
     worker_kind: str = ""
@@ -45,12 +51,14 @@ class LoaderStatistics:
     elapsed_seconds: float = 0.0
     waiting_seconds: float = 0.0
     read_seconds: float = 0.0
+    fetch_seconds: float = 0.0
     collate_seconds: float = 0.0
     transform_seconds: float = 0.0
     convert_seconds: float = 0.0
     n_skipped: int = 0
     n_replaced: int = 0
     damaged: dict[str, int] = field(default_factory=dict)
+    speed_without_loading: float = 0.0
 
     @property
     def samples_per_second(self) -> float:
@@ -69,6 +77,26 @@ class LoaderStatistics:
             return 0.0
         return self.waiting_seconds / self.elapsed_seconds
 
+    @property
+    def advice(self) -> Advice | None:
+        """What the training waits for, and what would help; None before 20 batches."""
+        pace = Pace(
+            n_batches=self.n_batches,
+            elapsed_seconds=self.elapsed_seconds,
+            waiting_seconds=self.waiting_seconds,
+            convert_seconds=self.convert_seconds,
+            stage_seconds={
+                "fetch": self.fetch_seconds,
+                "decode": self.read_seconds - self.fetch_seconds,
+                "collate": self.collate_seconds,
+                "transform": self.transform_seconds,
+            },
+            n_workers=self.n_workers,
+            n_processors=n_processors(),
+            is_automatic=self.choice != "",
+        )
+        return advise(pace)
+
     def __str__(self) -> str:
         workers = self.worker_kind or "nowhere yet"
         if self.n_workers:
@@ -77,9 +105,9 @@ class LoaderStatistics:
             f"{self.n_samples:,} samples in {self.n_batches:,} batches, "
             f"{self.samples_per_second:,.0f} samples/s, {self.n_bytes / 1e6:,.1f} MB; "
             f"the consumer waited {self.waiting_seconds:.3f} s of {self.elapsed_seconds:.3f} s "
-            f"({self.waiting_share:.1%}); made {workers}: read {self.read_seconds:.3f} s, "
-            f"collate {self.collate_seconds:.3f} s, transform {self.transform_seconds:.3f} s, "
-            f"convert {self.convert_seconds:.3f} s"
+            f"({self.waiting_share:.1%}); made {workers}: read {self.read_seconds:.3f} s "
+            f"(of it fetch {self.fetch_seconds:.3f} s), collate {self.collate_seconds:.3f} s, "
+            f"transform {self.transform_seconds:.3f} s, convert {self.convert_seconds:.3f} s"
         )
         if self.damaged:
             kinds = ", ".join(f"{n_samples} {error}" for error, n_samples in self.damaged.items())
@@ -87,6 +115,11 @@ class LoaderStatistics:
                 f"; damaged: {kinds}; {self.n_skipped:,} samples skipped, "
                 f"{self.n_replaced:,} replaced"
             )
+        if self.speed_without_loading > 0:
+            text += f"; without loading {self.speed_without_loading:,.0f} samples/s"
+        advice = self.advice
+        if advice is not None:
+            text += f"\n{advice}"
         return text
 
 
@@ -106,12 +139,15 @@ class StatisticsRecorder:
     #: How long the thread of the consumer made batches for a conversion, or waited for workers. The
     #: remaining waiting time of the consumer is the conversion. None without a conversion.
     _making_seconds: float | None
+    #: How much of it :meth:`split_wait` has returned.
+    _split_making_seconds: float
 
     def __init__(self, workers: Workers) -> None:
         self._workers = workers
         self._statistics = LoaderStatistics()
         self._began_at = None
         self._making_seconds = None
+        self._split_making_seconds = 0.0
 
     def begin(self) -> None:
         """Note that the first batch is requested now."""
@@ -129,6 +165,14 @@ class StatisticsRecorder:
             yield pair
             del pair  # free the batch before the next one is made
 
+    def split_wait(self, waiting_seconds: float) -> float:
+        """Return how much of the wait for a batch made it; the remaining time converted it."""
+        if self._making_seconds is None:
+            return waiting_seconds
+        seconds = self._making_seconds - self._split_making_seconds
+        self._split_making_seconds = self._making_seconds
+        return seconds
+
     def add_delivered(self, made: MadeBatch, n_samples: int, waiting_seconds: float) -> None:
         """Add a batch that the consumer receives now.
 
@@ -143,6 +187,7 @@ class StatisticsRecorder:
         statistics.n_bytes += made.n_bytes
         statistics.waiting_seconds += waiting_seconds
         statistics.read_seconds += made.read_seconds
+        statistics.fetch_seconds += made.fetch_seconds
         statistics.collate_seconds += made.collate_seconds
         statistics.transform_seconds += made.transform_seconds
         if made.damage is not None:

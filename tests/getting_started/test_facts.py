@@ -78,6 +78,7 @@ NOT_PYTHON = frozenset(
         "data_stack.datasets",
         "data_stack.encoders",
         "data_stack.json",
+        "data_stack.loader.batches",  # a counter of OpenTelemetry
         "data_stack.lock",
         "data_stack.parquet_metadata",
         "data_stack.schema",

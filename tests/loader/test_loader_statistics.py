@@ -7,7 +7,7 @@ import pytest
 
 from data_stack.dataset.iterator import SequenceDatasetIterator
 from data_stack.loader import LoaderStatistics
-from data_stack.loader.batch_maker import BatchMaker, MadeBatch
+from data_stack.loader.batch_maker import BatchMaker, MadeBatch, Reading
 from data_stack.loader.epoch_stacks import EpochStacks
 from data_stack.loader.statistics import StatisticsRecorder
 from data_stack.loader.workers.inline import InlineWorkers
@@ -23,7 +23,7 @@ def test_waiting_that_makes_no_batch_is_conversion() -> None:
     recorder.begin()
 
     for _ in recorder.time_making(iter([("batch", "mark")] * 2)):
-        made = MadeBatch(None, 80, read_seconds=1.0)
+        made = MadeBatch(None, 80, Reading(seconds=1.0))
         recorder.add_delivered(made, n_samples=4, waiting_seconds=2.0)
 
     statistics = recorder.read()
