@@ -216,6 +216,16 @@ def check_s3() -> None:
     data_stack.storage_connector_from_url("s3://bucket/prefix")
 
 
+def check_gcs() -> None:
+    """The store is made, and nothing connected."""
+    data_stack.storage_connector_from_url("gs://bucket/prefix")
+
+
+def check_azure() -> None:
+    """The store is made, and nothing connected."""
+    data_stack.storage_connector_from_url("az://container/prefix")
+
+
 def check_cloud() -> None:
     """Each store is made, and nothing connected."""
     for url in ("s3://bucket", "gs://bucket", "az://bucket"):
