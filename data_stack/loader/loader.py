@@ -549,12 +549,14 @@ class Loader:
         """
         if epoch is not None and state is not None:
             raise ConfigError("samples_of() takes epoch= or state=, not both")
-        step_number = check_integer("step", step)
         seed = self._session.seed
         loaded = None
         if state is not None:
+            step_number = check_integer("step", step)
             loaded = self._read_state(state)
             seed = loaded.seed
+        else:
+            step_number = check_integer("step", step, at_least=0)
 
         # With uneven="keep" the last step of an epoch may be one of the first ranks only.
         ranks = self._parse_ranks(rank)
@@ -572,7 +574,9 @@ class Loader:
                 start = (place.epoch, place.position)
             else:
                 start = (0 if epoch is None else epoch_number, 0)
-            at_epoch, position = find_step_after(step_number, start, rank_number, plan_of)
+            at_epoch, position = find_step_after(
+                step_number, start, rank_number, plan_of, epochs_differ=self._stacks.differ
+            )
 
             schedule = Schedule(
                 order=self._order,

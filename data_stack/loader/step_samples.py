@@ -13,8 +13,8 @@ from data_stack.dataset.iterator import SampleAccess
 from data_stack.dataset.iterator.origins import Origin
 from data_stack.exception import ConfigError
 from data_stack.loader.job import Job
-from data_stack.loader.plan import NEVER, Plan, place_after
-from data_stack.show.markup import Block, Paragraph, Table, as_html, as_text
+from data_stack.loader.plan import Plan
+from data_stack.show.markup import Block, Table, as_html, as_text
 
 #: The columns of a table.
 _HEADER = ("rank", "epoch", "sample", "in source", "source", "location", "part")
@@ -82,13 +82,15 @@ class StepSamples(Sequence[SampleOfStep]):
         return {"step": self.step, "samples": [asdict(sample) for sample in self.samples]}
 
     def document(self) -> list[Block]:
-        """Return a table with a row for each origin of each sample."""
-        if not self.samples:
-            return [Paragraph(f"no rank reads a sample in step {self.step}")]
+        """Return a table with a row for each origin of each sample, or one if it has none."""
         rows = []
         for sample in self.samples:
+            numbers = [str(sample.rank), str(sample.epoch), str(sample.index)]
             for origin in sample.origins:
-                rows.append(_make_row(sample, origin))
+                texts = [origin.source or "", origin.location or "", origin.part or ""]
+                rows.append([*numbers, str(origin.position), *texts])
+            if not sample.origins:
+                rows.append([*numbers, "", "", "", ""])
 
         # Columns that are empty in all rows are left out.
         shown = []
@@ -104,13 +106,6 @@ class StepSamples(Sequence[SampleOfStep]):
 
     def _repr_html_(self) -> str:
         return as_html(self.document())
-
-
-def _make_row(sample: SampleOfStep, origin: Origin) -> list[str]:
-    """Return the row of a table for an origin of a sample."""
-    numbers = (sample.rank, sample.epoch, sample.index, origin.position)
-    texts = (origin.source, origin.location, origin.part)
-    return [*[str(number) for number in numbers], *[text or "" for text in texts]]
 
 
 def list_samples_of_job(job: Job, plan: Plan, samples: SampleAccess) -> list[SampleOfStep]:
@@ -148,13 +143,18 @@ def check_step_of_epoch(step: int, epoch: int, plan: Plan, rank: int) -> None:
     n_steps = plan.n_steps(rank=rank)
     if not 0 <= step < n_steps:
         raise ConfigError(
-            f"epoch {epoch} has {n_steps:,} steps of rank {rank}, counted from 0, so it has no "
-            f"step {step:,}"
+            f"epoch {epoch} has no step {step:,} of rank {rank}: the number of its steps is "
+            f"{n_steps:,}, and the first one is step 0"
         )
 
 
 def find_step_after(
-    step: int, start: tuple[int, int], rank: int, plan_of: Callable[[int], Plan]
+    step: int,
+    start: tuple[int, int],
+    rank: int,
+    plan_of: Callable[[int], Plan],
+    *,
+    epochs_differ: bool,
 ) -> tuple[int, int]:
     """Return the epoch and position of a rank's step, counted from a place on.
 
@@ -163,27 +163,36 @@ def find_step_after(
         start: the epoch and position of the place.
         rank: the rank.
         plan_of: returns the plan of an epoch.
+        epochs_differ: whether epochs may have different numbers of samples.
 
     Raises:
         ConfigError: there is no such step.
     """
-    start_epoch, start_position = start
+    epoch, position = start
+    plan = plan_of(epoch)
     if step < 0:
-        plan = plan_of(start_epoch)
-        n_steps_before = start_position // plan.samples_per_step
+        n_steps_before = position // plan.samples_per_step
         if -step > n_steps_before:
             raise ConfigError(
-                f"steps are counted from a place with {n_steps_before:,} steps before it in epoch "
-                f"{start_epoch}, so step {step:,} lies in no or an earlier epoch; pass epoch= of "
-                f"that epoch, and the step from its start"
+                f"step {step:,} before the state lies in an earlier epoch: the number of steps "
+                f"from the start of epoch {epoch} to the state is {n_steps_before:,}. Pass "
+                f"epoch= in place of state=, and the step from the start of that epoch"
             )
-        return start_epoch, start_position + step * plan.samples_per_step
+        return epoch, position + step * plan.samples_per_step
 
-    epoch, position = place_after(step, start, rank, plan_of, NEVER)
-    # The rank may have no further step in the epoch, as with uneven="keep".
-    while plan_of(epoch).n_steps(position, rank) == 0:
-        if position == 0:
+    n_left = step
+    n_steps = plan.n_steps(position, rank)
+    while n_left >= n_steps:
+        if n_steps == 0 and position == 0:
             raise ConfigError(f"rank {rank} has no batch in epoch {epoch}")
+        n_left -= n_steps
         epoch += 1
         position = 0
-    return epoch, position
+        plan = plan_of(epoch)
+        n_steps = plan.n_steps(position, rank)
+
+        # Epochs that are alike are counted at once.
+        if not epochs_differ and n_steps > 0:
+            n_epochs, n_left = divmod(n_left, n_steps)
+            epoch += n_epochs
+    return epoch, position + n_left * plan.samples_per_step
