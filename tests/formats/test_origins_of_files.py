@@ -35,7 +35,7 @@ def numbers_of(location: str) -> tuple[int, str]:
     return int(matched[1]), matched[2]
 
 
-# ---------------------------------------------------------------------- how files are written, and read by others
+# ---------------------------------------------------------------------- formats
 
 
 def write_csv(folder: Path) -> Any:
@@ -120,7 +120,8 @@ def find_in_records(folder: Path, location: str) -> int:
     assert matched is not None
     record, name = matched.groups()
     (shard,) = [path for path in (folder / "a").iterdir() if path.name in name]
-    return int(data_stack.load(str(shard))[int(record)]["id"])
+    records: Any = data_stack.load(str(shard))
+    return int(records[int(record)]["id"])
 
 
 def write_tar(folder: Path) -> Any:
@@ -167,7 +168,9 @@ FORMATS: dict[str, tuple[Callable[[Path], Any], Callable[[Path, str], int]]] = {
 
 def id_of(sample: Any) -> int:
     """The identifier of a sample; of a picture, its pixels."""
-    value = sample.get("id", sample.get("image")) if isinstance(sample, dict) else sample
+    value = sample
+    if isinstance(sample, dict):
+        value = sample.get("id", sample.get("image"))
     return int(np.ravel(value)[0])
 
 

@@ -109,7 +109,7 @@ class CombinedDatasetIterator(AccessedDatasetIterator):
         given = [access_to(as_iterator(iterator)) for iterator in self._stacked_on]
         return CombinedAccess(given, self._lengths, self._names)
 
-    def name_sources(self, names: Sequence[str]) -> None:
+    def _name_sources(self, names: Sequence[str]) -> None:
         """Give each iterator a name, by which the origins of samples call it."""
         self._names = list(names)
 

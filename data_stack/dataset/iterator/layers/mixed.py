@@ -94,7 +94,7 @@ class MixedDatasetIterator(ViewOfSeveral):
         lengths = [len(as_iterator(iterator)) for iterator in combined.underlying_iterators]
         sources = Sources.of(lengths, names)
         if sources.are_named:
-            combined.name_sources(sources.names)
+            combined._name_sources(sources.names)
         stages = parse_stages(sources, proportions, schedule, temperature)
         most_epochs = parse_max_epochs(sources, max_epochs)
         turns = draw_turns(sources.lengths, stages, most_epochs, n_wanted, draw.key)
