@@ -191,6 +191,13 @@ class ColumnsDatasetIterator(AccessedDatasetIterator):
                 files.append(value)
         return files
 
+    def _locate_row(self, position: int) -> str | None:
+        """Return the row of a sample in the files, for messages; None without files."""
+        names = [file.name for file in dict.fromkeys(self._files())]
+        if not names:
+            return None
+        return f"row {position} of {', '.join(names):.500}"
+
     def _content_of_files(self) -> list[str]:
         """Return what identifies the content of each file.
 
@@ -278,6 +285,9 @@ class ColumnsAccess(RemoteAccess):
 
     def values_of_sample(self, position: int, keys: Sequence[ColumnKey]) -> list[Any]:
         return [reader.value(position) for reader in self.readers_of(keys)]
+
+    def locate(self, position: int) -> str | None:
+        return self.source._locate_row(position)
 
     def samples(self, positions: IndexArrayOfInts) -> list[Sample]:
         self.await_prefetched(positions)

@@ -20,5 +20,7 @@ from data_stack.loader.plan import Plan as Plan
 from data_stack.loader.ranks import shard_of_process as shard_of_process
 from data_stack.loader.state import LoaderState as LoaderState
 from data_stack.loader.statistics import LoaderStatistics as LoaderStatistics
+from data_stack.loader.step_samples import SampleOfStep as SampleOfStep
+from data_stack.loader.step_samples import StepSamples as StepSamples
 
 __all__: list[str]

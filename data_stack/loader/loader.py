@@ -45,6 +45,13 @@ from data_stack.loader.schedule import Schedule
 from data_stack.loader.session import Session
 from data_stack.loader.state import LoaderState, find_place
 from data_stack.loader.statistics import LoaderStatistics
+from data_stack.loader.step_samples import (
+    SampleOfStep,
+    StepSamples,
+    check_step_of_epoch,
+    find_step_after,
+    list_samples_of_job,
+)
 from data_stack.loader.trace import TraceWriter
 from data_stack.loader.workers.base import WorkerKind
 from data_stack.loader.workers.make_workers import make_workers
@@ -544,16 +551,8 @@ class Loader:
                 just said, other ranks; the loader stays as it was.
         """
         # Check everything first, so that a wrong state changes nothing.
-        loaded = LoaderState.from_dict(state)
-        loaded.check_is_of(self._state(), self._iterator)
+        loaded = self._read_state(state)
         plan_of = functools.partial(self._plan_of, seed=loaded.seed)
-        n_samples = plan_of(loaded.epoch).n_samples
-        if loaded.n_samples != n_samples:
-            parts = "samples" if self._budget_batches is None else "batches"
-            raise LoaderStateError(
-                f"epoch {loaded.epoch} had {loaded.n_samples:,} {parts} when this state was saved, "
-                f"and has {n_samples:,} now: the dataset has changed. Start a new training"
-            )
         place = find_place(loaded, self.plan, plan_of)
 
         # An iteration has to reach the epoch that was interrupted. If this loader has fewer epochs
@@ -570,6 +569,23 @@ class Loader:
         if self._budget_batches is not None:
             self._session.plan = self._plan_of(0)  # the seed decides the number of batches
         self._session.compares_ranks = True
+
+    def _read_state(self, state: Mapping[str, Any]) -> LoaderState:
+        """Read a state, and check that it is one of this loader.
+
+        Raises:
+            LoaderStateError: it is invalid, or belongs to other samples or another order.
+        """
+        loaded = LoaderState.from_dict(state)
+        loaded.check_is_of(self._state(), self._iterator)
+        n_samples = self._plan_of(loaded.epoch, loaded.seed).n_samples
+        if loaded.n_samples != n_samples:
+            parts = "samples" if self._budget_batches is None else "batches"
+            raise LoaderStateError(
+                f"epoch {loaded.epoch} had {loaded.n_samples:,} {parts} when this state was saved, "
+                f"and has {n_samples:,} now: the dataset has changed. Start a new training"
+            )
+        return loaded
 
     def _state(self) -> LoaderState:
         """Return the place of the next batch, with all that decides what follows it."""
@@ -614,6 +630,100 @@ class Loader:
         if not self._redraws:
             content["redraw"] = False
         return content
+
+    # ------------------------------------------------------------------ the samples of a step
+
+    def samples_of(
+        self,
+        step: SupportsIndex,
+        *,
+        epoch: SupportsIndex | None = None,
+        state: Mapping[str, Any] | None = None,
+        rank: SupportsIndex | Literal["all"] | None = None,
+    ) -> StepSamples:
+        """Return which samples a step reads, and the files and rows that they come from.
+
+        ::
+
+            print(loader.samples_of(1000))  # the step of a training that ran in one go
+            print(loader.samples_of(1000 - 900, state=checkpoint["loader"], rank="all"))
+
+        No sample is read, and the iteration goes on as before. The loader needs the arguments that
+        the training had: the iterator, batch size, shard and order.
+
+        Args:
+            step: the number of the batch, from 0. It is counted from the start of epoch 0, through
+                all epochs; with ``epoch`` from the start of that epoch; with ``state`` from the
+                state, so that 0 is the batch that follows it, and -1 the one before.
+            epoch: the epoch.
+            state: what :meth:`state_dict` returned, from which ``step`` is counted. Steps behind it
+                are those of this loader's ranks and batch size. A training that was continued on
+                other ranks, or with another batch size, has other steps: pass the last state before
+                the step.
+            rank: the rank; None for that of this loader; "all" for all ranks, in their order.
+
+        Raises:
+            ConfigError: there is no such step or rank, or both ``epoch`` and ``state`` were passed.
+            LoaderStateError: as :meth:`load_state_dict`.
+        """
+        if epoch is not None and state is not None:
+            raise ConfigError("samples_of() takes epoch= or state=, not both")
+        seed = self._session.seed
+        loaded = None
+        if state is not None:
+            step_number = check_integer("step", step)
+            loaded = self._read_state(state)
+            seed = loaded.seed
+        else:
+            step_number = check_integer("step", step, at_least=0)
+
+        # With uneven="keep" the last step of an epoch may be one of the first ranks only.
+        ranks = self._parse_ranks(rank)
+        if epoch is not None:
+            epoch_number = check_integer("epoch", epoch, at_least=0)
+            plan = self._plan_of(epoch_number)
+            check_step_of_epoch(step_number, epoch_number, plan, ranks[0])
+            ranks = [number for number in ranks if plan.n_steps(rank=number) > step_number]
+
+        samples: list[SampleOfStep] = []
+        for rank_number in ranks:
+            plan_of = functools.partial(self._plan_of_rank, rank_number)
+            if loaded is not None:
+                place = find_place(loaded, plan_of(loaded.epoch), plan_of)
+                start = (place.epoch, place.position)
+            else:
+                start = (0 if epoch is None else epoch_number, 0)
+            at_epoch, position = find_step_after(
+                step_number, start, rank_number, plan_of, epochs_differ=self._stacks.differ
+            )
+
+            schedule = Schedule(
+                order=self._order,
+                seed=seed,
+                plan_of=plan_of,
+                epoch=at_epoch,
+                position=position,
+                end_epoch=at_epoch + 1,
+            )
+            job = next(schedule.jobs())
+            access = self._stacks.access_at(at_epoch)
+            samples += list_samples_of_job(job, plan_of(at_epoch), access)
+        return StepSamples(step_number, tuple(samples))
+
+    def _parse_ranks(self, rank: SupportsIndex | Literal["all"] | None) -> list[int]:
+        """Return the ranks that an argument names, at least one."""
+        plan = self.plan
+        if rank is None:
+            return [plan.rank]
+        if isinstance(rank, str):
+            if rank != "all":
+                raise ConfigError(f'rank must be a number, None or "all", got {rank!r:.80}')
+            return list(range(plan.world))
+        return [check_integer("rank", rank, at_least=0, at_most=plan.world - 1)]
+
+    def _plan_of_rank(self, rank: int, epoch: int) -> Plan:
+        """Return the plan of a rank in an epoch."""
+        return replace(self._plan_of(epoch), rank=rank)
 
     # ------------------------------------------------------------------ ranks
 

@@ -80,4 +80,5 @@ from data_stack.dataset.iterator.layers.windowed import (
     WindowedDatasetIterator as WindowedDatasetIterator,
 )
 from data_stack.dataset.iterator.layers.zipped import ZippedDatasetIterator as ZippedDatasetIterator
+from data_stack.dataset.iterator.origins import Origin as Origin
 from data_stack.dataset.meta import column_names as column_names

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, Union
 import numpy as np
 import numpy.typing as npt
 
+from data_stack.dataset.iterator.origins import Origin
 from data_stack.dataset.positions import IndexArrayOfInts, Positions
 from data_stack.util.functions import iterate_all, stopped_by
 from data_stack.util.program_lines import warn_deprecated
@@ -278,6 +279,15 @@ class SampleAccess(ABC):
         """
         return None
 
+    def origins(self, position: int) -> Sequence[Origin]:
+        """Return the samples of sources that a sample is made of, in their order in the sample.
+
+        By default, this access is the source. A layer whose samples are made of others forwards
+        the question, as :class:`OneToOneAccess` does; one that puts several together returns the
+        origins of all. No sample is read.
+        """
+        return [Origin(position, location=self.locate(position))]
+
     def unwrap(self) -> tuple[SampleAccess, Positions | None]:
         """Return the access whose samples these are, and their positions in it.
 
@@ -380,6 +390,9 @@ class OneToOneAccess(SampleAccess):
 
     def locate(self, position: int) -> str | None:
         return self.below.locate(position)
+
+    def origins(self, position: int) -> Sequence[Origin]:
+        return self.below.origins(position)
 
 
 class CacheAccess(OneToOneAccess):

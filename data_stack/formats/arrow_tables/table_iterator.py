@@ -20,6 +20,7 @@ from data_stack.formats.arrow_tables.table_rows import (
     JsonRowsColumn,
     RowsAccess,
     RowsColumn,
+    StoredRows,
     TableRows,
     columns_of_rows,
     digests_of_rows,
@@ -46,6 +47,8 @@ class TableIterator(ColumnsDatasetIterator):
         read_from: the file of the table for recipes: ``path``, ``sha256``, ``function`` and
             ``options``; None if no recipe can make the table.
         rows: the table, if its rows stay in a file, from which the columns read; otherwise None.
+        stored_rows: the rows in their file, if the table in memory was read from one; otherwise
+            None.
 
     Raises:
         ConfigError: there are no columns, or two have the same name, or a name is not text.
@@ -60,16 +63,22 @@ class TableIterator(ColumnsDatasetIterator):
     #: The table, if its rows stay in a file.
     _rows: TableRows | None
 
+    #: The rows in their file, if the table in memory was read from one. Pickles of earlier versions
+    #: lack it.
+    _stored_rows: StoredRows | None = None
+
     def __init__(
         self,
         columns: Mapping[str, TableColumn],
         read_from: Mapping[str, Any] | None = None,
         rows: TableRows | None = None,
+        stored_rows: StoredRows | None = None,
     ) -> None:
         super().__init__({name: name for name in columns})
         self._table_columns = columns
         self._read_from = read_from
         self._rows = rows
+        self._stored_rows = stored_rows
 
     def make_access(self) -> SampleAccess:
         if self._rows is not None:
@@ -80,6 +89,12 @@ class TableIterator(ColumnsDatasetIterator):
     @of_files_only
     def _open_columns(self) -> list[ColumnReader]:
         return list(self._table_columns.values())
+
+    def _locate_row(self, position: int) -> str | None:
+        stored_rows = self._stored_rows
+        if self._rows is not None:
+            stored_rows = self._rows.stored_rows
+        return None if stored_rows is None else stored_rows.locate(position)
 
     def _content_of_files(self) -> list[str]:
         if self._rows is not None:
@@ -165,6 +180,7 @@ def iterator_of_table(
     target: str | None,
     read_from: Mapping[str, Any] | None = None,
     json_columns: Collection[str] = (),
+    stored_rows: StoredRows | None = None,
 ) -> DatasetIteratorIF:
     """Return the rows of a table as dict samples, with a meta if there is a target.
 
@@ -174,6 +190,7 @@ def iterator_of_table(
         target: the column of the target; None without one.
         read_from: see :class:`TableIterator`.
         json_columns: columns of JSON text, whose parsed values are the values of samples.
+        stored_rows: see :class:`TableIterator`.
 
     Raises:
         ConfigError: the names of the columns are not text, or not distinct; or a type is
@@ -192,7 +209,11 @@ def iterator_of_table(
         if is_target:
             class_names = column.class_names
     return with_target(
-        TableIterator(columns, read_from), source, list(columns), target, class_names
+        TableIterator(columns, read_from, stored_rows=stored_rows),
+        source,
+        list(columns),
+        target,
+        class_names,
     )
 
 

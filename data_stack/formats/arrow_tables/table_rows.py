@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import numpy as np
@@ -21,6 +22,25 @@ from data_stack.formats.columns import ColumnsAccess, ColumnsDatasetIterator
 
 #: The number of samples that an iteration reads at once.
 _SAMPLES_AT_ONCE: Final = 256
+
+
+@dataclass(frozen=True, eq=False)
+class StoredRows:
+    """The rows of a table in a file, for messages.
+
+    Attributes:
+        file_name: the name of the file.
+        chosen: the numbers of the rows in the file, shape ``(n,)``, from 0, without a header; None
+            for all rows of the file.
+    """
+
+    file_name: str
+    chosen: npt.NDArray[np.int64] | None = None
+
+    def locate(self, position: int) -> str:
+        """Return where a row is in the file."""
+        row = position if self.chosen is None else int(self.chosen[position])
+        return f"row {row} of {self.file_name}"
 
 
 class TableRows(ABC):
@@ -63,6 +83,11 @@ class TableRows(ABC):
     def remote_bytes(self) -> int:
         """The mean size of a row in bytes, if rows are read by range from a store; otherwise 0."""
         return 0
+
+    @property
+    def stored_rows(self) -> StoredRows | None:
+        """The rows in their file; None if they are in none."""
+        return None
 
     def fetch(self, positions: range) -> None:  # noqa: B027  # most have nothing to fetch
         """Fetch neighbouring rows from a store into its cache."""
@@ -110,6 +135,13 @@ class ChosenRows(TableRows):
     @property
     def remote_bytes(self) -> int:
         return self._rows.remote_bytes
+
+    @property
+    def stored_rows(self) -> StoredRows | None:
+        all_rows = self._rows.stored_rows
+        if all_rows is None:
+            return None
+        return replace(all_rows, chosen=self._positions)
 
     def fetch(self, positions: range) -> None:
         chosen = self._positions[positions.start : positions.stop]

@@ -10,6 +10,7 @@ from data_stack.dataset.iterator import Batch, ColumnKey, Sample, SampleAccess, 
 from data_stack.dataset.iterator.access import DeclaredColumn
 from data_stack.dataset.iterator.blocks import MAX_KEPT_REMOTE_BYTES
 from data_stack.dataset.iterator.layers.combined import CombinedAccess
+from data_stack.dataset.iterator.origins import Origin
 from data_stack.dataset.positions import IndexArrayOfInts
 from data_stack.formats.records.reader import RecordReader
 from data_stack.formats.records.record_access import RecordAccess
@@ -52,6 +53,10 @@ class ShardedAccess(CombinedAccess):
     def prefers_blocks(self) -> bool:  # type: ignore[override]  # read-only here
         """Whether the cache of the store cannot hold all samples."""
         return self._n_remote_bytes > MAX_KEPT_REMOTE_BYTES
+
+    def origins(self, position: int) -> Sequence[Origin]:
+        # The shards are one source. The location of a record names its shard.
+        return SampleAccess.origins(self, position)
 
     def samples(self, positions: IndexArrayOfInts) -> list[Sample]:
         self._fetch(positions, self._keys)

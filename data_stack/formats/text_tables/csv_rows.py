@@ -12,6 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from data_stack.formats.arrow_tables import TableRows
+from data_stack.formats.arrow_tables.table_rows import StoredRows
 from data_stack.formats.text_tables.csv_options import CSVOptions
 from data_stack.formats.text_tables.csv_parsing import ColumnTypes, CSVParser, MisfitError
 from data_stack.formats.text_tables.csv_scanner import CSVRowScanner
@@ -79,6 +80,10 @@ class CSVRows(TableRows):
         return {
             name: pa.chunked_array(chunks[name], self.schema.field(name).type) for name in names
         }
+
+    @property
+    def stored_rows(self) -> StoredRows:
+        return StoredRows(self.text.name)
 
     @property
     def remote_bytes(self) -> int:

@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from data_stack.exception import ConfigError, DatasetFileCorruptError
 from data_stack.formats.arrow_tables import TableRows
+from data_stack.formats.arrow_tables.table_rows import StoredRows
 from data_stack.formats.text_tables.indexed_text import IndexedText
 from data_stack.formats.text_tables.json_cells import MISFIT_ERRORS, NumberWithText, convert_values
 from data_stack.formats.text_tables.json_table import (
@@ -83,6 +84,10 @@ class JsonRows(TableRows):
         return {
             name: pa.chunked_array(chunks[name], self.schema.field(name).type) for name in names
         }
+
+    @property
+    def stored_rows(self) -> StoredRows:
+        return StoredRows(self.text.name)
 
     @property
     def remote_bytes(self) -> int:

@@ -207,7 +207,9 @@ def _present(
         return iterator_of_rows(rows, text.name, target, read_from)
     cells = rows.read(None, rows.schema.names)
     table = pa.table(cells, schema=rows.schema)
-    return iterator_of_table(table, text.name, target, read_from, rows.json_columns)
+    return iterator_of_table(
+        table, text.name, target, read_from, rows.json_columns, rows.stored_rows
+    )
 
 
 class _Selection:

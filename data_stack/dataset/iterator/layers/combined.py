@@ -20,6 +20,7 @@ from data_stack.dataset.iterator.contract import AccessedDatasetIterator, Datase
 from data_stack.dataset.iterator.layer import layer
 from data_stack.dataset.iterator.layers.selection import Concatenation, Selection
 from data_stack.dataset.iterator.layers.sequence import SequenceAccess
+from data_stack.dataset.iterator.origins import Origin
 from data_stack.dataset.meta import DatasetMeta, MetaFactory
 from data_stack.dataset.positions import IndexArrayOfInts, Positions, blocks_at, take
 from data_stack.exception import ConfigError
@@ -79,6 +80,9 @@ class CombinedDatasetIterator(AccessedDatasetIterator):
     #: How many samples each iterator has.
     _lengths: list[int]
 
+    #: The name of each iterator; None for their numbers.
+    _names: Sequence[str] | None = None
+
     def __init__(self, iterators: Sequence[DatasetIteratorIF]) -> None:
         if isinstance(iterators, DatasetIteratorIF):
             raise ConfigError(
@@ -103,7 +107,11 @@ class CombinedDatasetIterator(AccessedDatasetIterator):
 
     def make_access(self) -> SampleAccess:
         given = [access_to(as_iterator(iterator)) for iterator in self._stacked_on]
-        return CombinedAccess(given, self._lengths)
+        return CombinedAccess(given, self._lengths, self._names)
+
+    def _name_sources(self, names: Sequence[str]) -> None:
+        """Give each iterator a name, by which the origins of samples call it."""
+        self._names = list(names)
 
     def _derive_meta(self, meta: DatasetMeta) -> DatasetMeta:
         return share_meta(meta, self._stacked_on)
@@ -154,6 +162,7 @@ class CombinedAccess(SampleAccess):
         given: the accesses. In place of a combination, its parts are read.
         lengths: how many samples of each are read. An iterator may have more, if it has grown since
             it was combined.
+        names: the name of each; None for their numbers.
 
     Attributes:
         parts: the accesses that are read.
@@ -162,13 +171,24 @@ class CombinedAccess(SampleAccess):
     #: The accesses that were given, of which a combination may have several parts.
     _given: list[SampleAccess]
 
+    #: How many samples of each of them are read.
+    _lengths_of_given: Sequence[int]
+
+    #: The names of those that were given; None for their numbers.
+    _names: Sequence[str] | None
+
     #: How many samples of each part are read.
     _lengths: list[int]
 
     #: Finds the part of a position, and the position in that part.
     _concatenation: Concatenation
 
-    def __init__(self, given: Sequence[SampleAccess], lengths: Sequence[int]) -> None:
+    def __init__(
+        self,
+        given: Sequence[SampleAccess],
+        lengths: Sequence[int],
+        names: Sequence[str] | None = None,
+    ) -> None:
         self.parts: list[SampleAccess] = []
         self._lengths = []
         for part, length in zip(given, lengths, strict=True):
@@ -189,6 +209,8 @@ class CombinedAccess(SampleAccess):
         self._concatenation = Concatenation(self._lengths)
         self.n_samples = self._concatenation.n_samples
         self._given = list(given)
+        self._lengths_of_given = lengths
+        self._names = names
 
     # A remote part may be asked by a request, so it is asked on demand.
 
@@ -450,6 +472,19 @@ class CombinedAccess(SampleAccess):
     def locate(self, position: int) -> str | None:
         part, position_in_part = self._concatenation.find(position)
         return self.parts[part].locate(position_in_part)
+
+    def origins(self, position: int) -> Sequence[Origin]:
+        number, position_in_given = self._concatenation_of_given.find(position)
+        name = str(number)
+        if self._names is not None:
+            name = self._names[number]
+        origins = self._given[number].origins(position_in_given)
+        return [origin.in_source(name) for origin in origins]
+
+    @cached_property
+    def _concatenation_of_given(self) -> Concatenation:
+        """Finds which of the given accesses has a position."""
+        return Concatenation(self._lengths_of_given)
 
     # ------------------------------------------------------------------ requests
 

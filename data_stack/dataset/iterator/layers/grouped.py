@@ -14,6 +14,7 @@ import numpy.typing as npt
 from data_stack.dataset.iterator.access import SampleAccess, detach
 from data_stack.dataset.iterator.contract import Batch, ColumnArray, ColumnKey, Sample
 from data_stack.dataset.iterator.layer import LayerDatasetIterator
+from data_stack.dataset.iterator.origins import Origin
 from data_stack.dataset.meta import DatasetMeta
 from data_stack.dataset.positions import IndexArrayOfInts, blocks_at, compose, take
 from data_stack.values.copies import copy_objects
@@ -216,6 +217,20 @@ class GroupedAccess(SampleAccess):
     def locate(self, position: int) -> str | None:
         first_place = self.starts_at(np.array([position]))
         return self.below.locate(int(self.positions_of(first_place)[0]))
+
+    def origins(self, position: int) -> Sequence[Origin]:
+        start = int(self._starts[position])
+        stop = start + self._length
+        if self._end is not None:
+            stop = min(stop, self._end)
+        return self.origins_of_places(np.arange(start, stop, dtype=np.intp))
+
+    def origins_of_places(self, places: IndexArrayOfInts) -> list[Origin]:
+        """Return the origins of the samples at places, one after the other."""
+        origins: list[Origin] = []
+        for position in self.positions_of(places).tolist():
+            origins.extend(self.below.origins(position))
+        return origins
 
 
 def find_distinct(

@@ -94,9 +94,11 @@ class InMemoryDatasetIterator(AccessedDatasetIterator):
             self._samples = _read_samples(dataset_iterator, progress)
 
     def make_access(self) -> SampleAccess:
+        iterators = self._iterators_below()
+        source = access_to(iterators[0]) if iterators else None
         if self._columns is None:
-            return SampleListAccess(self._samples)
-        return KeptColumnsAccess(self._columns)
+            return SampleListAccess(self._samples, source)
+        return KeptColumnsAccess(self._columns, source)
 
     @property
     def _kept_samples(self) -> list[Sample] | None:

@@ -12,6 +12,7 @@ from data_stack.codecs.plain_data import json_digest
 from data_stack.dataset.iterator.access import ColumnKey, DeclaredColumn, SampleAccess
 from data_stack.dataset.iterator.blocks import in_blocks
 from data_stack.dataset.iterator.contract import Sample
+from data_stack.dataset.iterator.origins import Origin
 from data_stack.dataset.positions import IndexArrayOfInts
 from data_stack.dataset.recipes.recipe_values import content_of
 from data_stack.io.progress import with_bar
@@ -93,6 +94,7 @@ class KeptColumnsAccess(SampleAccess):
 
     Args:
         kept: the columns, whose arrays are made read-only.
+        source: what the samples were read from, in the same order; None if that is unknown.
     """
 
     fixed_columns = True
@@ -106,7 +108,11 @@ class KeptColumnsAccess(SampleAccess):
     #: For each column a function that reads one value.
     _value_readers: list[Callable[[int], Any]]
 
-    def __init__(self, kept: KeptColumns) -> None:
+    #: What the samples were read from; None if that is unknown.
+    _source: SampleAccess | None
+
+    def __init__(self, kept: KeptColumns, source: SampleAccess | None = None) -> None:
+        self._source = source
         self._batch = kept.batch
         self._declared = kept.declared
         columns = list_columns(kept.batch)
@@ -173,6 +179,14 @@ class KeptColumnsAccess(SampleAccess):
         return runs
 
     # ------------------------------------------------------------------ what is known of them
+
+    def locate(self, position: int) -> str | None:
+        return None if self._source is None else self._source.locate(position)
+
+    def origins(self, position: int) -> Sequence[Origin]:
+        if self._source is None:
+            return super().origins(position)
+        return self._source.origins(position)
 
     def declare_columns(self) -> Mapping[str, DeclaredColumn] | None:
         return self._declared

@@ -10,6 +10,7 @@ from typing import Any
 from data_stack.codecs.plain_data import json_digest
 from data_stack.dataset.iterator.access import SampleAccess, stack_columns
 from data_stack.dataset.iterator.contract import Sample
+from data_stack.dataset.iterator.origins import Origin
 from data_stack.dataset.positions import IndexArrayOfInts
 from data_stack.dataset.recipes.recipe_values import content_of
 from data_stack.values.copies import copy_objects, copy_value
@@ -53,13 +54,18 @@ class SampleListAccess(KeptSamplesAccess):
 
     Args:
         samples: the list.
+        source: what the samples were read from, in the same order; None if that is unknown.
     """
 
     #: The samples themselves.
     _samples: list[Sample]
 
-    def __init__(self, samples: list[Sample]) -> None:
+    #: What the samples were read from; None if that is unknown.
+    _source: SampleAccess | None
+
+    def __init__(self, samples: list[Sample], source: SampleAccess | None = None) -> None:
         self._samples = samples
+        self._source = source
         self.n_samples = len(samples)
 
     def kept(self, positions: Sequence[int]) -> list[Sample]:
@@ -67,6 +73,14 @@ class SampleListAccess(KeptSamplesAccess):
 
     def iterate(self, start: int, stop: int) -> Iterator[Sample]:
         return map(copy_value, itertools.islice(self._samples, start, stop))
+
+    def locate(self, position: int) -> str | None:
+        return None if self._source is None else self._source.locate(position)
+
+    def origins(self, position: int) -> Sequence[Origin]:
+        if self._source is None:
+            return super().origins(position)
+        return self._source.origins(position)
 
     def content_fingerprint(self) -> Any:
         return json_digest(content_of(self._samples, of_samples=True))

@@ -93,6 +93,8 @@ class MixedDatasetIterator(ViewOfSeveral):
         combined = CombinedDatasetIterator(iterators)
         lengths = [len(as_iterator(iterator)) for iterator in combined.underlying_iterators]
         sources = Sources.of(lengths, names)
+        if sources.are_named:
+            combined._name_sources(sources.names)
         stages = parse_stages(sources, proportions, schedule, temperature)
         most_epochs = parse_max_epochs(sources, max_epochs)
         turns = draw_turns(sources.lengths, stages, most_epochs, n_wanted, draw.key)

@@ -31,6 +31,7 @@ from data_stack.dataset.iterator.layers.sequence_plan import (
     Pieces,
     SequencePlan,
 )
+from data_stack.dataset.iterator.origins import Origin
 from data_stack.dataset.meta import DatasetMeta, IteratorMeta, column_key
 from data_stack.dataset.positions import IndexArrayOfInts, check_integer
 from data_stack.dataset.randomness import check_draw
@@ -592,6 +593,23 @@ class _PackedAccess(SampleAccess):
     def locate(self, position: int) -> str | None:
         documents = self.plan.find_pieces(np.array([position])).documents
         return self._documents.samples.locate(int(documents[0]))
+
+    def origins(self, position: int) -> Sequence[Origin]:
+        """Return the documents of a sequence, each with the tokens that the sequence has of it."""
+        pieces = self.plan.find_pieces(np.array([position]))
+        starts = pieces.offsets.tolist()
+        stops = (pieces.offsets + pieces.sizes).tolist()
+        lengths = self._measures.lengths[pieces.documents].tolist()
+        origins: list[Origin] = []
+        for document, start, stop, length in zip(
+            pieces.documents.tolist(), starts, stops, lengths, strict=True
+        ):
+            part = "end token"
+            if start < length:
+                part = f"tokens {start}:{min(stop, length)}"
+            for origin in self._documents.samples.origins(document):
+                origins.append(origin.of_part(part))
+        return origins
 
     def declare_columns(self) -> Mapping[str, DeclaredColumn]:
         declared = {

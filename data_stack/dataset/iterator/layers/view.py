@@ -12,6 +12,7 @@ from data_stack.dataset.iterator.access import DeclaredColumn, DistinctValues, S
 from data_stack.dataset.iterator.adapted import as_iterator
 from data_stack.dataset.iterator.contract import DatasetIteratorIF
 from data_stack.dataset.iterator.layer import LayerDatasetIterator, layer
+from data_stack.dataset.iterator.origins import Origin
 from data_stack.dataset.positions import (
     ComputedPositions,
     IndexArrayOfInts,
@@ -222,6 +223,9 @@ class RearrangedAccess(SampleAccess):
 
     def locate(self, position: int) -> str | None:
         return self._source.locate(int(self._single_positions[position]))
+
+    def origins(self, position: int) -> Sequence[Origin]:
+        return self._source.origins(int(self._single_positions[position]))
 
     def unwrap(self) -> tuple[SampleAccess, Positions | None]:
         return self._source, self._positions

@@ -15,6 +15,7 @@ from data_stack.dataset.iterator.layers.grouped import (
     find_distinct,
     repeat_values,
 )
+from data_stack.dataset.iterator.origins import Origin
 from data_stack.dataset.meta import column_key
 from data_stack.dataset.positions import IndexArrayOfInts, check_integer
 from data_stack.exception import ConfigError
@@ -108,6 +109,19 @@ class OffsetsAccess(GroupedAccess):
             # One of the keys is no offset. The error about it lists all offsets.
             return stack_columns(self.samples_at(positions, self.offsets), keys, self)
         return stack_columns(self.samples_at(positions, offsets), keys, self)
+
+    def origins(self, position: int) -> Sequence[Origin]:
+        """Return the origins of the sample at each offset of which something is read."""
+        place_of_lowest = int(self._starts[position])
+        lowest = min(self.offsets)
+        origins: list[Origin] = []
+        for offset, keys in self.offsets.items():
+            if keys is not None and not keys:
+                continue
+            place = np.array([place_of_lowest + offset - lowest], dtype=np.intp)
+            for origin in self.origins_of_places(place):
+                origins.append(origin.of_part(f"offset {offset}"))
+        return origins
 
     def samples_at(self, positions: IndexArrayOfInts, offsets: _Offsets) -> list[dict[int, Sample]]:
         """Read windows that have only some offsets.

@@ -14,6 +14,7 @@ from data_stack.dataset.iterator.access import ColumnKey, SampleAccess, access_t
 from data_stack.dataset.iterator.adapted import as_iterator
 from data_stack.dataset.iterator.contract import AccessedDatasetIterator, DatasetIteratorIF, Sample
 from data_stack.dataset.iterator.layer import layer
+from data_stack.dataset.iterator.origins import Origin
 from data_stack.dataset.meta import DatasetMeta, IteratorMeta, column_names
 from data_stack.dataset.positions import IndexArrayOfInts
 from data_stack.exception import ConfigError
@@ -285,6 +286,13 @@ class _ZippedAccess(SampleAccess):
         places = [part.locate(position) for part in self._parts]
         known = [place for place in places if place is not None]
         return " and ".join(known) or None
+
+    def origins(self, position: int) -> Sequence[Origin]:
+        origins = []
+        for number, part in enumerate(self._parts):
+            for origin in part.origins(position):
+                origins.append(origin.in_source(str(number)))
+        return origins
 
 
 def _join(samples: Sequence[Any]) -> Any:

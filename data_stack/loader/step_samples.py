@@ -1,0 +1,198 @@
+"""The samples that a step of a training reads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, overload
+
+import numpy as np
+import numpy.typing as npt
+
+from data_stack.dataset.iterator import SampleAccess
+from data_stack.dataset.iterator.origins import Origin
+from data_stack.exception import ConfigError
+from data_stack.loader.job import Job
+from data_stack.loader.plan import Plan
+from data_stack.show.markup import Block, Table, as_html, as_text
+
+#: The columns of a table.
+_HEADER = ("rank", "epoch", "sample", "in source", "source", "location", "part")
+
+#: Those that have numbers.
+_NUMBERS = frozenset((0, 1, 2, 3))
+
+
+@dataclass(frozen=True, slots=True)
+class SampleOfStep:
+    """A sample that a rank reads in a step.
+
+    Attributes:
+        rank: the rank.
+        epoch: the epoch.
+        position: the position of the sample in the order of the epoch.
+        index: the position of the sample in the iterator of the loader.
+        origins: the samples of files, or of other sources, that it is made of. A packed sequence
+            has one for each document.
+    """
+
+    rank: int
+    epoch: int
+    position: int
+    index: int
+    origins: tuple[Origin, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class StepSamples(Sequence[SampleOfStep]):
+    """The samples that one rank, or all ranks, read in a step, in the order of their batches.
+
+    Print it for a table.
+
+    Attributes:
+        step: the number of the step, as it was asked for.
+        samples: the samples, those of one rank after those of another.
+    """
+
+    step: int
+    samples: tuple[SampleOfStep, ...]
+
+    @property
+    def indices(self) -> npt.NDArray[np.intp]:
+        """The positions of the samples in the iterator of the loader, shape ``(n,)``."""
+        return np.array([sample.index for sample in self.samples], dtype=np.intp)
+
+    @overload
+    def __getitem__(self, number: int) -> SampleOfStep: ...
+
+    @overload
+    def __getitem__(self, number: slice) -> tuple[SampleOfStep, ...]: ...
+
+    def __getitem__(self, number: int | slice) -> SampleOfStep | tuple[SampleOfStep, ...]:
+        return self.samples[number]
+
+    def __len__(self) -> int:
+        return len(self.samples)
+
+    def __iter__(self) -> Iterator[SampleOfStep]:
+        return iter(self.samples)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON data."""
+        return {"step": self.step, "samples": [asdict(sample) for sample in self.samples]}
+
+    def document(self) -> list[Block]:
+        """Return a table with a row for each origin of each sample, or one if it has none."""
+        rows = []
+        for sample in self.samples:
+            numbers = [str(sample.rank), str(sample.epoch), str(sample.index)]
+            for origin in sample.origins:
+                texts = [origin.source or "", origin.location or "", origin.part or ""]
+                rows.append([*numbers, str(origin.position), *texts])
+            if not sample.origins:
+                rows.append([*numbers, "", "", "", ""])
+
+        # Columns that are empty in all rows are left out.
+        shown = []
+        for number in range(len(_HEADER)):
+            if any(row[number] for row in rows):
+                shown.append(number)
+        header = [_HEADER[number] for number in shown]
+        cells = [[row[number] for number in shown] for row in rows]
+        return [Table(header, cells, _NUMBERS, max_rows=len(rows))]
+
+    def __str__(self) -> str:
+        return as_text(self.document())
+
+    def _repr_html_(self) -> str:
+        return as_html(self.document())
+
+
+def list_samples_of_job(job: Job, plan: Plan, samples: SampleAccess) -> list[SampleOfStep]:
+    """Return the samples of a batch.
+
+    Args:
+        job: the batch.
+        plan: the plan of its rank and epoch.
+        samples: the samples of its epoch.
+    """
+    listed = []
+    for number, index in enumerate(job.indices.tolist()):
+        listed.append(
+            SampleOfStep(
+                rank=plan.rank,
+                epoch=job.epoch,
+                # Padding repeats samples from the start of the epoch.
+                position=(job.position + number) % plan.n_samples,
+                index=index,
+                origins=tuple(samples.origins(index)),
+            )
+        )
+    return listed
+
+
+# ---------------------------------------------------------------------- the place of a step
+
+
+def check_step_of_epoch(step: int, epoch: int, plan: Plan, rank: int) -> None:
+    """Check that a rank has a step in an epoch, counted from its start.
+
+    Raises:
+        ConfigError: it has not.
+    """
+    n_steps = plan.n_steps(rank=rank)
+    if not 0 <= step < n_steps:
+        raise ConfigError(
+            f"epoch {epoch} has no step {step:,} of rank {rank}: the number of its steps is "
+            f"{n_steps:,}, and the first one is step 0"
+        )
+
+
+def find_step_after(
+    step: int,
+    start: tuple[int, int],
+    rank: int,
+    plan_of: Callable[[int], Plan],
+    *,
+    epochs_differ: bool,
+) -> tuple[int, int]:
+    """Return the epoch and position of a rank's step, counted from a place on.
+
+    Args:
+        step: 0 for the first step from there on; negative for those before it in its epoch.
+        start: the epoch and position of the place.
+        rank: the rank.
+        plan_of: returns the plan of an epoch.
+        epochs_differ: whether epochs may have different numbers of samples.
+
+    Raises:
+        ConfigError: there is no such step.
+    """
+    epoch, position = start
+    plan = plan_of(epoch)
+    if step < 0:
+        n_steps_before = position // plan.samples_per_step
+        if -step > n_steps_before:
+            raise ConfigError(
+                f"step {step:,} before the state lies in an earlier epoch: the number of steps "
+                f"from the start of epoch {epoch} to the state is {n_steps_before:,}. Pass "
+                f"epoch= in place of state=, and the step from the start of that epoch"
+            )
+        return epoch, position + step * plan.samples_per_step
+
+    n_left = step
+    n_steps = plan.n_steps(position, rank)
+    while n_left >= n_steps:
+        if n_steps == 0 and position == 0:
+            raise ConfigError(f"rank {rank} has no batch in epoch {epoch}")
+        n_left -= n_steps
+        epoch += 1
+        position = 0
+        plan = plan_of(epoch)
+        n_steps = plan.n_steps(position, rank)
+
+        # Epochs that are alike are counted at once.
+        if not epochs_differ and n_steps > 0:
+            n_epochs, n_left = divmod(n_left, n_steps)
+            epoch += n_epochs
+    return epoch, position + n_left * plan.samples_per_step
