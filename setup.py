@@ -33,7 +33,7 @@ EXTRAS = {
     # mcp has the interface of version 2; starlette 0.41.0 imports python-multipart by its old name.
     "mcp": ["mcp>=2.3", "starlette>=0.41.3"],
 }
-# obstore reads and writes objects. s3fs lists them, knows profiles (by botocore), and serves
+# obstore reads and writes objects. s3fs brings botocore, which knows profiles, and serves
 # processes that were forked after obstore had started; 2025.3 creates a file only if it does not
 # exist, which leases need.
 EXTRAS["s3"] = ["fsspec>=2025.3", "obstore>=0.11", "s3fs>=2025.3"]

@@ -5,10 +5,7 @@ from __future__ import annotations
 import contextlib
 import http.client
 import math
-import re
-import time
 from collections.abc import Iterator, Mapping
-from email.utils import parsedate_to_datetime
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote_to_bytes, urlsplit
@@ -23,6 +20,7 @@ from data_stack.io.web.limits import Limits, web_timeout
 from data_stack.io.web.links import Origin, bare_url, follow, is_web, origin_of
 from data_stack.io.web.ranges import ByteRange, SentRange, find_part_fault, sent_range
 from data_stack.io.web.request_budget import RequestBudget
+from data_stack.io.web.requested_pause import requested_pause_seconds
 
 if TYPE_CHECKING:
     import urllib3
@@ -314,7 +312,7 @@ class Exchange:
             raise WebError(
                 self.describe_status(),
                 transient=True,
-                retry_after=_requested_pause_seconds(self.headers),
+                retry_after=requested_pause_seconds(self.headers),
                 status=self.status,
             )
         fault = self.framing.find_fault()
@@ -415,25 +413,3 @@ def _location_in(headers: Mapping[str, str]) -> str:
     if not location:
         raise WebError("redirects without a Location header")
     return location
-
-
-def _requested_pause_seconds(headers: Mapping[str, str]) -> float | None:
-    """Return how many seconds a server asks to wait; None if it does not ask.
-
-    ``Retry-After`` is a number of seconds or a date
-    (https://www.rfc-editor.org/rfc/rfc9110#field.retry-after). Without it, the ``t`` of
-    ``RateLimit`` tells.
-    """
-    value = headers.get("Retry-After", "").strip()
-    if not value:
-        rate_limit = re.search(r";\s*t=(\d{1,12})\b", headers.get("RateLimit", ""))
-        if rate_limit is None:
-            return None
-        return float(rate_limit[1])
-    if re.fullmatch(r"[0-9]{1,12}", value):
-        return float(value)
-    try:
-        date = parsedate_to_datetime(value)
-        return max(0.0, date.timestamp() - time.time())
-    except (ValueError, TypeError, OverflowError):
-        return None

@@ -22,7 +22,7 @@ from google.oauth2.credentials import Credentials
 from object_server import Answer, Request
 from process_harness import run_python
 
-from data_stack.exception import StorageError, StorageUnavailableError
+from data_stack.exception import ConfigError, StorageError, StorageUnavailableError
 from data_stack.testing.storage_connector import content
 
 CLIENTS = ["fsspec", "obstore"]
@@ -160,6 +160,62 @@ def test_a_project_that_pays_is_named_by_both_clients(gcs: GCSServer) -> None:
         "object_store"
     }
     assert {request.headers.get("x-goog-user-project") for request in requests} == {"payer"}
+
+
+# ---------------------------------------------------------------------- files that are no login
+
+
+def missing_file(path: Path) -> None:
+    """Make nothing."""
+
+
+def folder(path: Path) -> None:
+    path.mkdir()
+
+
+def empty_file(path: Path) -> None:
+    path.touch()
+
+
+def file_without_a_login(path: Path) -> None:
+    path.write_text('{"type": "canary"}')
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+@pytest.mark.parametrize("make", [missing_file, folder, empty_file, file_without_a_login])
+def test_a_variable_that_names_no_login_is_an_error(
+    gcs: GCSServer,
+    client: str,
+    make: Callable[[Path], None],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    gcs.is_public = True
+    gcs.put("f/plain", DATA)
+    path = tmp_path / "login.json"
+    make(path)
+    monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", os.fspath(path))
+    monkeypatch.setenv("NO_GCE_CHECK", "true")
+    store = gcs.store(client=client, token=None)
+
+    for ask in (store.get_resource, store.has_resource, store.stat):
+        with pytest.raises(ConfigError, match="GOOGLE_APPLICATION_CREDENTIALS") as caught:
+            ask("plain")
+        assert os.fspath(path) in str(caught.value)
+        assert "canary" not in str(caught.value)
+
+    assert gcs.requests == []
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_an_anonymous_store_needs_no_file(
+    gcs: GCSServer, client: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    gcs.is_public = True
+    gcs.put("f/plain", DATA)
+    monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", os.fspath(tmp_path / "missing.json"))
+
+    assert content(gcs.store(client=client, token="anon"), "plain") == DATA
 
 
 # ---------------------------------------------------------------------- renewal

@@ -26,6 +26,7 @@ from data_stack.io.storage_connectors.object_store.obstore_stores import (
     make_az_store,
     make_s3_store,
 )
+from data_stack.io.storage_connectors.object_store.s3_place import find_s3_place
 from data_stack.loader import Loader
 from data_stack.testing.storage_connector import content
 
@@ -351,11 +352,13 @@ def test_credentials_are_renewed_by_their_provider(
 
 
 def test_a_bucket_may_be_a_part_of_the_host(no_login: None, tmp_path: Path) -> None:
-    aws = make_s3_store("data", {"client_kwargs": {"region_name": "eu-west-1"}}, 5.0)
-    dotted = make_s3_store("my.data", {"client_kwargs": {"region_name": "eu-west-1"}}, 5.0)
-    other = make_s3_store("data", {"endpoint_url": "https://minio.lab:9000"}, 5.0)
+    aws = make_s3_store(find_s3_place("data", {"client_kwargs": {"region_name": "eu-west-1"}}), 5.0)
+    dotted = make_s3_store(
+        find_s3_place("my.data", {"client_kwargs": {"region_name": "eu-west-1"}}), 5.0
+    )
+    other = make_s3_store(find_s3_place("data", {"endpoint_url": "https://minio.lab:9000"}), 5.0)
     (tmp_path / "config").write_text("[default]\ns3 =\n  addressing_style = virtual\n")
-    virtual = make_s3_store("data", {"endpoint_url": "https://minio.lab:9000"}, 5.0)
+    virtual = make_s3_store(find_s3_place("data", {"endpoint_url": "https://minio.lab:9000"}), 5.0)
 
     stores = [store for store in (aws, dotted, other, virtual) if store is not None]
     endpoints = [store.config["endpoint_url_s3"] for store in stores]

@@ -7,7 +7,11 @@ from typing import Any
 
 from data_stack.io.storage_connectors.object_store import azure
 from data_stack.io.storage_connectors.object_store.file_system import RemoteFileSystem
-from data_stack.io.storage_connectors.object_store.object_client import FileRange, ObjectClient
+from data_stack.io.storage_connectors.object_store.object_client import (
+    FileRange,
+    ListingPage,
+    ObjectClient,
+)
 from data_stack.io.storage_connectors.object_store.remote_file import RemoteFile
 from data_stack.io.storage_connectors.object_store.s3 import ObjectRange
 
@@ -60,3 +64,7 @@ class AdlfsObjects(ObjectClient):
 
     def delete_version(self, path: str, version: str) -> None:
         self._file_system.run_request(azure.delete, self._file_system.key_of(path), version)
+
+    def list_page(self, prefix: str, delimiter: str, token: str | None) -> ListingPage:
+        page: ListingPage = self._file_system.run_request(azure.list_page, prefix, delimiter, token)
+        return page

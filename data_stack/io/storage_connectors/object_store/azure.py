@@ -15,17 +15,18 @@ from azure.core import MatchConditions
 from azure.core.exceptions import DecodeError, HttpResponseError
 from azure.storage.blob.aio import BlobPrefix
 
+from data_stack.io.storage_connectors.object_store.object_client import ListingPage
 from data_stack.io.storage_connectors.object_store.refused_requests import refused_request
 from data_stack.io.storage_connectors.object_store.s3 import (
-    Listing,
+    NO_LISTING,
     ObjectRange,
     OtherVersionError,
     WrongAnswerError,
-    check_listed_key,
     describe_404,
     refusal_of,
 )
 from data_stack.io.web.ranges import ByteRange, find_part_fault, sent_range
+from data_stack.io.web.requested_pause import requested_pause_seconds
 
 #: :meth:`.RemoteFileSystem.retry` retries, so the client does not. Azure does not redirect, so who
 #: does so is something else.
@@ -191,69 +192,47 @@ async def delete(file_system: Any, container: str, key: str, etag: str | None) -
             raise _translate(error) from None
 
 
-async def list_objects(
-    file_system: Any, container: str, prefix: str, *, delimiter: str = ""
-) -> Listing:
-    """List all blobs whose names begin with a prefix.
-
-    Args:
-        file_system: the file system of adlfs.
-        container: the container.
-        prefix: the prefix.
-        delimiter: only blobs in whose names this text does not follow the prefix are listed.
-
-    Raises:
-        WrongAnswerError: an answer is no listing, not of this prefix, or has no end.
-    """
+async def list_page(
+    file_system: Any, container: str, prefix: str, delimiter: str, token: str | None
+) -> ListingPage:
+    """Request a page of a listing; see :meth:`.ObjectClient.list_page`."""
     options: dict[str, Any] = {
         "name_starts_with": prefix,
         "include": ["metadata"],
         **_REQUEST_OPTIONS,
     }
-    listing = Listing([], [])
-    seen_markers = set[str]()
+    objects = []
+    folders = []
     async with file_system.service_client.get_container_client(container) as client:
         if delimiter:
-            pages = client.walk_blobs(delimiter=delimiter, **options).by_page()
+            blobs = client.walk_blobs(delimiter=delimiter, **options)
         else:
-            pages = client.list_blobs(**options).by_page()
+            blobs = client.list_blobs(**options)
+        pages = blobs.by_page(token)
         try:
-            async for page in pages:
-                if pages.container is None:
-                    raise WrongAnswerError(
-                        "the server answers a request for a listing with something else, "
-                        "perhaps a page of a gateway"
-                    )
-                async for item in page:
-                    _add_to_listing(listing, item, prefix, delimiter)
-                marker = pages.continuation_token
-                if marker in seen_markers:
-                    raise WrongAnswerError("the server does not tell how its listing goes on")
-                seen_markers.add(marker)
+            page = await anext(pages)
+            if pages.container is None:
+                raise WrongAnswerError(NO_LISTING)
+            async for item in page:
+                if isinstance(item, BlobPrefix):
+                    folders.append(item.name)
+                elif not _is_folder(item):
+                    objects.append(_listed_object(item))
         except HttpResponseError as error:
             raise _translate(error) from None
-    return listing
+    return ListingPage(objects, folders, pages.continuation_token or None)
 
 
-def _add_to_listing(listing: Listing, item: Any, prefix: str, delimiter: str) -> None:
-    """Add a blob, or the beginning of longer names, to a listing."""
-    if isinstance(item, BlobPrefix):
-        check_listed_key(item.name.removesuffix(delimiter), prefix, delimiter)
-        listing.folders.append(item.name)
-        return
-    check_listed_key(item.name, prefix, delimiter)
-    if _is_folder(item):
-        return
+def _listed_object(blob: Any) -> dict[str, Any]:
+    """Return a blob of a listing, as S3 lists objects."""
     # In listings, ETags have no quotes.
-    tag = item.etag.strip('"')
-    listing.objects.append(
-        {
-            "Key": item.name,
-            "Size": item.size,
-            "ETag": f'"{tag}"',
-            "LastModified": item.last_modified,
-        }
-    )
+    tag = blob.etag.strip('"')
+    return {
+        "Key": blob.name,
+        "Size": blob.size,
+        "ETag": f'"{tag}"',
+        "LastModified": blob.last_modified,
+    }
 
 
 def _is_folder(properties: Any) -> bool:
@@ -289,4 +268,5 @@ def _translate(error: HttpResponseError | ValueError) -> Exception:
         return FileExistsError("the blob exists")
     if status == 412:
         return OtherVersionError("another ETag")
-    return refused_request(status, code, message)
+    headers = getattr(error.response, "headers", None) or {}
+    return refused_request(status, code, message, retry_after=requested_pause_seconds(headers))

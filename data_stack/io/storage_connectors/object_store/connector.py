@@ -48,7 +48,7 @@ from data_stack.io.storage_connectors.connector import (
 )
 from data_stack.io.storage_connectors.heartbeat import HeartbeatLease
 from data_stack.io.storage_connectors.lease import Lease
-from data_stack.io.storage_connectors.object_store import garbage, s3
+from data_stack.io.storage_connectors.object_store import garbage
 from data_stack.io.storage_connectors.object_store.azure_account import AZURE_PROTOCOLS
 from data_stack.io.storage_connectors.object_store.bucket_files import BucketFiles
 from data_stack.io.storage_connectors.object_store.client_choice import (
@@ -365,13 +365,8 @@ def _make_files(
     file_system: RemoteFileSystem, objects: ObjectClient, *, read_only: bool
 ) -> RemoteFiles:
     """Make the files of a store."""
-    if file_system.protocol in S3_PROTOCOLS:
-        return BucketFiles(file_system, objects, s3.list_objects, read_only=read_only)
-    if file_system.protocol in AZURE_PROTOCOLS:
-        # Imported here, as the client of Azure may be missing.
-        from data_stack.io.storage_connectors.object_store import azure
-
-        return BucketFiles(file_system, objects, azure.list_objects, read_only=read_only)
+    if file_system.protocol in (*S3_PROTOCOLS, *AZURE_PROTOCOLS):
+        return BucketFiles(file_system, objects, read_only=read_only)
     if file_system.protocol in GOOGLE_PROTOCOLS:
         return GoogleFiles(file_system, objects, read_only=read_only)
     return RemoteFiles(file_system, objects, read_only=read_only)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
@@ -14,8 +15,10 @@ from data_stack.exception import (
     StorageUnavailableError,
 )
 from data_stack.io.redaction import hide, printable
+from data_stack.io.storage_connectors.object_store.login_files import describe_missing_files
 from data_stack.io.storage_connectors.object_store.s3 import refusal_of
 from data_stack.io.storage_errors import FULL_ERRORS
+from data_stack.io.web.requested_pause import requested_pause_seconds
 
 #: EREMOTEIO, which other systems than Linux do not name.
 _REMOTE_IO_ERROR: Final = 121
@@ -101,6 +104,20 @@ def is_unreachable(error: BaseException) -> bool:
     return False
 
 
+def requested_pause_of(error: BaseException) -> float | None:
+    """Return how many seconds a server asked to wait; None if it did not, or nobody knows.
+
+    obstore and gcsfs do not tell.
+    """
+    cause: BaseException | None = error
+    while cause is not None:
+        pause_seconds = getattr(cause, "retry_after", None)
+        if isinstance(pause_seconds, float):
+            return pause_seconds
+        cause = cause.__cause__
+    return requested_pause_seconds(refusal_of(error).headers)
+
+
 def explain(
     problem: str, error: Exception, options: Mapping[str, Any], waited_seconds: float | None
 ) -> StorageError:
@@ -137,6 +154,9 @@ def explain(
     if is_refused or code in _DENIED_CODES:
         return AccessRefusedError(f"{what_failed}. {_ASK_FOR_RIGHTS}", number)
     if is_login:
+        missing_files = describe_missing_files(os.environ)
+        if missing_files:
+            what_failed = f"{what_failed}; {missing_files}"
         return StorageError(f"{what_failed}. {_ASK_FOR_RIGHTS}", number)
     return StorageError(f"{what_failed}. The store is as it was.", number)
 

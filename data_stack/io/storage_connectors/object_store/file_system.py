@@ -17,7 +17,17 @@ from data_stack.io.storage_connectors.object_store.azure_account import (
     account_of_host,
     adlfs_options,
 )
-from data_stack.io.storage_connectors.object_store.errors import explain, is_unreachable, reason_of
+from data_stack.io.storage_connectors.object_store.errors import (
+    explain,
+    is_unreachable,
+    reason_of,
+    requested_pause_of,
+)
+from data_stack.io.storage_connectors.object_store.login_files import (
+    check_google_file,
+    check_google_login,
+    check_s3_files,
+)
 from data_stack.io.storage_connectors.object_store.remote_file import RemoteFile
 from data_stack.io.storage_connectors.object_store.s3 import WrongAnswerError
 from data_stack.io.url import StorageURL
@@ -162,6 +172,11 @@ class RemoteFileSystem:
         """A text that is equal for equal options."""
         return self._key[1]
 
+    @property
+    def max_listing_seconds(self) -> float:
+        """The limit of a listing, which takes many requests."""
+        return self._timeout_seconds * _LISTING_TIMEOUTS
+
     def file_of(self, info: Mapping[str, Any]) -> RemoteFile | None:
         """Return the file that fsspec describes; None for a folder or link."""
         if info.get("type") != "file" or info.get("islink"):
@@ -204,24 +219,21 @@ class RemoteFileSystem:
         if not self.is_asynchronous:
             with connection.lock:
                 return getattr(file_system, method)(*args, **kwargs)
+        is_listing = method in _LISTING_METHODS
         return sync(
             file_system.loop,
             getattr(file_system, f"_{method}"),
             *args,
-            timeout=self._limit_seconds(is_listing=method in _LISTING_METHODS),
+            timeout=self.max_listing_seconds if is_listing else self._timeout_seconds,
             **kwargs,
         )
 
-    def run_request(
-        self, request: Callable[..., Any], *args: Any, is_listing: bool = False, **kwargs: Any
-    ) -> Any:
+    def run_request(self, request: Callable[..., Any], *args: Any) -> Any:
         """Send a request of :mod:`.s3` once, and return its answer.
 
         Args:
             request: the request. Its first arguments are the file system and the bucket.
             *args: its further arguments.
-            is_listing: whether it has the time of a listing.
-            **kwargs: its keyword arguments.
         """
         file_system = self._connect_once().file_system
         bucket, _, _ = file_system.split_path(self.root)
@@ -231,8 +243,7 @@ class RemoteFileSystem:
             file_system,
             bucket,
             *args,
-            timeout=self._limit_seconds(is_listing=is_listing),
-            **kwargs,
+            timeout=self._timeout_seconds,
         )
 
     def open_new_file(self, path: str, data: bytes) -> None:
@@ -276,6 +287,8 @@ class RemoteFileSystem:
             self._disconnect()
             n_failures += 1
             pause_seconds = jittered(_FIRST_PAUSE_SECONDS * 2.0 ** (n_failures - 1))
+            # A server that asks for more time than is left is not asked again.
+            pause_seconds += requested_pause_of(last_error) or 0.0
             has_time = time.monotonic() + pause_seconds <= deadline
             if n_failures > _MAX_RETRIES or not has_time:
                 self.fail(action, path, last_error, is_away=True)
@@ -303,11 +316,6 @@ class RemoteFileSystem:
         if connection is None:
             return True
         return bool(getattr(connection.file_system, "is_connected", True))
-
-    def _limit_seconds(self, *, is_listing: bool) -> float:
-        if is_listing:
-            return self._timeout_seconds * _LISTING_TIMEOUTS
-        return self._timeout_seconds
 
     def _connect_once(self) -> _Connection:
         """Return the connection of this process, which is made by the first call."""
@@ -342,12 +350,18 @@ class RemoteFileSystem:
         """Make the file system.
 
         Raises:
-            ConfigError: it does not take the options.
+            ConfigError: it does not take the options, or a file of the login does not exist.
         """
         options = dict(self.options)
         if self.is_asynchronous:
             options.setdefault("use_listings_cache", False)
         if self.protocol in S3_PROTOCOLS:
+            check_s3_files(self.options, os.environ)
+            # Imported here, as aiohttp may be missing.
+            from data_stack.io.storage_connectors.object_store.redirects import (
+                direct_session_class,
+            )
+
             # retry() retries, so the client does not. Its timeouts end each request in time, even
             # if the server is silent.
             options["config_kwargs"] = {
@@ -355,8 +369,17 @@ class RemoteFileSystem:
                 "read_timeout": self._timeout_seconds,
                 "max_pool_connections": _MAX_CONNECTIONS,
                 "retries": {"max_attempts": 0},
+                "http_session_cls": direct_session_class(),
                 **options.get("config_kwargs", {}),
             }
+        elif self.protocol in GOOGLE_PROTOCOLS:
+            check_google_file(self.options, os.environ)
+            from data_stack.io.storage_connectors.object_store.redirects import refuse_redirects
+
+            session_options = dict(options.get("session_kwargs") or {})
+            traces = session_options.get("trace_configs") or []
+            session_options["trace_configs"] = [*traces, refuse_redirects()]
+            options["session_kwargs"] = session_options
         elif self.protocol in AZURE_PROTOCOLS:
             options = adlfs_options(options, os.environ)
         elif self.protocol in _SFTP_PROTOCOLS:
@@ -370,6 +393,8 @@ class RemoteFileSystem:
             ) from None
         if self.protocol in S3_PROTOCOLS:
             file_system.retries = 1
+        elif self.protocol in GOOGLE_PROTOCOLS:
+            check_google_login(file_system, self.options, os.environ)
         is_parallel = issubclass(self._class, MemoryFileSystem)
         return _Connection(file_system, is_parallel=is_parallel)
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from data_stack.io.storage_connectors.object_store.remote_file import RemoteFile
@@ -21,6 +22,21 @@ class FileRange(NamedTuple):
     path: str
     start: int
     stop: int
+
+
+@dataclass(frozen=True, slots=True)
+class ListingPage:
+    """A part of the list of the objects whose keys begin with a prefix.
+
+    Attributes:
+        objects: the objects, each with its ``Key``, ``Size``, ``LastModified`` and ``ETag``.
+        folders: the beginnings of longer keys, up to the delimiter.
+        next_token: what the next page is asked for by; None: this is the last page.
+    """
+
+    objects: Sequence[Mapping[str, Any]]
+    folders: Sequence[str]
+    next_token: str | None
 
 
 class ObjectClient(ABC):
@@ -98,3 +114,20 @@ class ObjectClient(ABC):
         Raises:
             OtherVersionError: it has another one. FileExistsError may say so, too.
         """
+
+    def list_page(self, prefix: str, delimiter: str, token: str | None) -> ListingPage:
+        """Request a page of the list of the objects whose keys begin with a prefix.
+
+        :class:`.BucketFiles` checks that the keys belong into the list, and that the pages end. A
+        missing bucket is not an empty one.
+
+        Args:
+            prefix: the prefix of the keys in the bucket.
+            delimiter: only objects in whose keys this text does not follow the prefix are listed.
+                Longer keys are listed up to the text, as folders. Empty: all objects are listed.
+            token: what the page before has returned; None: the first page.
+
+        Raises:
+            WrongAnswerError: the answer is no listing.
+        """
+        raise NotImplementedError(f"{type(self).__name__} does not list by prefix")

@@ -6,7 +6,6 @@ from there. The text itself is not shown: it is long, and may hold what a strang
 
 from __future__ import annotations
 
-import html
 import re
 from typing import Final
 
@@ -16,7 +15,7 @@ from data_stack.io.storage_connectors.object_store.obstore_stores import REFUSIN
 from data_stack.io.storage_connectors.object_store.refused_requests import (
     CredentialsError,
     RefusedRequestError,
-    refused_request,
+    refusal_in_xml,
 )
 from data_stack.io.storage_connectors.object_store.s3 import (
     OtherVersionError,
@@ -28,8 +27,6 @@ from data_stack.io.storage_connectors.object_store.s3 import (
 #: What the message of an exception ends with.
 _DEBUG_MARK: Final = "\n\nDebug source:\n"
 _STATUS: Final = re.compile(r"Server returned non-2xx status code: (\d{3})\b")
-_CODE: Final = re.compile(r"<Code>([^<]{1,100})</Code>")
-_MESSAGE: Final = re.compile(r"<Message>([^<]{1,2000})</Message>")
 #: What is wrong with a connection, in the innermost exception.
 _CONNECTION_CAUSE: Final = re.compile(r'(?:message|error): "([^"]{1,200})"')
 _CERTIFICATE_CAUSE: Final = re.compile(r"InvalidCertificate\(\s*(\w+)")
@@ -88,19 +85,15 @@ def _is_refused_redirect(text: str, debug_text: str) -> bool:
 
 def _refusal(status: int, body: str, *, has_body: bool) -> Exception:
     """Return the exception for an answer that is an error."""
-    code_match = _CODE.search(body)
-    message_match = _MESSAGE.search(body)
-    code = "" if code_match is None else html.unescape(code_match[1])
-    message = "" if message_match is None else html.unescape(message_match[1])
-    # Azure adds the number and the time of the request, each in a line.
-    message = " ".join(message.partition("\nRequestId:")[0].split())
+    refusal = refusal_in_xml(status, body)
+    code = refusal_of(refusal).code
     if status == 404:
         if not has_body or code in _MISSING_OBJECT_CODES:
             return FileNotFoundError("there is no such object")
-        return WrongAnswerError(describe_404(refusal_of(refused_request(404, code, ""))))
+        return WrongAnswerError(describe_404(refusal_of(refusal)))
     if status == 409 and code in _EXISTING_OBJECT_CODES:
         return FileExistsError("the object exists")
-    return refused_request(status, code, message)
+    return refusal
 
 
 def _connection_error(debug_text: str) -> Exception:

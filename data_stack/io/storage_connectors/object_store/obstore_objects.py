@@ -7,7 +7,7 @@ import functools
 import re
 import threading
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -19,13 +19,16 @@ from data_stack.io.storage_connectors.object_store.file_system import (
     S3_PROTOCOLS,
     RemoteFileSystem,
 )
-from data_stack.io.storage_connectors.object_store.object_client import FileRange, ObjectClient
+from data_stack.io.storage_connectors.object_store.object_client import (
+    FileRange,
+    ListingPage,
+    ObjectClient,
+)
 from data_stack.io.storage_connectors.object_store.obstore_errors import (
     WholeObjectError,
     translate,
 )
 from data_stack.io.storage_connectors.object_store.obstore_stores import (
-    StoreMaker,
     make_az_store,
     make_gs_store,
     make_s3_store,
@@ -36,6 +39,8 @@ from data_stack.io.storage_connectors.object_store.s3 import (
     WrongAnswerError,
     refusal_of,
 )
+from data_stack.io.storage_connectors.object_store.s3_listing import S3Lister
+from data_stack.io.storage_connectors.object_store.s3_place import S3Place, find_s3_place
 from data_stack.util.executor import waiting
 from data_stack.util.forks import call_in_forks, fork_lock
 from data_stack.util.logger import logger
@@ -48,13 +53,6 @@ if TYPE_CHECKING:
 _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
 
-_STORE_MAKERS: Final[Mapping[str, StoreMaker]] = {
-    "s3": make_s3_store,
-    "s3a": make_s3_store,
-    "az": make_az_store,
-    "abfs": make_az_store,
-    "abfss": make_az_store,
-}
 #: A signal is noticed within this time.
 _MAX_WAIT_SECONDS: Final = 0.2
 _CONTROL_CHARACTER: Final = re.compile(r"[\x00-\x1f\x7f]")
@@ -72,7 +70,8 @@ _inherited: Final[list[Any]] = []
 class ObstoreObjects(ObjectClient):
     """The objects below a URL, read and written by obstore.
 
-    Another client does what obstore cannot do:
+    Buckets of S3 are listed by :class:`.S3Lister`, as obstore does not list exactly. Another client
+    does what obstore cannot do:
 
     - everything in a process that was forked after obstore had started, because its threads do not
       survive a fork, and a request would never end;
@@ -81,6 +80,7 @@ class ObstoreObjects(ObjectClient):
     - everything in a bucket of S3 to which a proxy leads, as a redirect would lead obstore through
       it to any host, with the session token;
     - objects whose names obstore does not take as they are, such as ``a//b`` and ``a/``;
+    - listing containers of Azure, and buckets of S3 for which botocore has certificates of its own;
     - describing and deleting objects of Google and Azure: it names their versions otherwise, and
       deletes by requests for many objects;
     - deleting a certain version of an object;
@@ -101,6 +101,8 @@ class ObstoreObjects(ObjectClient):
     _is_google: bool
     #: The store; None before it is used in this process.
     _store: Any
+    #: Where the bucket of S3 is; None before it is asked for in this process, and elsewhere.
+    _place: S3Place | None
     #: The login of Google; None before it is used in this process, and elsewhere.
     _login: GoogleLogin | None
     #: Whether there is no store of obstore, because a proxy leads to the bucket.
@@ -118,6 +120,7 @@ class ObstoreObjects(ObjectClient):
         self._is_s3 = file_system.protocol in S3_PROTOCOLS
         self._is_google = file_system.protocol in GOOGLE_PROTOCOLS
         self._store = None
+        self._place = None
         self._login = None
         self._is_proxied = False
         self._is_elsewhere = False
@@ -199,6 +202,17 @@ class ObstoreObjects(ObjectClient):
     def delete_version(self, path: str, version: str) -> None:
         # obstore deletes without conditions.
         self._other.delete_version(path, version)
+
+    def list_page(self, prefix: str, delimiter: str, token: str | None) -> ListingPage:
+        if not self._is_s3 or not self._sends([]) or not self._find_place().suits_web_client:
+            return self._other.list_page(prefix, delimiter, token)
+        lister = S3Lister(self._find_place(), self._timeout_seconds)
+        try:
+            return lister.list_page(prefix, delimiter, token)
+        except OSError as error:
+            if not self._shows_other_region(error):
+                raise
+        return self._other.list_page(prefix, delimiter, token)
 
     def _read_range(self, file_range: FileRange, etag: str | None) -> bytes | Exception:
         """Return a range, or why it could not be read."""
@@ -400,8 +414,15 @@ class ObstoreObjects(ObjectClient):
                 self._log_in(),
                 self._timeout_seconds,
             )
-        make_store = _STORE_MAKERS[self._file_system.protocol]
-        return make_store(self._bucket, self._file_system.options, self._timeout_seconds)
+        if self._is_s3:
+            return make_s3_store(self._find_place(), self._timeout_seconds)
+        return make_az_store(self._bucket, self._file_system.options, self._timeout_seconds)
+
+    def _find_place(self) -> S3Place:
+        """Return where the bucket of S3 is, which the first call finds out."""
+        if self._place is None:
+            self._place = find_s3_place(self._bucket, self._file_system.options)
+        return self._place
 
     def _log_in(self) -> GoogleLogin:
         """Return the login of Google, which the first call looks for."""
@@ -417,6 +438,7 @@ class ObstoreObjects(ObjectClient):
         _inherited.append(self._store)
         _stores.clear()
         self._store = None
+        self._place = None
         self._login = None
 
 

@@ -12,8 +12,9 @@ from urllib.request import getproxies, proxy_bypass
 
 from obstore.store import AzureStore, GCSStore, S3Store
 
-from data_stack.exception import ConfigError, MissingDependencyError
+from data_stack.exception import ConfigError
 from data_stack.io.storage_connectors.object_store.azure_account import find_account
+from data_stack.io.storage_connectors.object_store.s3_place import S3Place
 
 if TYPE_CHECKING:
     from data_stack.io.storage_connectors.object_store.google_login import GoogleLogin
@@ -30,84 +31,49 @@ _GOOGLE_JSON_PATH: Final = "/storage/v1/"
 #: A proxy that refuses every connection: nothing listens at the first port.
 REFUSING_PROXY: Final = "127.0.0.1:1"
 
-#: Makes the store of a bucket; see :func:`make_s3_store` for the arguments.
-StoreMaker = Callable[[str, Mapping[str, Any], float], Any]
 
-
-def make_s3_store(bucket: str, options: Mapping[str, Any], timeout_seconds: float) -> Any | None:
+def make_s3_store(place: S3Place, timeout_seconds: float) -> Any | None:
     """Make the store of a bucket of S3; None if a proxy leads to the bucket.
 
-    botocore says where the bucket is and what the credentials are. So environment variables,
-    profiles, configuration files and roles of instances mean what they mean to s3fs.
-
-    obstore follows redirects, also to another host, and sends the session token there. This cannot
-    be switched off. So all hosts but that of the bucket get a proxy that refuses connections. Where
-    the requests need a real proxy, it would pass them on to any host.
+    Redirects to another host are not followed; see :func:`_refuse_other_hosts`.
 
     Args:
-        bucket: the bucket.
-        options: arguments of ``s3fs.S3FileSystem``; see ``OBSTORE_OPTIONS`` for which.
+        place: the bucket.
         timeout_seconds: the limit of a request.
 
     Raises:
-        ConfigError: the profile does not exist, or the endpoint is not a URL.
-        MissingDependencyError: botocore is not installed.
+        ConfigError: the bundle of certificates cannot be read.
     """
-    try:
-        import botocore.exceptions
-        import botocore.session
-        from botocore import UNSIGNED
-        from botocore.config import Config
-    except ImportError as error:
-        raise MissingDependencyError("the store s3://", "botocore", "s3") from error
-
-    client_options = dict(options.get("client_kwargs") or {})
-    endpoint_url = client_options.get("endpoint_url") or options.get("endpoint_url")
-    session = botocore.session.Session(profile=options.get("profile"))
-    is_anonymous = bool(options.get("anon"))
-    try:
-        # This client sends nothing. It only knows where the bucket is.
-        client = session.create_client(
-            "s3",
-            region_name=client_options.get("region_name"),
-            endpoint_url=endpoint_url,
-            config=Config(signature_version=UNSIGNED),
-        )
-        bucket_url = client.generate_presigned_url("head_bucket", Params={"Bucket": bucket})
-        ca_bundle = session.get_config_variable("ca_bundle")
-    except (botocore.exceptions.BotoCoreError, ValueError) as error:
-        raise ConfigError(f"botocore cannot tell where the bucket is: {error}") from None
-    endpoint = client.meta.endpoint_url
-    has_virtual_host = (urlsplit(bucket_url).hostname or "").startswith(f"{bucket.lower()}.")
-    if has_virtual_host:
-        endpoint = endpoint.replace("://", f"://{bucket}.", 1)
-
-    if _find_proxy(endpoint) is not None:
+    if place.is_proxied:
         return None
-    client_arguments = _client_options(endpoint, timeout_seconds, ca_bundle)
-    client_arguments["proxy_url"] = f"http://{REFUSING_PROXY}"
-    client_arguments["proxy_excludes"] = urlsplit(endpoint).hostname
+    client_arguments = _client_options(place.endpoint, timeout_seconds, place.ca_bundle)
+    _refuse_other_hosts(client_arguments, place.endpoint)
 
+    find_credentials = place.find_credentials
     config: Any = {
         # Not "endpoint": the variable AWS_ENDPOINT_URL_S3 would take precedence over that.
-        "aws_endpoint_url_s3": endpoint,
-        "region": client.meta.region_name,
-        "virtual_hosted_style_request": has_virtual_host,
-        "skip_signature": is_anonymous,
+        "aws_endpoint_url_s3": place.endpoint,
+        "region": place.region,
+        "virtual_hosted_style_request": place.has_virtual_host,
+        "skip_signature": find_credentials is None,
         # Not every server takes many deletions at once, and one at a time is asked for here.
         "disable_bulk_delete": True,
     }
     return S3Store(
-        bucket,
+        place.bucket,
         config=config,
-        credential_provider=None if is_anonymous else _credentials_of(session, options),
+        credential_provider=None if find_credentials is None else _provider_of(find_credentials),
         client_options=client_arguments,
         retry_config=_NO_RETRIES,
     )
 
 
-def make_gs_store(bucket: str, file_system: Any, login: GoogleLogin, timeout_seconds: float) -> Any:
-    """Make the store of a bucket of Google Cloud Storage.
+def make_gs_store(
+    bucket: str, file_system: Any, login: GoogleLogin, timeout_seconds: float
+) -> Any | None:
+    """Make the store of a bucket of Google Cloud Storage; None if a proxy leads to it.
+
+    Redirects to another host are not followed; see :func:`_refuse_other_hosts`.
 
     Args:
         bucket: the bucket.
@@ -116,17 +82,21 @@ def make_gs_store(bucket: str, file_system: Any, login: GoogleLogin, timeout_sec
         timeout_seconds: the limit of a request.
     """
     endpoint = file_system.base.removesuffix(_GOOGLE_JSON_PATH)
+    if _has_proxy(endpoint):
+        return None
     # What is named here takes precedence over variables such as GOOGLE_BASE_URL.
     config: Any = {"base_url": endpoint, "skip_signature": login.is_anonymous}
     client_options = _client_options(endpoint, timeout_seconds, None)
+    _refuse_other_hosts(client_options, endpoint)
     # Of an object with Content-Encoding: gzip, Google then sends the stored bytes. Otherwise it
     # unpacks them, and ranges are those of the unpacked ones.
     headers = {"Accept-Encoding": "gzip"}
     if login.billed_project is not None:
         headers["x-goog-user-project"] = login.billed_project
-    # obstore has no name for its type at run time.
-    provider: Any = None if login.is_anonymous else login.current_token
     client_options["default_headers"] = headers
+    # Also without a login, for which it is not called. Otherwise obstore would read the file that
+    # GOOGLE_APPLICATION_CREDENTIALS names. obstore has no name for its type at run time.
+    provider: Any = login.current_token
     return GCSStore(
         bucket,
         config=config,
@@ -139,8 +109,8 @@ def make_gs_store(bucket: str, file_system: Any, login: GoogleLogin, timeout_sec
 def make_az_store(container: str, options: Mapping[str, Any], timeout_seconds: float) -> Any | None:
     """Make the store of a container of Azure; None if a proxy leads to it.
 
-    As in :func:`make_s3_store`, redirects to another host are not followed. Where an identity logs
-    in, they are, as the login is at another host. They do not get the token.
+    Redirects to another host are not followed; see :func:`_refuse_other_hosts`. Where an identity
+    logs in, they are, as the login is at another host. They do not get the token.
 
     Args:
         container: the container.
@@ -152,14 +122,11 @@ def make_az_store(container: str, options: Mapping[str, Any], timeout_seconds: f
         ConfigError: no account is named, or something is malformed.
     """
     account = find_account(options, os.environ)
-    endpoint = urlsplit(account.endpoint)
-    has_proxy = endpoint.scheme in getproxies() and not proxy_bypass(endpoint.hostname or "")
-    if has_proxy:
+    if _has_proxy(account.endpoint):
         return None
     client_arguments = _client_options(account.endpoint, timeout_seconds, None)
     if account.key or account.sas_token or account.is_anonymous:
-        client_arguments["proxy_url"] = f"http://{REFUSING_PROXY}"
-        client_arguments["proxy_excludes"] = endpoint.hostname
+        _refuse_other_hosts(client_arguments, account.endpoint)
     config: Any = {
         "account_name": account.name,
         "endpoint": account.endpoint,
@@ -213,36 +180,38 @@ def _client_options(endpoint: str | None, timeout_seconds: float, ca_bundle: str
     return options
 
 
-def _find_proxy(endpoint: str) -> str | None:
-    """Return the URL of the proxy to an endpoint that the environment sets; None if there is none.
+def _refuse_other_hosts(client_options: dict[str, Any], endpoint: str) -> None:
+    """Let no request leave for another host than that of an endpoint.
 
-    s3fs uses the same one.
+    obstore follows redirects, also to another host, and sends the session token of S3 there. This
+    cannot be switched off. So all other hosts get a proxy that refuses connections. Where the
+    requests need a real proxy, that would pass them on to any host.
+
+    Other ports and subdomains of the host cannot be told apart from it: a redirect to them is
+    followed.
     """
-    from botocore.utils import get_environ_proxies
-
-    proxies: dict[str, str] = get_environ_proxies(endpoint)
-    return proxies.get(urlsplit(endpoint).scheme) or proxies.get("all")
+    client_options["proxy_url"] = f"http://{REFUSING_PROXY}"
+    client_options["proxy_excludes"] = urlsplit(endpoint).hostname
 
 
-def _credentials_of(session: Any, options: Mapping[str, Any]) -> Any:
-    """Return a function that returns the current credentials, for obstore."""
-    import botocore.exceptions
+def _has_proxy(endpoint: str) -> bool:
+    """Return whether the environment sets a proxy to an endpoint."""
+    parts = urlsplit(endpoint)
+    proxies = getproxies()
+    is_proxied = parts.scheme in proxies or "all" in proxies
+    return is_proxied and not proxy_bypass(parts.hostname or "")
 
-    key = options.get("key")
-    secret = options.get("secret")
-    if key and secret:
-        session.set_credentials(key, secret, options.get("token"))
+
+def _provider_of(find_credentials: Callable[[], Any]) -> Any:
+    """Return a function that returns the current credentials of botocore, for obstore."""
 
     def current_credentials() -> dict[str, Any]:
-        credentials = session.get_credentials()
-        if credentials is None:
-            raise botocore.exceptions.NoCredentialsError
-        frozen = credentials.get_frozen_credentials()
+        credentials = find_credentials()
         expires_at = datetime.now(timezone.utc) + timedelta(seconds=_CREDENTIAL_SECONDS)
         return {
-            "access_key_id": frozen.access_key,
-            "secret_access_key": frozen.secret_key,
-            "token": frozen.token,
+            "access_key_id": credentials.access_key,
+            "secret_access_key": credentials.secret_key,
+            "token": credentials.token,
             "expires_at": expires_at,
         }
 

@@ -2,18 +2,31 @@
 
 from __future__ import annotations
 
+import html
+import re
+from typing import Final
+
+_CODE: Final = re.compile(r"<Code>([^<]{1,100})</Code>")
+_MESSAGE: Final = re.compile(r"<Message>([^<]{1,2000})</Message>")
+
 
 class RefusedRequestError(OSError):
     """A server refused a request.
 
     Attributes:
         response: the status and the code, as the exceptions of botocore hold them.
+        retry_after: how many seconds the server asked to wait; None if it did not ask, or if the
+            client does not tell.
     """
 
     response: dict[str, dict[str, object]]
+    retry_after: float | None
 
-    def __init__(self, status: int, code: str, message: str) -> None:
+    def __init__(
+        self, status: int, code: str, message: str, retry_after: float | None = None
+    ) -> None:
         super().__init__(message or f"the server answers {status}")
+        self.retry_after = retry_after
         self.response = {
             "ResponseMetadata": {"HTTPStatusCode": status},
             "Error": {"Code": code or str(status)},
@@ -24,17 +37,37 @@ class DeniedRequestError(RefusedRequestError, PermissionError):
     """A server refused a request because of its credentials."""
 
 
-def refused_request(status: int, code: str, message: str) -> RefusedRequestError:
+def refused_request(
+    status: int, code: str, message: str, *, retry_after: float | None = None
+) -> RefusedRequestError:
     """Return the exception for a request that a server refused.
 
     Args:
         status: of HTTP.
         code: that of the store, such as ``AccessDenied``; empty if it gave none.
         message: what the store says; empty if it says nothing.
+        retry_after: how many seconds the server asked to wait; None if it did not ask, or if the
+            client does not tell.
     """
     if status in (401, 403):
-        return DeniedRequestError(status, code, message)
-    return RefusedRequestError(status, code, message)
+        return DeniedRequestError(status, code, message, retry_after)
+    return RefusedRequestError(status, code, message, retry_after)
+
+
+def refusal_in_xml(status: int, body: str) -> RefusedRequestError:
+    """Return the exception for an answer that is an error, as S3, Google and Azure write it.
+
+    Args:
+        status: of HTTP.
+        body: the body. One that is no such error has no code and no message.
+    """
+    code_match = _CODE.search(body)
+    message_match = _MESSAGE.search(body)
+    code = "" if code_match is None else html.unescape(code_match[1])
+    message = "" if message_match is None else html.unescape(message_match[1])
+    # Azure adds the number and the time of the request, each in a line.
+    message = " ".join(message.partition("\nRequestId:")[0].split())
+    return refused_request(status, code, message)
 
 
 class CredentialsError(OSError):

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Final, NoReturn
 
 from data_stack.exception import DataStackError
+from data_stack.io.storage_connectors.object_store.object_client import ListingPage
 from data_stack.io.web.framing import Framing
 from data_stack.io.web.ranges import ByteRange, file_size_in_416, find_part_fault, sent_range
 
@@ -21,6 +22,13 @@ from data_stack.io.web.ranges import ByteRange, file_size_in_416, find_part_faul
 _MISSING_OBJECT_CODES: Final = {"NoSuchKey", "NoSuchVersion"}
 #: The statuses of a conditional write whose condition does not hold, or that meets another write.
 _CONFLICTS: Final = (409, 412)
+#: How S3 names the region of a bucket.
+REGION_HEADER: Final = "x-amz-bucket-region"
+REDIRECTED: Final = "the server redirects to another URL; that is not followed"
+NO_LISTING: Final = (
+    "the server answers a request for a listing with something else, perhaps a page of a gateway"
+)
+NO_END_OF_LISTING: Final = "the server does not tell how its listing goes on"
 #: A body is read in pieces of this size.
 _PIECE_BYTES: Final = 1 << 20
 
@@ -286,74 +294,42 @@ async def head(file_system: Any, bucket: str, key: str) -> dict[str, Any] | None
     }
 
 
-@dataclass(frozen=True, slots=True)
-class Listing:
-    """The objects of a bucket whose keys begin with a prefix.
+async def list_page(
+    file_system: Any, bucket: str, prefix: str, delimiter: str, token: str | None
+) -> ListingPage:
+    """Request a page of a listing; see :meth:`.ObjectClient.list_page`."""
+    options: dict[str, Any] = {"Bucket": bucket, "Prefix": prefix, "Delimiter": delimiter}
+    if token is not None:
+        options["ContinuationToken"] = token
+    try:
+        answer = await file_system._call_s3("list_objects_v2", **options)
+    except FileNotFoundError as error:
+        raise WrongAnswerError(describe_404(refusal_of(error))) from error
+    folders = [entry["Prefix"] for entry in answer.get("CommonPrefixes") or ()]
+    return ListingPage(
+        answer.get("Contents") or (),
+        folders,
+        next_token_of(answer.get("IsTruncated"), answer.get("NextContinuationToken")),
+    )
 
-    Attributes:
-        objects: the objects, each with its ``Key``, ``Size``, ``LastModified`` and ``ETag``.
-        folders: the beginnings of longer keys, up to the delimiter.
-    """
 
-    objects: list[dict[str, Any]]
-    folders: list[str]
-
-
-async def list_objects(
-    file_system: Any, bucket: str, prefix: str, *, delimiter: str = ""
-) -> Listing:
-    """List all objects whose keys begin with a prefix.
+def next_token_of(is_truncated: bool | None, token: str | None) -> str | None:
+    """Return what the next page of a listing is asked for by; None: there is none.
 
     Args:
-        file_system: the file system of s3fs.
-        bucket: the bucket.
-        prefix: the prefix.
-        delimiter: only objects in whose keys this text does not follow the prefix are listed.
+        is_truncated: whether the answer says that the listing goes on; None: it does not say.
+        token: the token in the answer; None: there is none.
 
     Raises:
-        WrongAnswerError: an answer is no listing, not of this prefix, or has no end. A bucket that
-            does not exist is not empty.
+        WrongAnswerError: the answer is no listing, or the listing goes on without a token.
     """
-    listing = Listing([], [])
-    options: dict[str, Any] = {"Bucket": bucket, "Prefix": prefix, "Delimiter": delimiter}
-    seen_tokens = set[str]()
-    while True:
-        try:
-            answer = await file_system._call_s3("list_objects_v2", **options)
-        except FileNotFoundError as error:
-            raise WrongAnswerError(describe_404(refusal_of(error))) from error
-        for entry in answer.get("Contents") or ():
-            check_listed_key(entry["Key"], prefix, delimiter)
-            listing.objects.append(entry)
-        for entry in answer.get("CommonPrefixes") or ():
-            check_listed_key(entry["Prefix"].removesuffix(delimiter), prefix, delimiter)
-            listing.folders.append(entry["Prefix"])
-        is_truncated = answer.get("IsTruncated")
-        if is_truncated is None:
-            raise WrongAnswerError(
-                "the server answers a request for a listing with something else, "
-                "perhaps a page of a gateway"
-            )
-        if not is_truncated:
-            return listing
-        token = answer.get("NextContinuationToken")
-        if not token or token in seen_tokens:
-            raise WrongAnswerError("the server does not tell how its listing goes on")
-        seen_tokens.add(token)
-        options["ContinuationToken"] = token
-
-
-def check_listed_key(key: str, prefix: str, delimiter: str) -> None:
-    """Check that a key belongs into a listing.
-
-    Raises:
-        WrongAnswerError: it does not begin with the prefix, or the delimiter follows that.
-    """
-    is_deeper = bool(delimiter) and delimiter in key[len(prefix) :].removesuffix(delimiter)
-    if not key.startswith(prefix) or is_deeper:
-        raise WrongAnswerError(
-            f"the server lists {key!r:.200} among the objects that begin with {prefix!r:.200}"
-        )
+    if is_truncated is None:
+        raise WrongAnswerError(NO_LISTING)
+    if not is_truncated:
+        return None
+    if not token:
+        raise WrongAnswerError(NO_END_OF_LISTING)
+    return token
 
 
 # ---------------------------------------------------------------------- refusals

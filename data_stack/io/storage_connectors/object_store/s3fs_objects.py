@@ -7,7 +7,10 @@ from typing import Any
 
 from data_stack.io.storage_connectors.object_store import s3
 from data_stack.io.storage_connectors.object_store.fsspec_objects import FsspecObjects
-from data_stack.io.storage_connectors.object_store.object_client import FileRange
+from data_stack.io.storage_connectors.object_store.object_client import (
+    FileRange,
+    ListingPage,
+)
 from data_stack.io.storage_connectors.object_store.remote_file import RemoteFile
 
 
@@ -46,3 +49,7 @@ class S3fsObjects(FsspecObjects):
 
     def delete_version(self, path: str, version: str) -> None:
         self._file_system.run_request(s3.delete_version, self._file_system.key_of(path), version)
+
+    def list_page(self, prefix: str, delimiter: str, token: str | None) -> ListingPage:
+        page: ListingPage = self._file_system.run_request(s3.list_page, prefix, delimiter, token)
+        return page

@@ -1,0 +1,333 @@
+"""Listings of S3 that our web client requests: signatures, pages, hostile answers, pauses."""
+
+from __future__ import annotations
+
+import logging
+import os
+import random
+import socket
+import ssl
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from xml.sax.saxutils import escape
+
+import pytest
+from botocore.auth import S3SigV4Auth
+from botocore.awsrequest import AWSRequest
+from botocore.credentials import Credentials
+from s3_server import S3Server
+from scripted_s3 import LOGIN, S3Answer, S3Request, ScriptedS3, listing_of, refusal
+from web_server import Answer, Seen, WebServer
+
+from data_stack.exception import StorageError, StorageUnavailableError
+from data_stack.io.storage_connectors.object_store import FsspecStorageConnector
+from data_stack.io.storage_connectors.object_store.s3 import WrongAnswerError
+from data_stack.io.storage_connectors.object_store.s3_listing import parse_page
+
+HEAD = "<IsTruncated>false</IsTruncated>"
+ROW = "<Contents><Key>{}</Key><Size>{}</Size><ETag>&quot;1&quot;</ETag></Contents>"
+
+
+@pytest.fixture
+def s3() -> Iterator[ScriptedS3]:
+    with ScriptedS3() as server:
+        yield server
+
+
+def page(*rows: str, root: str = "ListBucketResult") -> bytes:
+    return f"<{root}>{HEAD}{''.join(rows)}</{root.split()[0]}>".encode()
+
+
+# ---------------------------------------------------------------------- pages
+
+
+def test_a_page_is_read_with_and_without_a_namespace() -> None:
+    row = (
+        "<Contents><Key>f/a</Key><LastModified>2026-01-02T03:04:05.678Z</LastModified>"
+        "<ETag>&quot;1&quot;</ETag><Size>7</Size></Contents>"
+        "<CommonPrefixes><Prefix>f/b/</Prefix></CommonPrefixes>"
+    )
+
+    for root in ("ListBucketResult", 'ListBucketResult xmlns="http://s3.amazonaws.com/doc/"'):
+        listing = parse_page(page(row, root=root))
+
+        (entry,) = listing.objects
+        assert (entry["Key"], entry["Size"], entry["ETag"]) == ("f/a", 7, '"1"')
+        assert entry["LastModified"].isoformat() == "2026-01-02T03:04:05.678000+00:00"
+        assert listing.folders == ["f/b/"]
+        assert listing.next_token is None
+
+
+def test_keys_are_decoded_only_where_the_answer_says_so() -> None:
+    row = ROW.format("a+b%20c%0A", 1)
+
+    encoded = parse_page(page("<EncodingType>url</EncodingType>", row))
+    plain = parse_page(page(row))
+
+    assert encoded.objects[0]["Key"] == "a b c\n"
+    assert plain.objects[0]["Key"] == "a+b%20c%0A"
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"<html><body>Log in</body></html>",
+        b"not xml",
+        page(root="ListAllMyBucketsResult"),
+        b"<ListBucketResult/>",
+        page(ROW.format("a", "many")),
+        page(ROW.format("a", "")),
+        page(ROW.format("", 1)),
+        page("<Contents/>"),
+        page("<Contents><Key>a</Key><Size>1</Size><LastModified>soon</LastModified></Contents>"),
+        b"<ListBucketResult><IsTruncated>true</IsTruncated></ListBucketResult>",
+        b'<!DOCTYPE a [<!ENTITY b "c">]>' + page(ROW.format("&b;", 1)),
+        page(ROW.format("a", 1)).decode().encode("utf-16"),
+        page("<a>" * 400_000),
+    ],
+    ids=lambda body: repr(body[:40]),
+)
+def test_what_is_no_page_is_refused(body: bytes) -> None:
+    with pytest.raises(WrongAnswerError):
+        parse_page(body)
+
+
+def test_a_page_cut_at_any_byte_is_refused() -> None:
+    whole = page(ROW.format("f/a", 1), "<EncodingType>url</EncodingType>")
+
+    for length in range(len(whole)):
+        with pytest.raises(WrongAnswerError):
+            parse_page(whole[:length])
+
+
+# ---------------------------------------------------------------------- requests
+
+
+class Endpoint(WebServer):
+    """An endpoint of S3 that gives each request the same answer.
+
+    Attributes:
+        agents: which clients asked.
+    """
+
+    def __init__(self, answer: Answer, context: ssl.SSLContext) -> None:
+        self._answer = answer
+        self.agents = list[str]()
+        super().__init__(context)
+
+    def answer(self, seen: Seen) -> Answer:
+        self.agents.append(seen.headers["user-agent"])
+        return self._answer
+
+
+def listings(s3: ScriptedS3) -> list[S3Request]:
+    return [request for request in s3.requests if request.prefix is not None]
+
+
+def test_a_listing_is_signed_as_botocore_signs_it(s3: ScriptedS3) -> None:
+    s3.store(token="token-canary")._files.beginning_with("größe a+b/")
+
+    request = listings(s3)[0]
+    assert request.headers["user-agent"] == "data_stack"
+    assert request.prefix == "f/größe a+b/"
+    query = "delimiter=&encoding-type=url&list-type=2&prefix=f%2Fgr%C3%B6%C3%9Fe%20a%2Bb%2F"
+    expected = AWSRequest("GET", f"{s3.endpoint_url}/data?{query}")
+    signer = S3SigV4Auth(Credentials("k", "secret-canary", "token-canary"), "s3", "us-east-1")
+    expected.context["timestamp"] = request.headers["x-amz-date"]
+    expected.headers["X-Amz-Date"] = request.headers["x-amz-date"]
+    expected.headers["X-Amz-Security-Token"] = "token-canary"
+    expected.headers["X-Amz-Content-SHA256"] = signer.payload(expected)
+    signed_text = signer.string_to_sign(expected, signer.canonical_request(expected))
+    signature = signer.signature(signed_text, expected)
+    assert request.headers["authorization"].endswith(signature)
+
+
+def test_anonymous_listings_have_no_signature(s3: ScriptedS3) -> None:
+    s3.put("f/a", b"1")
+
+    assert s3.store(key=None, secret=None, anon=True).list_resources() == ["a"]
+
+    assert not any("authorization" in request.headers for request in listings(s3))
+
+
+def test_a_real_server_lists_all_keys_page_by_page(s3_server: S3Server) -> None:
+    bucket = s3_server.new_bucket()
+    keys = [f"n{number:04}" for number in range(1200)] + ["a b", "a+b", "100%", "%41", "größe"]
+    for key in keys:
+        s3_server.client.put_object(Bucket=bucket, Key=f"f/{key}", Body=b"")
+    store = FsspecStorageConnector(f"s3://{bucket}/f", **s3_server.options())
+
+    assert store.list_keys() == sorted(keys)
+    assert store.list_keys("n11") == [f"n{number}" for number in range(1100, 1200)]
+
+
+def test_listing_needs_no_client_of_s3fs(s3: ScriptedS3) -> None:
+    s3.put("f/a", b"1")
+    program = f"""
+import sys
+from data_stack.io.storage_connectors.object_store import FsspecStorageConnector
+store = FsspecStorageConnector.from_url({s3.place()!r})
+assert store.list_resources() == ["a"]
+assert store.get_resource("a").read() == b"1"
+from fsspec.asyn import iothread
+print(iothread[0])
+"""
+
+    run = subprocess.run(
+        [sys.executable, "-c", program],
+        capture_output=True,
+        env={**os.environ, **LOGIN},
+        timeout=100,
+        check=True,
+    )
+
+    assert run.stdout == b"None\n"  # the thread of fsspec's clients has not started
+
+
+@pytest.mark.parametrize("client", ["obstore", "fsspec"])
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+def test_a_listing_is_not_redirected_to_another_server(
+    s3: ScriptedS3, client: str, status: int
+) -> None:
+    with ScriptedS3() as other:
+        location = {"Location": f"{other.endpoint_url}/data?list-type=2"}
+        s3.rule = lambda request: S3Answer(status, headers=location)
+
+        with pytest.raises(StorageError, match="redirects"):
+            s3.store(client=client, token="token-canary")._files.files("")
+
+        assert other.requests == []
+        assert len(s3.requests) <= 2  # the second one would be sent to the region of the bucket
+
+
+def test_certificates_are_those_that_botocore_trusts(
+    tls: ssl.SSLContext, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """``tls`` is a server's certificate, signed by ``ca.pem``."""
+    bundle = os.fspath(tmp_path / "ca.pem")
+    listing = listing_of(ROW.format("f/a", 1)).body
+    monkeypatch.delenv("REQUESTS_CA_BUNDLE", raising=False)
+    monkeypatch.setenv("AWS_CA_BUNDLE", bundle)
+    with Endpoint(Answer(listing), tls) as endpoint:
+        store = FsspecStorageConnector(
+            "s3://data/f", endpoint_url=endpoint.origin, anon=True, client="obstore"
+        )
+        by_s3fs = store._files.files("")
+        monkeypatch.setenv("REQUESTS_CA_BUNDLE", bundle)
+        by_web_client = store._files.files("")
+
+        assert by_s3fs == by_web_client
+        assert [agent.partition("/")[0] for agent in endpoint.agents] == [
+            "aiobotocore",
+            "data_stack",
+        ]
+
+
+# ---------------------------------------------------------------------- faults
+
+
+@pytest.mark.parametrize("client", ["obstore", "fsspec"])
+@pytest.mark.parametrize("status", [503, 429])
+def test_a_pause_that_the_server_asks_for_is_kept(s3: ScriptedS3, client: str, status: int) -> None:
+    s3.put("f/a", b"1")
+    asked_at = list[float]()
+
+    def rule(request: S3Request) -> S3Answer | None:
+        asked_at.append(time.monotonic())
+        if len(asked_at) > 1:
+            return None
+        answer = refusal(status, "SlowDown", "Reduce your request rate.")
+        answer.headers["Retry-After"] = "2"
+        return answer
+
+    s3.rule = rule
+
+    assert [file.path for file in s3.store(client=client)._files.files("")] == ["a"]
+
+    assert asked_at[1] - asked_at[0] >= 2.0
+
+
+@pytest.mark.parametrize("client", ["obstore", "fsspec"])
+def test_a_server_that_asks_for_more_time_than_is_left_is_given_up(
+    s3: ScriptedS3, client: str
+) -> None:
+    def rule(request: S3Request) -> S3Answer:
+        answer = refusal(503, "SlowDown")
+        answer.headers["Retry-After"] = "3600"
+        return answer
+
+    s3.rule = rule
+
+    with pytest.raises(StorageUnavailableError, match=r"503|SlowDown"):
+        s3.store(client=client)._files.files("")
+
+    assert len(s3.requests) == 1
+
+
+def test_a_page_that_is_refused_once_is_asked_for_again(s3: ScriptedS3) -> None:
+    names = [f"n{number}" for number in range(6)]
+    n_refused = 0
+
+    def rule(request: S3Request) -> S3Answer | None:
+        nonlocal n_refused
+        start = int(request.query.get("continuation-token", "0"))
+        if start == 4 and n_refused == 0:
+            n_refused += 1
+            return S3Answer(500)
+        rows = [ROW.format(escape(f"f/{name}"), 1) for name in names[start : start + 2]]
+        if start == 4:
+            return listing_of(*rows)
+        token = f"<NextContinuationToken>{start + 2}</NextContinuationToken>"
+        return listing_of(*rows, end=f"<IsTruncated>true</IsTruncated>{token}")
+
+    s3.rule = rule
+
+    assert [file.path for file in s3.store()._files.files("")] == names
+    assert len(s3.requests) == 4
+
+
+def test_a_listing_with_ever_new_tokens_ends(s3: ScriptedS3) -> None:
+    def rule(request: S3Request) -> S3Answer:
+        time.sleep(0.2)
+        token = f"<NextContinuationToken>{random.random()}</NextContinuationToken>"
+        return listing_of(end=f"<IsTruncated>true</IsTruncated>{token}")
+
+    s3.rule = rule
+    store = FsspecStorageConnector(
+        "s3://data/f", endpoint_url=s3.endpoint_url, anon=True, timeout_seconds=1.0
+    )
+
+    with pytest.raises(StorageUnavailableError, match="the listing goes on after"):
+        store._files.files("")
+
+
+def test_a_server_that_hangs_in_a_listing_is_given_up() -> None:
+    listener = socket.create_server(("127.0.0.1", 0))
+    url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+    store = FsspecStorageConnector(
+        "s3://data/f", endpoint_url=url, anon=True, client="obstore", timeout_seconds=0.5
+    )
+    started_at = time.monotonic()
+
+    with listener, pytest.raises(StorageUnavailableError, match=r"within 0\.5 s"):
+        store.list_resources()
+
+    assert time.monotonic() - started_at < 30
+
+
+def test_nothing_shown_of_a_refused_listing_is_secret(
+    s3: ScriptedS3, caplog: pytest.LogCaptureFixture
+) -> None:
+    def rule(request: S3Request) -> S3Answer:
+        return refusal(403, "AccessDenied", f"denied to {request.headers['x-amz-security-token']}")
+
+    s3.rule = rule
+
+    with caplog.at_level(logging.INFO), pytest.raises(StorageError, match="AccessDenied") as caught:
+        s3.store(token="token-canary").list_resources()
+
+    assert "canary" not in f"{caught.value!r} {caplog.text}"
