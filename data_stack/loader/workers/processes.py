@@ -247,6 +247,7 @@ class ProcessWorkers(PrefetchingWorkers):
                     return
                 number, job = self._waiting.popleft()
                 worker.jobs[number] = job
+                worker.return_segments()
                 self._begin_epoch(worker, job.epoch)
                 # A worker does only some of the jobs, so it would prefetch blocks for the others.
                 worker.channel.send(MakeBatch(number, job._replace(to_prefetch=None)))
