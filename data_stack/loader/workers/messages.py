@@ -6,8 +6,8 @@ from typing import Any, NamedTuple
 
 from data_stack.exception import LoadingError
 from data_stack.loader.job import Job
+from data_stack.loader.workers.segment_pool import Content
 from data_stack.processes.program_settings import ProgramSettings
-from data_stack.processes.segment_pool import Content
 
 ValueName = tuple[str, str]
 """The names of a module and of a value in it."""

@@ -10,11 +10,11 @@ from data_stack.exception import WorkerError
 from data_stack.loader.job import Job
 from data_stack.loader.workers import worker_process
 from data_stack.loader.workers.messages import BatchMade, Ready, Unfit
+from data_stack.loader.workers.received_segments import ReceivedSegments
+from data_stack.loader.workers.segment_pool import AddSegment
 from data_stack.processes.child_process import ChildProcess
 from data_stack.processes.fork_server import hold, is_readable
 from data_stack.processes.pickling import load
-from data_stack.processes.received_segments import ReceivedSegments
-from data_stack.processes.segment_pool import AddSegment
 
 ALL_HAVE_ENDED = "All workers of this loader have ended; iterating again starts new ones"
 """What follows from the end of a worker, for messages."""

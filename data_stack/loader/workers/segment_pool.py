@@ -100,6 +100,12 @@ class _Segment:
     n_forks: int = 0
     array: weakref.ref[npt.NDArray[Any]] | None = None
 
+    def __del__(self) -> None:
+        # It may have no further use before the receiver gets it.
+        if self.file is not None:
+            with contextlib.suppress(OSError):  # memory is exhausted
+                self.file.close()
+
     @property
     def size(self) -> int:
         """The number of its bytes."""
@@ -130,7 +136,7 @@ class SegmentPool:
 
     Args:
         channel: leads to the receiver of the values, who calls
-            :class:`~data_stack.processes.received_segments.ReceivedSegments`.
+            :class:`~data_stack.loader.workers.received_segments.ReceivedSegments`.
     """
 
     #: Leads to the receiver.
@@ -238,7 +244,7 @@ class SegmentPool:
                 del self._lent[number]
 
     def _find_places(self, buffers: list[memoryview]) -> dict[int, Place]:
-        """Return the places of those buffers that lie in segments, by the numbers of the buffers."""
+        """Return the places of the buffers that lie in segments, by their numbers."""
         places: dict[int, Place] = {}
         for number, buffer in enumerate(buffers):
             place = self._find_place(buffer)

@@ -9,8 +9,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from data_stack.loader.workers.segment_pool import (
+    Content,
+    Place,
+    ReturnSegments,
+    numbers_of_segments,
+)
 from data_stack.processes.channel import keep_map
-from data_stack.processes.segment_pool import Content, Place, ReturnSegments, numbers_of_segments
 from data_stack.util.forks import n_forks
 
 
@@ -54,7 +59,7 @@ class ReceivedSegments:
             if not isinstance(part, Place):
                 buffers.append(part)
                 continue
-            view = memoryview(arrays[part.segment_number])[part.start : part.stop]
+            view = arrays[part.segment_number].data[part.start : part.stop]
             if part.segment_number in self._copied:
                 view = memoryview(bytearray(view))
             buffers.append(view.toreadonly() if part.is_read_only else view)
