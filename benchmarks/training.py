@@ -11,10 +11,11 @@ Cases:
            many values in 3 and 200 columns; in "tables with nulls" a tenth of the values are null,
            which become NaN
 
-Each program runs in a process of its own, in turns. Three figures: samples/s of the second epoch;
+Each program runs in a process of its own, in turns. Figures: samples/s of the second epoch;
 seconds from the start of the process to its first batch, with data_stack compiled before, as pip
 does with all packages; and the most memory of the process and its workers, pages that they share
-counted once. Modules in ``training_peers`` say how each peer is used.
+counted once: with the shared memory in which batches come, by which that of this machine has grown,
+and without it. Run nothing else meanwhile. Modules in ``training_peers`` say how each peer is used.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ from pathlib import Path
 from typing import Any
 
 from harness import HERE, Results, machine, parser_of
-from loader_peers.memory import proportional_bytes
+from loader_peers.memory import own_bytes, shared_memory_bytes
 from training_peers.data import MAKERS, N_COLUMNS
 
 CASES = tuple(MAKERS)
@@ -46,12 +47,16 @@ def run(case: str, name: str, data: Path, folder: Path) -> dict[str, float]:
     """Run one program.
 
     Returns:
-        ``first`` and ``sample`` in seconds, ``memory`` in bytes.
+        ``first`` and ``sample`` in seconds; ``memory`` in bytes, and ``own``, which is that without
+        shared memory.
 
     Raises:
         RuntimeError: it failed, or took too long.
     """
-    started, first, peak, lines = time.perf_counter(), 0.0, 0, b""
+    started, first, lines = time.perf_counter(), 0.0, b""
+    peak = 0
+    own_peak = 0
+    shared_bytes_before = shared_memory_bytes()
     command = [sys.executable, "-m", "training_peers.alone", case, name, str(data), str(folder)]
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "ignore"}
     with tempfile.TemporaryFile() as log:
@@ -73,7 +78,10 @@ def run(case: str, name: str, data: Path, folder: Path) -> dict[str, float]:
                     lines += read
                     if not first and b'{"first"' in lines:
                         first = time.perf_counter() - started
-                peak = max(peak, proportional_bytes(process.pid))
+                own = own_bytes(process.pid)
+                own_peak = max(own_peak, own)
+                shared = max(0, shared_memory_bytes() - shared_bytes_before)
+                peak = max(peak, own + shared)
                 if time.perf_counter() - started > _LIMIT_SECONDS:
                     raise RuntimeError(f"not done within {_LIMIT_SECONDS} s")
         finally:
@@ -92,6 +100,7 @@ def run(case: str, name: str, data: Path, folder: Path) -> dict[str, float]:
         "first": first,
         "sample": found[0]["seconds"] / found[0]["samples"],
         "memory": float(peak),
+        "own": float(own_peak),
     }
 
 
@@ -124,6 +133,7 @@ def measure(case: str, folder: Path, given: Any, results: Results) -> None:
     for figure, title, unit in (
         ("sample", "samples of the second epoch", "/s"),
         ("memory", "memory of all processes", "MiB"),
+        ("own", "memory without shared memory", "MiB"),
         ("first", "start of the program to its first batch", "s"),
     ):
         full = f"{case}: {title}"

@@ -32,3 +32,34 @@ def proportional_bytes(pid: int) -> int:
             continue
         total += sum(int(line.split()[1]) << 10 for line in lines if line.startswith("Pss:"))
     return total
+
+
+def own_bytes(pid: int) -> int:
+    """Memory of all of them that is in RAM, but for shared memory.
+
+    What several of them share is counted once.
+    """
+    total = 0
+    for member in family(pid):
+        try:
+            lines = Path(f"/proc/{member}/smaps_rollup").read_text().splitlines()
+        except OSError:  # it has ended
+            continue
+        for line in lines:
+            name, _, value = line.partition(":")
+            if name in ("Pss_Anon", "Pss_File"):
+                total += int(value.split()[0]) << 10
+    return total
+
+
+def shared_memory_bytes() -> int:
+    """Shared memory of all programs of this machine, also where no process has mapped it.
+
+    A batch that torch's loader sends lies there. The consumer maps it, and the map has no page until
+    it is read: a sum over the maps of processes counts none of its memory.
+    """
+    for line in Path("/proc/meminfo").read_text().splitlines():
+        name, _, value = line.partition(":")
+        if name == "Shmem":
+            return int(value.split()[0]) << 10
+    return 0

@@ -24,6 +24,10 @@ _MISSING: Final = object()
 #: would not end.
 _MAX_DEPTH = 40
 
+#: So many bytes of two arrays are compared at once. What a comparison of all takes stays with the
+#: C library: a batch of 19 MB left 57 MB in the consumer.
+_BYTES_AT_ONCE: Final = 1 << 18
+
 #: Longer texts of values are cut off.
 _MAX_VALUE_LENGTH = 60
 
@@ -262,27 +266,36 @@ def _compare_fields(one: Any, other: Any, place: str, depth: int) -> Difference 
 
 def _compare_elements(one: Any, other: Any, place: str) -> Difference | None:
     """Compare the elements of arrays by their bytes; NaN equals NaN."""
-    differs = (_bytes_of_elements(one) != _bytes_of_elements(other)).any(axis=1)
-    if differs.any() and one.dtype.kind in "fc":
-        are_both_nan = np.isnan(one.ravel()) & np.isnan(other.ravel())
-        differs &= ~are_both_nan
-    if not differs.any():
-        return None
+    elements = np.ascontiguousarray(one).reshape(-1)
+    other_elements = np.ascontiguousarray(other).reshape(-1)
+    n_at_once = max(1, _BYTES_AT_ONCE // max(1, one.dtype.itemsize))
+    for start in range(0, one.size, n_at_once):
+        part = elements[start : start + n_at_once]
+        other_part = other_elements[start : start + n_at_once]
+        differs = (_bytes_of_elements(part) != _bytes_of_elements(other_part)).any(axis=1)
+        if differs.any() and one.dtype.kind in "fc":
+            differs &= ~(np.isnan(part) & np.isnan(other_part))
+        if not differs.any():
+            continue
 
-    first = int(np.argmax(differs))
-    if one.ndim > 0:
-        row, *_ = np.unravel_index(first, one.shape)
-        place = f"{place}, row {int(row)}"
-    return _difference_of(one.ravel()[first].item(), other.ravel()[first].item(), place)
+        first = int(np.argmax(differs))
+        if one.ndim > 0:
+            row, *_ = np.unravel_index(start + first, one.shape)
+            place = f"{place}, row {int(row)}"
+        return _difference_of(part[first].item(), other_part[first].item(), place)
+    return None
 
 
 def _bytes_of_elements(array: Any) -> Any:
-    """Return the bytes of an array's elements, shape ``(size, itemsize)``."""
+    """Return the bytes of contiguous elements, shape ``(size, itemsize)``.
+
+    Args:
+        array: shape ``(size,)``.
+    """
     itemsize = array.dtype.itemsize
     if itemsize == 0:
         return np.zeros((array.size, 0), dtype=np.uint8)
-    elements = np.ascontiguousarray(array).reshape(-1)
-    return elements.view(np.uint8).reshape(array.size, itemsize)
+    return array.view(np.uint8).reshape(array.size, itemsize)
 
 
 def _compare_tensors(one: Any, other: Any, place: str, depth: int) -> Difference | None:

@@ -25,7 +25,7 @@ from data_stack.util.interrupts import is_from_signal_handler, suppress_own
 _LENGTH_BYTES: Final = 8
 
 #: Up to this size, a value is sent faster in a message than in shared memory.
-_SMALL_BYTES: Final = 1 << 14
+SMALL_BYTES: Final = 1 << 14
 
 #: Buffers begin at multiples of a cache line, as wide instructions of the processor need it.
 _ALIGNMENT_BYTES: Final = 64
@@ -36,6 +36,9 @@ _MAX_MAPS: Final = 128
 
 #: Other programs that this process starts do not inherit a received descriptor.
 _CLOSE_ON_EXEC: Final = getattr(socket, "MSG_CMSG_CLOEXEC", 0)
+
+#: The pages of a new map are all there at once, rather than one fault for each of them.
+POPULATE: Final = getattr(mmap, "MAP_POPULATE", 0)
 
 #: The maps of shared memory in which values of this process lie, and maps that are freed already.
 #: (A WeakSet would run Python code when a map is freed, and Python ignores a Ctrl-C there.)
@@ -81,7 +84,7 @@ class Payload:
         if n_bytes > max_bytes:
             raise OSError(errno.EFBIG, f"{n_bytes / 1e9:.1f} GB in memory are too large to send")
         self.memory = None
-        if n_bytes <= _SMALL_BYTES:
+        if n_bytes <= SMALL_BYTES:
             self.content = [bytes(pickled.content)]
             for buffer in pickled.buffers:
                 self.content.append(bytes(buffer) if buffer.readonly else bytearray(buffer))
@@ -97,13 +100,35 @@ class Payload:
                 self.memory.close()
 
 
+class SharedMemory:
+    """Memory of which both processes have a map from now on, to be sent.
+
+    Args:
+        memory: a file without a name; it is not closed.
+        size: the number of its bytes.
+    """
+
+    #: The size, in place of the spans of a :class:`Payload`.
+    content: int
+    memory: IO[bytes]
+
+    def __init__(self, memory: IO[bytes], size: int) -> None:
+        self.content = size
+        self.memory = memory
+
+
+def align(position: int) -> int:
+    """Return the first position from this one on where a buffer may begin."""
+    n_units = math.ceil(position / _ALIGNMENT_BYTES)
+    return n_units * _ALIGNMENT_BYTES
+
+
 def _lay_out(views: list[memoryview]) -> list[_Span]:
     """Return spans for buffers one after the other, each from a multiple of the alignment on."""
     spans = []
     stop = 0
     for view in views:
-        n_units = math.ceil(stop / _ALIGNMENT_BYTES)
-        start = n_units * _ALIGNMENT_BYTES
+        start = align(stop)
         stop = start + view.nbytes
         spans.append(_Span(start, stop, view.readonly))
     return spans
@@ -115,7 +140,7 @@ def _write_to_memory(views: list[memoryview], spans: list[_Span]) -> IO[bytes]:
     Raises:
         OSError: memory is exhausted.
     """
-    memory = _anonymous_memory()
+    memory = anonymous_memory()
     try:
         memory.truncate(spans[-1].stop)
         for view, span in zip(views, spans, strict=True):
@@ -130,7 +155,7 @@ def _write_to_memory(views: list[memoryview], spans: list[_Span]) -> IO[bytes]:
     return memory
 
 
-def _anonymous_memory() -> IO[bytes]:
+def anonymous_memory() -> IO[bytes]:
     """Return an empty file in memory, without a name in /dev/shm or any other folder."""
     if not hasattr(os, "memfd_create"):  # macOS
         return tempfile.TemporaryFile()
@@ -145,7 +170,8 @@ class Message(NamedTuple):
 
     Attributes:
         head: its small value.
-        load_payload: unpickles the value of the payload, or raises any error; None without payload.
+        load_payload: unpickles the value of the payload, or raises any error; returns the map of a
+            :class:`SharedMemory`. None without payload.
     """
 
     head: Any
@@ -155,7 +181,8 @@ class Message(NamedTuple):
 class Channel:
     """One end of a pair of connected Unix sockets.
 
-    A message is a small value that can be pickled, its *head*, and a :class:`Payload` or None.
+    A message is a small value that can be pickled, its *head*, and a :class:`Payload`, a
+    :class:`SharedMemory` or None.
     Threads may send.
 
     Args:
@@ -183,7 +210,7 @@ class Channel:
         """Return the descriptor of the socket."""
         return self._connection.fileno()
 
-    def send(self, head: Any, payload: Payload | None = None) -> None:
+    def send(self, head: Any, payload: Payload | SharedMemory | None = None) -> None:
         """Send a message, waiting until the other end has read what exceeds the socket's buffer."""
         content = None if payload is None else payload.content
         memory = None if payload is None else payload.memory
@@ -231,6 +258,9 @@ class Channel:
             memory = packet.own_memory()
             if memory is None:
                 buffers = content
+            elif isinstance(content, int):
+                mapped = mmap.mmap(memory.fileno(), content, mmap.MAP_SHARED | POPULATE)
+                return Message(head, lambda: mapped)
             else:
                 buffers = _map_buffers(memory, content, is_private=is_private)
             return Message(head, functools.partial(load, buffers[0], buffers[1:]))
@@ -322,10 +352,10 @@ def _map_buffers(memory: io.FileIO, spans: list[_Span], *, is_private: bool) -> 
     if is_private:
         flags = mmap.MAP_PRIVATE
     else:
-        flags = mmap.MAP_SHARED | getattr(mmap, "MAP_POPULATE", 0)
+        flags = mmap.MAP_SHARED | POPULATE
     mapped = mmap.mmap(memory.fileno(), spans[-1].stop, flags)
     view = memoryview(mapped)
-    if not is_private and not _keep_map(mapped):
+    if not is_private and not keep_map(mapped):
         view = memoryview(bytearray(mapped))
     buffers = []
     for span in spans:
@@ -334,7 +364,7 @@ def _map_buffers(memory: io.FileIO, spans: list[_Span], *, is_private: bool) -> 
     return buffers
 
 
-def _keep_map(mapped: mmap.mmap) -> bool:
+def keep_map(mapped: mmap.mmap) -> bool:
     """Return whether one more map may be kept without using up this process's descriptors."""
     _maps[:] = [reference for reference in _maps if reference() is not None]
     max_descriptors, _ = resource.getrlimit(resource.RLIMIT_NOFILE)

@@ -12,6 +12,9 @@ from typing import Any
 #: by the id of the reference.
 _methods: dict[int, tuple[weakref.ref[Any], Callable[[Any], Any]]] = {}
 
+#: Has an element for each time that this process, or one of its parents, was about to fork.
+_forks: list[None] = []
+
 #: Locks that become free in a forked process.
 _locks: weakref.WeakSet[Any] = weakref.WeakSet()
 
@@ -29,6 +32,14 @@ def call_in_forks(method: Callable[[], Any]) -> None:
     function = method.__func__  # type: ignore[attr-defined]  # it is bound
     reference = weakref.ref(owner, _forget)
     _methods[id(reference)] = (reference, function)
+
+
+def n_forks() -> int:
+    """Return how often this process has forked so far, and its parents before it.
+
+    A fork shares memory with this process that was mapped as shared when it began.
+    """
+    return len(_forks)
 
 
 def fork_lock() -> threading.Lock:
@@ -60,4 +71,8 @@ def _reset_all() -> None:
             function(owner)
 
 
-os.register_at_fork(after_in_child=_reset_all)
+def _count_fork() -> None:
+    _forks.append(None)
+
+
+os.register_at_fork(before=_count_fork, after_in_child=_reset_all)

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 from data_stack.exception import LoadingError
 from data_stack.loader.job import Job
+from data_stack.loader.workers.segment_pool import Content
 from data_stack.processes.program_settings import ProgramSettings
 
 ValueName = tuple[str, str]
@@ -97,13 +98,15 @@ class Unfit(NamedTuple):
 
 
 class BatchMade(NamedTuple):
-    """A batch is done; it comes with this message.
+    """A batch is done.
 
     Attributes:
         number: the number of its job.
+        content: the batch, pickled; its large arrays lie in segments of the worker's pool.
     """
 
     number: int
+    content: Content
 
 
 class BatchFailed(NamedTuple):

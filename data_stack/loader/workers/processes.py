@@ -66,7 +66,8 @@ class ProcessWorkers(PrefetchingWorkers):
     not import the user's script, so scripts need no ``if __name__ == "__main__"`` and notebooks
     work: functions and classes of a script or a cell are pickled by value. All workers share one
     copy of the arrays that the iterator holds. Shared memory has no name in ``/dev/shm`` or
-    elsewhere, so the system frees it even if a process is killed.
+    elsewhere, so the system frees it even if a process is killed. A worker makes another batch in
+    the memory of one to which nothing in this process refers any more.
 
     While the consumer waits for a batch, it watches the workers. If one died, it raises an error
     within 5 s and ends all of them; if a batch takes longer than 5 s, it warns.
@@ -247,6 +248,7 @@ class ProcessWorkers(PrefetchingWorkers):
                     return
                 number, job = self._waiting.popleft()
                 worker.jobs[number] = job
+                worker.return_segments()
                 self._begin_epoch(worker, job.epoch)
                 # A worker does only some of the jobs, so it would prefetch blocks for the others.
                 worker.channel.send(MakeBatch(number, job._replace(to_prefetch=None)))

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from data_stack.exception import WorkerError
 from data_stack.loader.job import Job
 from data_stack.loader.workers import worker_process
-from data_stack.loader.workers.messages import Ready, Unfit
+from data_stack.loader.workers.messages import BatchMade, Ready, Unfit
+from data_stack.loader.workers.received_segments import ReceivedSegments
+from data_stack.loader.workers.segment_pool import AddSegment
 from data_stack.processes.child_process import ChildProcess
 from data_stack.processes.fork_server import hold, is_readable
+from data_stack.processes.pickling import load
 
 ALL_HAVE_ENDED = "All workers of this loader have ended; iterating again starts new ones"
 """What follows from the end of a worker, for messages."""
@@ -44,6 +48,8 @@ class WorkerHandle(ChildProcess):
     name: str
     #: The jobs that it has not answered, by their numbers, the current one first.
     jobs: dict[int, Job]
+    #: The shared memory in which its batches come.
+    segments: ReceivedSegments
     #: The epoch that it has begun: the entropy of the iteration, and the number of the epoch. None
     #: before the first one.
     begun_epoch: tuple[bytes, int] | None
@@ -57,6 +63,7 @@ class WorkerHandle(ChildProcess):
         self.number = number
         self.name = f"worker process {number + 1} (pid {self.pid})"
         self.jobs = {}
+        self.segments = ReceivedSegments()
         self.begun_epoch = None
         self.is_ready = False
         self.failure = None
@@ -71,7 +78,17 @@ class WorkerHandle(ChildProcess):
         received = self.channel.receive()
         if received is None:
             return
-        message, unpickle = received
+        message, load_payload = received
+        if isinstance(message, AddSegment) and load_payload is not None:
+            self.segments.add(message.number, load_payload())
+            return
+
+        # A batch whose job was dropped is opened as well, so that its segments are returned.
+        unpickle = None
+        if isinstance(message, BatchMade):
+            content, *buffers = self.segments.open(message.content)
+            unpickle = functools.partial(load, content, buffers)
+
         if isinstance(message, Ready):
             self.is_ready = True
             hold(message.modules)  # so that later workers need not import them
@@ -85,6 +102,12 @@ class WorkerHandle(ChildProcess):
         elif message.number in self.jobs:
             del self.jobs[message.number]
             answers[message.number] = Answer(self, message, unpickle)
+
+    def return_segments(self) -> None:
+        """Let the worker use the memory of batches again to which nothing refers any more."""
+        unused = self.segments.take_unused()
+        if unused is not None:
+            self.channel.send(unused)
 
     def check(self, answers: dict[int, Answer]) -> None:
         """Check that it can make batches; what it sent before its end says what it was doing.

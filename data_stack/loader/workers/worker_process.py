@@ -28,11 +28,13 @@ from data_stack.loader.workers.messages import (
     Values,
 )
 from data_stack.loader.workers.module_values import plain_values
-from data_stack.processes.channel import Channel, Payload
+from data_stack.loader.workers.segment_pool import ReturnSegments, SegmentPool
+from data_stack.processes.channel import Channel
 from data_stack.processes.child_process import loaded_modules
 from data_stack.processes.pickling import dump_error
 from data_stack.processes.seeding import seed_generators
 from data_stack.util.executor import set_process_share
+from data_stack.values.large_arrays import make_arrays_by
 
 
 def main(descriptor: int, n_workers: int) -> None:
@@ -58,6 +60,8 @@ class _WorkerProgram:
 
     #: Leads to the process that started this one.
     channel: Channel
+    #: The shared memory in which batches arise, and are sent.
+    _segments: SegmentPool
     #: Received messages, each with a function that unpickles what came with it; None at the end.
     _messages: SimpleQueue[tuple[Any, Callable[[], Any] | None] | None]
     #: The number of the first job that was not dropped.
@@ -67,6 +71,7 @@ class _WorkerProgram:
 
     def __init__(self, channel: Channel) -> None:
         self.channel = channel
+        self._segments = SegmentPool(channel)
         self._messages = SimpleQueue()
         self._first_wanted = 0
         self._maker = None
@@ -84,6 +89,9 @@ class _WorkerProgram:
                 if isinstance(message, Forget):
                     # It overtakes the jobs that came before it, so that they need not be done.
                     self._first_wanted = message.first_wanted
+                elif isinstance(message, ReturnSegments):
+                    # It overtakes jobs as well, so that the next of them can use the memory.
+                    self._segments.take_back(message)
                 else:
                     self._messages.put(received)
         finally:
@@ -115,6 +123,7 @@ class _WorkerProgram:
         sys.argv[:] = program_arguments
         self._maker = maker
         self._maker.is_in_worker_process = True
+        make_arrays_by(self._segments.empty_array)
         self.channel.send(Ready(loaded_modules()))
 
     def _make_batch(self, number: int, job: Job) -> None:
@@ -122,7 +131,8 @@ class _WorkerProgram:
             return
 
         try:
-            made = self._maker.make(job)
+            # The pool empties the list, so that nothing refers to the arrays that it sends.
+            made = [self._maker.make(job)]
         except LoadingError as error:
             self._send_failure(number, error, error.__cause__ or error)
             return
@@ -133,7 +143,7 @@ class _WorkerProgram:
             return
 
         try:
-            payload = Payload(made)
+            content = self._segments.lend(made)
         except BaseException as error:  # noqa: BLE001  # an object cannot be pickled
             problem = (
                 "a batch cannot be sent from a worker process to the consumer; "
@@ -143,8 +153,7 @@ class _WorkerProgram:
             self._send_failure(number, failure, error)
             return
 
-        with contextlib.closing(payload):
-            self.channel.send(BatchMade(number), payload)
+        self.channel.send(BatchMade(number, content))
 
     def _send_failure(self, number: int, failure: LoadingError, cause: BaseException) -> None:
         failure.traceback_text = _format(cause)
