@@ -278,6 +278,18 @@ class BatchMaker:
         for job in jobs:
             yield self._finish(job, batches.popleft(), reading)
 
+    def choose_samples(self, job: Job) -> IndexArrayOfInts:
+        """Return the samples of a job's batch, without those that the job names as damaged.
+
+        None is read, so samples that no job has met are taken for undamaged.
+
+        Raises:
+            LoadingError: all substitutes of a sample are damaged.
+        """
+        if job.damaged is None:
+            return job.indices
+        return self._readable_samples(job).choose()
+
     def stop_prefetching(self) -> None:
         """Let the source cancel what it was told to prefetch and has not begun to fetch."""
         with suppress_own(Exception):
@@ -359,14 +371,7 @@ class BatchMaker:
         """
         stopwatch = _Stopwatch()
         samples = self.stacks.access_at(job.epoch)
-        readable = ReadableSamples(
-            job,
-            samples,
-            self.policy,
-            self._keys,
-            read=functools.partial(self._read, samples),
-            check_error=self._raise_if_of_signal_handler,
-        )
+        readable = self._readable_samples(job)
         batch = readable.read_batch(error)
         reading = stopwatch.stop(1)
         _prefetch_blocks(samples, [job])
@@ -378,6 +383,18 @@ class BatchMaker:
         made = self._finish(job, batch, reading, is_collated=is_collated)
         made.damage = readable.damage
         return made
+
+    def _readable_samples(self, job: Job) -> ReadableSamples:
+        """Return what reads the samples of a job without those that are damaged."""
+        samples = self.stacks.access_at(job.epoch)
+        return ReadableSamples(
+            job,
+            samples,
+            self.policy,
+            self._keys,
+            read=functools.partial(self._read, samples),
+            check_error=self._raise_if_of_signal_handler,
+        )
 
     def _collate_nothing(self, job: Job, readable: ReadableSamples) -> Any:
         """Return the collated batch of no samples: that of another sample, without its rows."""

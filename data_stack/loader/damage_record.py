@@ -123,6 +123,13 @@ class DamageRecord:
                 sample = DamagedSample(position, epoch, None, error, "")
                 self._samples[sample.key] = sample
 
+    def with_state(self, state: Mapping[str, Sequence[Any]] | None) -> DamageRecord:
+        """Return a record that has the samples of a state as well."""
+        record = copy.copy(self)
+        record.load_state(state)
+        record._samples.update(self._samples)
+        return record
+
     def _list_positions(self, epoch: int) -> npt.NDArray[np.int64]:
         positions = []
         for epoch_of_sample, position in self._samples:

@@ -50,7 +50,7 @@ from data_stack.loader.step_samples import (
     StepSamples,
     check_step_of_epoch,
     find_step_after,
-    list_samples_of_job,
+    list_samples_of_batch,
 )
 from data_stack.loader.trace import TraceWriter
 from data_stack.loader.workers.base import WorkerKind
@@ -649,7 +649,8 @@ class Loader:
             print(loader.samples_of(1000 - 900, state=checkpoint["loader"], rank="all"))
 
         No sample is read, and the iteration goes on as before. The loader needs the arguments that
-        the training had: the iterator, batch size, shard and order.
+        the training had: the iterator, batch size or budget, shard and order. With ``on_error``, a
+        damaged sample is left out or replaced if this loader has met it, or if ``state`` names it.
 
         Args:
             step: the number of the batch, from 0. It is counted from the start of epoch 0, through
@@ -669,11 +670,13 @@ class Loader:
         if epoch is not None and state is not None:
             raise ConfigError("samples_of() takes epoch= or state=, not both")
         seed = self._session.seed
+        damage = self._session.damage
         loaded = None
         if state is not None:
             step_number = check_integer("step", step)
             loaded = self._read_state(state)
             seed = loaded.seed
+            damage = damage.with_state(loaded.damaged)
         else:
             step_number = check_integer("step", step, at_least=0)
 
@@ -681,33 +684,33 @@ class Loader:
         ranks = self._parse_ranks(rank)
         if epoch is not None:
             epoch_number = check_integer("epoch", epoch, at_least=0)
-            plan = self._plan_of(epoch_number)
+            plan = self._plan_of(epoch_number, seed)
             check_step_of_epoch(step_number, epoch_number, plan, ranks[0])
             ranks = [number for number in ranks if plan.n_steps(rank=number) > step_number]
 
         samples: list[SampleOfStep] = []
         for rank_number in ranks:
-            plan_of = functools.partial(self._plan_of_rank, rank_number)
+            plan_of = functools.partial(self._plan_of_rank, rank_number, seed)
             if loaded is not None:
                 place = find_place(loaded, plan_of(loaded.epoch), plan_of)
                 start = (place.epoch, place.position)
             else:
                 start = (0 if epoch is None else epoch_number, 0)
             at_epoch, position = find_step_after(
-                step_number, start, rank_number, plan_of, epochs_differ=self._stacks.differ
+                step_number,
+                start,
+                rank_number,
+                plan_of,
+                epochs_differ=self._stacks.differ or self._budget_batches is not None,
             )
 
-            schedule = Schedule(
-                order=self._order,
-                seed=seed,
-                plan_of=plan_of,
-                epoch=at_epoch,
-                position=position,
-                end_epoch=at_epoch + 1,
-            )
-            job = next(schedule.jobs())
+            # The first batch from there on is that of the step.
+            schedule = self._make_schedule(at_epoch, position, at_epoch + 1)
+            schedule = replace(schedule, seed=seed, plan_of=plan_of)
+            job = damage.inform(next(schedule.jobs()))
+            indices = self._maker.choose_samples(job)
             access = self._stacks.access_at(at_epoch)
-            samples += list_samples_of_job(job, plan_of(at_epoch), access)
+            samples += list_samples_of_batch(rank_number, at_epoch, indices, access)
         return StepSamples(step_number, tuple(samples))
 
     def _parse_ranks(self, rank: SupportsIndex | Literal["all"] | None) -> list[int]:
@@ -721,9 +724,9 @@ class Loader:
             return list(range(plan.world))
         return [check_integer("rank", rank, at_least=0, at_most=plan.world - 1)]
 
-    def _plan_of_rank(self, rank: int, epoch: int) -> Plan:
-        """Return the plan of a rank in an epoch."""
-        return replace(self._plan_of(epoch), rank=rank)
+    def _plan_of_rank(self, rank: int, seed: int, epoch: int) -> Plan:
+        """Return the plan of a rank in an epoch, in the order of a seed."""
+        return replace(self._plan_of(epoch, seed), rank=rank)
 
     # ------------------------------------------------------------------ ranks
 

@@ -11,8 +11,8 @@ import numpy.typing as npt
 
 from data_stack.dataset.iterator import SampleAccess
 from data_stack.dataset.iterator.origins import Origin
+from data_stack.dataset.positions import IndexArrayOfInts
 from data_stack.exception import ConfigError
-from data_stack.loader.job import Job
 from data_stack.loader.plan import Plan
 from data_stack.show.markup import Block, Table, as_html, as_text
 
@@ -30,7 +30,6 @@ class SampleOfStep:
     Attributes:
         rank: the rank.
         epoch: the epoch.
-        position: the position of the sample in the order of the epoch.
         index: the position of the sample in the iterator of the loader.
         origins: the samples of files, or of other sources, that it is made of. A packed sequence
             has one for each document.
@@ -38,7 +37,6 @@ class SampleOfStep:
 
     rank: int
     epoch: int
-    position: int
     index: int
     origins: tuple[Origin, ...]
 
@@ -108,26 +106,20 @@ class StepSamples(Sequence[SampleOfStep]):
         return as_html(self.document())
 
 
-def list_samples_of_job(job: Job, plan: Plan, samples: SampleAccess) -> list[SampleOfStep]:
+def list_samples_of_batch(
+    rank: int, epoch: int, indices: IndexArrayOfInts, samples: SampleAccess
+) -> list[SampleOfStep]:
     """Return the samples of a batch.
 
     Args:
-        job: the batch.
-        plan: the plan of its rank and epoch.
-        samples: the samples of its epoch.
+        rank: the rank that reads it.
+        epoch: the epoch.
+        indices: the positions of the samples, shape ``(n,)``.
+        samples: the samples of the epoch.
     """
     listed = []
-    for number, index in enumerate(job.indices.tolist()):
-        listed.append(
-            SampleOfStep(
-                rank=plan.rank,
-                epoch=job.epoch,
-                # Padding repeats samples from the start of the epoch.
-                position=(job.position + number) % plan.n_samples,
-                index=index,
-                origins=tuple(samples.origins(index)),
-            )
-        )
+    for index in indices.tolist():
+        listed.append(SampleOfStep(rank, epoch, index, tuple(samples.origins(index))))
     return listed
 
 

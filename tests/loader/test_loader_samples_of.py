@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from layer_laws import Samples
 
 from data_stack.dataset.iterator import SequenceDatasetIterator
-from data_stack.exception import ConfigError, LoaderStateError
+from data_stack.exception import ConfigError, DatasetFileCorruptError, LoaderStateError
 from data_stack.loader import BlockShuffled, Lanes, Loader
 
 
@@ -110,6 +110,68 @@ def test_steps_from_a_state_name_what_other_ranks_read(data: st.DataObject) -> N
             assert named(asked, step, state=state, rank=rank) == expected
 
 
+# ---------------------------------------------------------------------- budgets, damage
+
+
+@given(data=st.data())
+def test_steps_by_budget_name_what_was_read(data: st.DataObject) -> None:
+    costs = data.draw(st.lists(st.integers(1, 5), min_size=1, max_size=25))
+    world = data.draw(st.integers(1, 3))
+    stack: Any = SequenceDatasetIterator([np.arange(len(costs)), np.array(costs)])
+    if data.draw(st.booleans()):
+        stack = stack.shuffle(3)  # redrawn for each epoch
+    options: dict[str, Any] = {
+        "budget": 8,
+        "cost": 1,
+        "shuffle": data.draw(st.booleans()),
+        "worker_kind": "inline",
+        "epochs": 3,
+    }
+    steps_of_ranks = []
+    for rank in range(world):
+        steps_of_ranks.append(run(Loader(stack, seed=5, shard=(rank, world), **options)))
+    resumed_from = Loader(stack, seed=5, shard=(0, world), **options)
+    next(iter(resumed_from))
+    state = resumed_from.state_dict()
+
+    asked = Loader(stack, seed=5, shard=(0, world), **options)
+    of_another_seed = Loader(stack, seed=6, shard=(0, world), **options)
+    for rank, steps in enumerate(steps_of_ranks):
+        for step, expected in enumerate(steps):
+            assert named(asked, step, rank=rank) == expected
+        for step, expected in enumerate(steps[1:]):
+            assert named(of_another_seed, step, rank=rank, state=state) == expected
+
+
+class DamagedSamples(Samples):
+    """Samples of which some cannot be decoded."""
+
+    damaged = frozenset((3, 4, 11))
+
+    def __getitem__(self, index: int) -> Any:
+        if index in self.damaged:
+            raise DatasetFileCorruptError(f"sample {index} is damaged")
+        return super().__getitem__(index)
+
+
+@pytest.mark.parametrize("on_error", ["skip", "replace"])
+@pytest.mark.parametrize("is_redrawn", [False, True])
+def test_damaged_samples_are_not_named(on_error: Any, is_redrawn: bool) -> None:
+    samples: Any = DamagedSamples([(number,) for number in range(20)])
+    if is_redrawn:
+        samples = samples.shuffle(2)
+    options: dict[str, Any] = {"shuffle": True, "on_error": on_error}
+    loader = make_loader(samples, 4, **options)
+    steps = run(loader, 2)
+    state = loader.state_dict()
+
+    fresh = make_loader(samples, 4, **options)
+    for step, expected in enumerate(steps):
+        assert named(loader, step) == expected
+    next_step = ids_of(next(iter(loader)))
+    assert named(fresh, 0, state=state) == next_step
+
+
 # ---------------------------------------------------------------------- where steps are counted from
 
 
@@ -120,16 +182,15 @@ def test_a_step_of_an_epoch_is_counted_from_its_start() -> None:
 
     assert named(loader, 1, epoch=2) == steps[2 * 5 + 1]
     assert [sample.epoch for sample in loader.samples_of(1, epoch=2)] == [2, 2, 2, 2]
-    assert [sample.position for sample in loader.samples_of(1, epoch=2)] == [4, 5, 6, 7]
 
 
 def test_a_step_in_the_far_future_is_found_at_once() -> None:
     loader = make_loader(numbers(20), 4, shuffle=True)
 
-    (sample, *_) = loader.samples_of(10**15 + 3)
+    found = loader.samples_of(10**15 + 3)
 
-    assert sample.epoch == 2 * 10**14
-    assert sample.position == 12
+    assert found[0].epoch == 2 * 10**14
+    assert found.indices.tolist() == named(loader, 3, epoch=2 * 10**14)
 
 
 def test_negative_steps_lie_before_a_state() -> None:
