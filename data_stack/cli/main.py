@@ -28,6 +28,7 @@ from data_stack.cli import (  # noqa: F401
     reproducing,
     showing,
     stores,
+    tracing,
     verifying,
 )
 from data_stack.cli.group import cli, name_of_option
