@@ -97,6 +97,9 @@ class KerasBatches(keras.utils.PyDataset):  # type: ignore[misc]  # keras has no
     states: dict[int, dict[str, Any]] | None
     #: The current or last epoch; None before the first one.
     _epoch: _KerasEpoch | None
+    #: The number of batches of the first whole epoch, which Keras takes for that of each; None
+    #: before it.
+    _n_batches_of_whole_epoch: int | None
 
     def __init__(self, loader: Loader) -> None:
         super().__init__()  # with one thread, as the loader has workers of its own
@@ -110,6 +113,7 @@ class KerasBatches(keras.utils.PyDataset):  # type: ignore[misc]  # keras has no
         self.loader = loader
         self.states = None
         self._epoch = None
+        self._n_batches_of_whole_epoch = None
 
     def __len__(self) -> int:
         """Return the number of batches of the epoch; fewer after a state inside of an epoch."""
@@ -175,13 +179,26 @@ class KerasBatches(keras.utils.PyDataset):  # type: ignore[misc]  # keras has no
         batches = iter(self.loader)
         n_batches = self.loader.n_batches_left
         _, position, _ = start
-        if position == 0 and n_batches != len(self.loader):
-            raise ConfigError(
-                f"this epoch has {n_batches} batches, but Keras counts {len(self.loader)} in each: "
-                "put layers that select other samples in each epoch, such as filter(…), below the "
-                "random ones, or pass redraw=False to the loader"
-            )
+        if position == 0:
+            self._check_length(n_batches)
         return _KerasEpoch(batches, start, n_batches, n_taken=0, place=start)
+
+    def _check_length(self, n_batches: int) -> None:
+        """Check that a whole epoch has as many batches as Keras expects.
+
+        Raises:
+            ConfigError: it has more or fewer.
+        """
+        expected = self._n_batches_of_whole_epoch
+        if expected is None:
+            self._n_batches_of_whole_epoch = n_batches
+        elif n_batches != expected:
+            raise ConfigError(
+                f"this epoch has {n_batches} batches, but Keras counts {expected} in each: put "
+                "layers that select other samples in each epoch, such as filter(…), below the "
+                "random ones, or pass redraw=False to the loader; with a budget, let its window "
+                "have all samples"
+            )
 
     def _was_moved(self, epoch: _KerasEpoch) -> bool:
         """Return whether the loader has left the place that an epoch has brought it to."""

@@ -6,6 +6,7 @@ import copy
 import functools
 import json
 import math
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from os import PathLike
@@ -262,6 +263,11 @@ class Loader:
         if workers is not None:
             n_workers = check_integer("workers", workers, at_least=0)
         policy = parse_error_policy(on_error, max_errors, errors)
+        if checked_budget is not None and policy.on_error == "replace":
+            raise ConfigError(
+                "on_error='replace' may put a longer sample into a batch, which would exceed the "
+                "budget: pass on_error='skip'"
+            )
         self._maker = BatchMaker(self._stacks, collate=collate, transform=transform, policy=policy)
         make_own_workers = functools.partial(
             make_workers,
@@ -307,12 +313,14 @@ class Loader:
                 arguments; or the variables of a launcher are wrong.
 
         Warns:
-            UserWarning: one of several training processes has no ``shard``; or the order reads a
-                remote store sample by sample.
+            UserWarning: one of several training processes has no ``shard``; the order reads a
+                remote store sample by sample; or an epoch of a budget was left after as many
+                batches as another epoch has.
         """
         session = self._session
         session.end_iteration()
         session.update_shard()
+        self._warn_of_unread_batches(stacklevel=2)
         if session.compares_ranks:
             warn_of_scattered_reads(self._order, self._iterator, stacklevel=2)
             self._compare_ranks()
@@ -469,6 +477,7 @@ class Loader:
             return
         is_redirected = self._session.redirect_iteration(number)
         if not is_redirected:
+            self._warn_of_unread_batches(stacklevel=2)
             self.seek(number, 0, number)
 
     def tell(self) -> tuple[int, int, int]:
@@ -790,6 +799,31 @@ class Loader:
             self._iterator,
             # Otherwise each rank has an order of its own, and may begin it anywhere.
             start_together=self._order.shares_seed,
+        )
+
+    def _warn_of_unread_batches(self, stacklevel: int) -> None:
+        """Warn if a trainer has left an epoch by counting the batches of another one.
+
+        Lightning counts the batches of the first epoch, and leaves later ones after as many. With a
+        budget, those may have more.
+        """
+        progress = self._session.progress
+        if self._budget_batches is None or progress.resumes_here or progress.position == 0:
+            return
+        plan = self._plan_of(progress.epoch)
+        n_read, n_begun = divmod(progress.position, plan.samples_per_step)
+        n_batches = plan.n_steps()
+        counts = self._budget_batches.known_numbers(self._session.seed)
+        n_batches_of_epochs = {replace(plan, n_samples=count).n_steps() for count in counts}
+        if n_begun or n_read not in n_batches_of_epochs:
+            return
+        warnings.warn(
+            f"epoch {progress.epoch} was left after {n_read} of its {n_batches} batches, and "
+            "another epoch has as many: with a budget, epochs differ in their number of batches, "
+            "and this trainer seems to count them once. In Lightning, pass "
+            "Trainer(reload_dataloaders_every_n_epochs=1); elsewhere, a window of all samples "
+            "makes all epochs equally long",
+            stacklevel=stacklevel + 1,
         )
 
     def _plan_of(self, epoch: int, seed: int | None = None) -> Plan:

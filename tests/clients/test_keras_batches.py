@@ -14,7 +14,7 @@ import pytest
 
 from data_stack.dataset.iterator import SequenceDatasetIterator
 from data_stack.exception import ConfigError, LoaderStateError
-from data_stack.loader import Loader
+from data_stack.loader import Budget, Loader
 
 keras = pytest.importorskip("keras", reason="make clients")
 
@@ -343,3 +343,17 @@ def test_an_unbuilt_model_is_refused(tmp_path: Path) -> None:
 
     with pytest.raises(ConfigError, match=r"keras.Input\(…\)"):
         LoaderBackup(KerasBatches(loader_of()), tmp_path).restore(unbuilt, epochs=2)
+
+
+def test_epochs_of_a_budget_must_be_equally_long_for_keras() -> None:
+    inputs = np.arange(300, dtype=np.float32)[:, None]
+    samples = SequenceDatasetIterator([inputs, inputs * 2])
+    costs = np.random.default_rng(0).integers(1, 40, 300)
+    options: dict[str, Any] = {"shuffle": True, "seed": 6}
+    several_windows = Loader(samples, budget=Budget(100, costs, window=50), **options)
+    one_window = Loader(samples, budget=Budget(100, costs), **options)
+
+    with pytest.raises(ConfigError, match=r"Keras counts 83 in each.*window have all samples"):
+        fit(model_of(), KerasBatches(several_windows), 2)
+
+    fit(model_of(), KerasBatches(one_window), 2)

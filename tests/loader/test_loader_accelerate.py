@@ -14,7 +14,7 @@ import pytest
 import torch
 
 from data_stack.dataset.iterator import SequenceDatasetIterator
-from data_stack.loader import Loader
+from data_stack.loader import Budget, Loader
 
 accelerate = pytest.importorskip("accelerate")
 
@@ -187,3 +187,18 @@ def test_a_prepared_loader_is_not_an_own_copy(accelerator: Any) -> None:
 
     assert loader.epoch == 1
     assert accelerator.prepare(prepared) is prepared
+
+
+@pytest.mark.parametrize(("world", "n_remaining"), [(1, 0), (2, 1), (3, 0), (4, 1)])
+def test_the_remainder_of_a_budget_counts_samples(
+    accelerator: Any, world: int, n_remaining: int
+) -> None:
+    samples = SequenceDatasetIterator([np.arange(N_SAMPLES, dtype=np.float32)])
+    budget = Budget(5, np.ones(N_SAMPLES, np.int64))  # nine batches of five samples
+    loader = prepare_loader(
+        Loader(samples, budget=budget, shard=(0, world), worker_kind="inline"), accelerator
+    )
+
+    next(iter(loader))
+
+    assert loader.remainder == 5 * n_remaining

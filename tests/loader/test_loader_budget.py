@@ -231,6 +231,11 @@ def test_samples_of_one_cost_make_full_batches() -> None:
     assert [len(batch) for batch in samples_in(loader)] == [4] * 10
 
 
+def test_damaged_samples_are_not_replaced_by_longer_ones() -> None:
+    with pytest.raises(ConfigError, match="on_error='replace' may put a longer sample"):
+        loader_of(on_error="replace")
+
+
 # ---------------------------------------------------------------------- batches
 
 
@@ -356,6 +361,15 @@ def test_a_transform_draws_for_each_batch() -> None:
     draws = [batch[2] for batch in loader_of(transform=draw)]
 
     assert len(set(draws)) == len(draws)
+
+
+def test_an_epoch_that_is_left_anywhere_else_does_not_warn() -> None:
+    loader = loader_of(budget=Budget(100, 1, window=50), cost=None)
+    for n_batches in (3, 10):
+        for _ in zip(range(n_batches), loader, strict=False):
+            pass
+
+    list(loader)  # warnings are errors
 
 
 # ---------------------------------------------------------------------- states and copies

@@ -104,6 +104,9 @@ def run_disagreeing_rank(rank: int, folder: Path) -> None:
         ).torch(),
         "order": Loader(other_samples, 6, shuffle=bool(rank)),
         "position": other_state,
+        "order (costs)": Loader(
+            SequenceDatasetIterator([np.arange(N_SAMPLES)]), budget=9, cost=order % 4, shuffle=True
+        ),
         "": Loader(other_samples, 6, shard=(0, 1)),
     }
     found = {}

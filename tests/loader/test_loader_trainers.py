@@ -16,7 +16,7 @@ from torch.utils.data import DataLoader
 
 from data_stack.dataset.iterator import SequenceDatasetIterator
 from data_stack.exception import ConfigError
-from data_stack.loader import Loader
+from data_stack.loader import Budget, Loader
 from data_stack.loader.loader import TorchLoader
 
 N_STEPS = 5
@@ -132,6 +132,32 @@ def test_loaders_that_lightning_makes_anew_have_orders_of_their_own(lightning: A
     trainer_of(lightning, max_epochs=3, reload_dataloaders_every_n_epochs=1).fit(model)
 
     assert model.firsts == expected_firsts(3)
+
+
+def budget_loader() -> TorchLoader:
+    """A loader whose epochs have 83, 82, 84, 84 and 82 batches."""
+    costs = np.random.default_rng(0).integers(1, 40, 300)
+    budget = Budget(100, costs, window=50)
+    return Loader(values_to(300), budget=budget, shuffle=True, seed=6).torch()
+
+
+def test_lightning_that_counts_once_leaves_batches_with_a_warning(lightning: Any) -> None:
+    model = model_of(lightning)
+
+    with pytest.warns(UserWarning, match="epoch 2 was left after 83 of its 84 batches"):
+        trainer_of(lightning, max_epochs=4).fit(model, budget_loader())
+
+
+def test_lightning_that_counts_each_epoch_trains_all_batches_of_a_budget(lightning: Any) -> None:
+    model = model_of(lightning)
+    loader = budget_loader()
+    expected = [int(batch[0][0]) for _ in range(5) for batch in loader]
+
+    trainer_of(lightning, max_epochs=5, reload_dataloaders_every_n_epochs=1).fit(
+        model, budget_loader()
+    )
+
+    assert model.firsts == expected
 
 
 def test_lightning_leaves_endless_loaders_alone(lightning: Any) -> None:

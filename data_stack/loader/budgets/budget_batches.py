@@ -99,6 +99,10 @@ class BudgetBatches:
             self.at(epoch, seed)
         return self._n_batches[seed, epoch]
 
+    def known_numbers(self, seed: int) -> set[int]:
+        """Return the numbers of batches of the epochs of a seed that were asked for until now."""
+        return {n for (seed_of_epoch, _), n in self._n_batches.items() if seed_of_epoch == seed}
+
     def content(self) -> dict[str, Any]:
         """Return plain JSON data that identifies the batches in the state of a loader."""
         return {
