@@ -20,7 +20,8 @@
     │   ├── ChecksumMismatchError
     │   │   └── DamagedBlockError
     │   ├── CorruptSourceError (RetrievalError)
-    │   └── ResourceChangedError
+    │   ├── ResourceChangedError
+    │   └── UnfilledCacheError
     ├── DatasetNotFoundError (LookupError)
     │   ├── AmbiguousDatasetError
     │   └── RevisionNotFoundError
@@ -213,6 +214,10 @@ class ResourceChangedError(DatasetFileCorruptError):
             f"{self.expected}, now {self.actual}); mixing both would give wrong samples. Load the "
             f"dataset again."
         )
+
+
+class UnfilledCacheError(DatasetFileCorruptError):
+    """A cache of all samples was not written, as a sample below it is damaged; it is chained."""
 
 
 class ArchiveError(DataStackError):

@@ -6,7 +6,7 @@ from typing import Any
 
 from data_stack.codecs.codec import MEDIA_KINDS, Codec, Codecs, media_kind
 from data_stack.codecs.registry import codec_of, registered_types, type_of_bytes
-from data_stack.exception import DatasetFileCorruptError, RequestLimitError
+from data_stack.exception import DatasetFileCorruptError, MissingDependencyError, RequestLimitError
 from data_stack.io.stand_ins import HEAD_BYTES, check_no_stand_in
 from data_stack.util.request_limit import current_request
 
@@ -22,6 +22,7 @@ def decode_file(codec: Codec, data: bytes, name: str, hint: str = "") -> Any:
 
     Raises:
         RequestLimitError: the request decodes too much.
+        MissingDependencyError: the codec needs a package that is not installed.
         DatasetFileCorruptError: the codec refuses the bytes; the message ends with ``hint``.
     """
     try:
@@ -31,8 +32,8 @@ def decode_file(codec: Codec, data: bytes, name: str, hint: str = "") -> Any:
         return value
     except RequestLimitError as error:
         raise error.at(name) from error
-    except MemoryError:
-        # The file may be whole: the machine lacks memory.
+    except (MemoryError, MissingDependencyError):
+        # The file may be whole: the machine lacks memory or a package.
         raise
     except Exception as error:  # a codec may raise anything
         check_no_stand_in(bytes(data[:HEAD_BYTES]), name, len(data))

@@ -15,7 +15,13 @@ from data_stack.dataset.iterator.layer import LayerDatasetIterator, layer
 from data_stack.dataset.positions import IndexArrayOfInts
 from data_stack.dataset.recipes.fingerprint import fingerprint
 from data_stack.dataset.recipes.stability import code_digest, instability_reason
-from data_stack.exception import ConfigError, ResourceChangedError, ResourceNotFoundError
+from data_stack.exception import (
+    ConfigError,
+    DatasetFileCorruptError,
+    ResourceChangedError,
+    ResourceNotFoundError,
+    UnfilledCacheError,
+)
 from data_stack.formats.records.reader import RecordReader
 from data_stack.formats.records.writer import RecordWriter
 from data_stack.formats.sample_codec import SampleCodec
@@ -82,6 +88,7 @@ class StoredCacheDatasetIterator(LayerDatasetIterator):
         MalformedIdentifierError: ``identifier`` is not in the grammar.
         DatasetFileCorruptError: at an access, the records are damaged; deleting them lets them be
             written again.
+        UnfilledCacheError: at the first access, a sample is damaged; none was published.
         StorageError: at the first access, the records could not be written; none was published.
         ResourceChangedError: at the first access, a file was replaced, or an array written to,
             while it was read; none was published.
@@ -293,7 +300,7 @@ class _StoredCacheAccess(CacheAccess):
         with RecordWriter(
             self._storage, {_SAMPLE: _SAMPLE}, prefix=identifier, codecs=_CODECS
         ) as writer:
-            for sample in self.below.iterate(0, self.n_samples):
+            for sample in self._samples_below():
                 writer.append({_SAMPLE: sample})
             if len(writer) != self.n_samples:
                 raise ConfigError(
@@ -301,3 +308,17 @@ class _StoredCacheAccess(CacheAccess):
                     f"but returned {len(writer)}"
                 )
             self._check_unchanged()
+
+    def _samples_below(self) -> Iterator[Sample]:
+        """Iterate over all samples to store.
+
+        Raises:
+            UnfilledCacheError: a sample is damaged.
+        """
+        try:
+            yield from self.below.iterate(0, self.n_samples)
+        except DatasetFileCorruptError as error:
+            raise UnfilledCacheError(
+                f"the cache {self.identifier!r} holds all samples or none, and one is damaged, so "
+                f"none was stored: {error}. Leave that sample out below the cache"
+            ) from error

@@ -5,10 +5,11 @@ from __future__ import annotations
 import contextlib
 import io
 import logging
+import os
 from collections.abc import Iterator, Sequence
 from typing import Any, Final, Protocol
 
-from data_stack.exception import DatasetFileCorruptError, DataStackError
+from data_stack.exception import DatasetFileCorruptError, DataStackError, StorageError
 from data_stack.io.location import as_resource
 from data_stack.io.location import name_of as name_of
 from data_stack.io.positional import PositionalFile
@@ -59,6 +60,7 @@ def reading(name: str, kind: str, file: PositionalFile | None = None) -> Iterato
         file: the file; if it is a pointer of Git LFS or a page instead of data, the error says so.
 
     Raises:
+        StorageError: the operating system could not read the file.
         DatasetFileCorruptError: the parser raised an error.
     """
     try:
@@ -66,11 +68,29 @@ def reading(name: str, kind: str, file: PositionalFile | None = None) -> Iterato
     except (DataStackError, MemoryError):
         raise
     except Exception as error:
+        raise_if_of_system(error, repr(name))
         if file is not None:
             check_no_stand_in(file.read_at(0, HEAD_BYTES), repr(name), file.size)
         raise DatasetFileCorruptError(
             f"{name!r} is not a readable {kind}: {type(error).__name__}: {error}"
         ) from error
+
+
+def raise_if_of_system(error: Exception, name: str) -> None:
+    """Raise an error of the operating system, which says nothing about the content of a file.
+
+    Parsers raise a plain OSError, without a number, for damaged content.
+
+    Args:
+        error: what a parser raised.
+        name: the name of the file, for the message.
+
+    Raises:
+        StorageError: the operating system could not read the file.
+    """
+    if isinstance(error, OSError) and error.errno is not None:
+        reason = os.strerror(error.errno)
+        raise StorageError(f"could not read {name}: {reason}", error.errno) from error
 
 
 def check_expansion(

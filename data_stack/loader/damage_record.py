@@ -19,6 +19,9 @@ from data_stack.util.logger import logger
 #: The maximum number of samples that a message names.
 _MAX_NAMED_SAMPLES = 5
 
+#: The maximum number of samples that the log of the program names, as one block may hold thousands.
+_MAX_LOGGED_SAMPLES = 10
+
 #: What the log of the program says of a sample that a loader meets.
 _CONSEQUENCES = {"skip": "left out", "replace": "replaced"}
 
@@ -77,8 +80,7 @@ class DamageRecord:
                 continue
             self._samples[sample.key] = sample
             self._positions_by_epoch = {}
-            consequence = _CONSEQUENCES[self._policy.on_error]
-            logger.warning("a damaged sample is %s: %s", consequence, sample)
+            self._tell(sample)
             if self._log is not None:
                 self._log.append(sample, rank)
         if len(self._samples) > self._policy.max_errors:
@@ -129,6 +131,19 @@ class DamageRecord:
         record.load_state(state)
         record._samples.update(self._samples)
         return record
+
+    def _tell(self, sample: DamagedSample) -> None:
+        """Log a sample that was added, unless many were."""
+        n_samples = len(self._samples)
+        if n_samples > _MAX_LOGGED_SAMPLES:
+            return
+        consequence = _CONSEQUENCES[self._policy.on_error]
+        logger.warning("a damaged sample is %s: %s", consequence, sample)
+        if n_samples == _MAX_LOGGED_SAMPLES:
+            logger.warning(
+                "further damaged samples are not logged: see stats() and damaged_samples() of the "
+                "loader, and error_log="
+            )
 
     def _list_positions(self, epoch: int) -> npt.NDArray[np.int64]:
         positions = []

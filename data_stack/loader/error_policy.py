@@ -14,6 +14,7 @@ from data_stack.exception import (
     RequestLimitError,
     ResourceChangedError,
     RetrievalError,
+    UnfilledCacheError,
 )
 
 OnError = Literal["raise", "skip", "replace"]
@@ -29,9 +30,9 @@ Where half of all samples are damaged, 1,000 damaged ones in a row are as good a
 #: limit of a request even when it is read alone counts as well: its header is damaged, as a rule.
 _DAMAGE = (DatasetFileCorruptError, RequestLimitError)
 
-#: Kinds of these that no sample is to blame for: a file was replaced while the training reads it,
-#: or a source on the network delivered a wrong file.
-_NO_DAMAGE = (ResourceChangedError, RetrievalError)
+#: Kinds of these that all samples have in common: a file was replaced while the training reads it,
+#: a source on the network delivered a wrong file, or a cache of all samples was not written.
+_NO_DAMAGE = (ResourceChangedError, RetrievalError, UnfilledCacheError)
 
 
 @dataclass(frozen=True, slots=True)

@@ -150,9 +150,9 @@ class Loader:
         on_error: what happens to a damaged sample, whose bytes cannot be decoded or do not have
             their checksum. "raise": a :class:`~data_stack.exception.LoadingError`. "skip": its
             batch is shorter. "replace": another sample takes its place, which seed, epoch and
-            position determine. All ranks run the same number of steps. Later epochs and resumed
-            runs pass over the sample without reading it. Other errors, such as a lost server or one
-            of a function of yours, are raised.
+            position determine; not with a budget. All ranks run the same number of steps. Later
+            epochs and resumed runs pass over the sample without reading it. Other errors, such as a
+            lost server or one of a function of yours, are raised.
         max_errors: how many different samples may be damaged in the whole training, of this rank;
             with one more there is a :class:`~data_stack.exception.TooManyDamagedSamplesError`.
         errors: classes of exceptions that count as damage as well, where reading a sample raises
@@ -265,8 +265,8 @@ class Loader:
         policy = parse_error_policy(on_error, max_errors, errors)
         if checked_budget is not None and policy.on_error == "replace":
             raise ConfigError(
-                "on_error='replace' may put a longer sample into a batch, which would exceed the "
-                "budget: pass on_error='skip'"
+                "on_error='replace' does not go with budget=, as another sample may cost more than "
+                "the damaged one; use on_error='skip'"
             )
         self._maker = BatchMaker(self._stacks, collate=collate, transform=transform, policy=policy)
         make_own_workers = functools.partial(

@@ -330,6 +330,24 @@ def test_one_class_of_errors_may_stand_alone() -> None:
     assert len(list(loader_of(8, [], errors=ValueError))) == 2
 
 
+def test_a_budget_allows_no_substitutes() -> None:
+    with pytest.raises(ConfigError, match="on_error='skip'"):
+        Loader(DamagedNumbers(8, []), budget=10, cost=0, on_error="replace")
+
+
+def test_batches_of_a_budget_skip_damaged_samples() -> None:
+    loader = Loader(DamagedNumbers(8, []), budget=9, cost=0, on_error="skip", workers=0)
+    undamaged = numbers_given(loader)
+    damaged = DamagedNumbers(8, [])
+    loader = Loader(damaged, budget=9, cost=0, on_error="skip", workers=0, epochs=2)
+    damaged.damaged = frozenset([3, 6])
+
+    batches = numbers_given(loader)
+
+    expected = [[number for number in batch if number not in (3, 6)] for batch in undamaged]
+    assert batches == expected * 2
+
+
 # ---------------------------------------------------------------------------- what is remembered
 
 
@@ -536,6 +554,14 @@ def test_the_program_log_names_damaged_samples(caplog: pytest.LogCaptureFixture)
         "a damaged sample is left out: sample 5 (row 5 of numbers.bin): DatasetFileCorruptError: "
         "number 5 is damaged"
     ]
+
+
+def test_the_program_log_ends_before_it_is_flooded(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING, logger="data_stack"):
+        list(loader_of(60, range(30)))
+
+    assert len(caplog.records) == 11
+    assert "further damaged samples are not logged" in caplog.records[-1].getMessage()
 
 
 # ------------------------------------------------------------------------------------- the law

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import pyarrow as pa
 
 from data_stack.exception import DatasetFileCorruptError, DataStackError
+from data_stack.io.parsing import raise_if_of_system
 
 
 @contextlib.contextmanager
@@ -20,6 +21,7 @@ def reading_arrow(name: str) -> Iterator[None]:
         name: the name of the file.
 
     Raises:
+        StorageError: the operating system could not read the file.
         DatasetFileCorruptError: the block raised one, or an error of pyarrow.
     """
     try:
@@ -30,6 +32,7 @@ def reading_arrow(name: str) -> Iterator[None]:
         # pyarrow's error for a lack of memory says nothing about the file.
         raise
     except (pa.ArrowException, OSError, ValueError, TypeError, OverflowError) as error:
+        raise_if_of_system(error, repr(name))
         raise _damage_error(name, error) from error
 
 

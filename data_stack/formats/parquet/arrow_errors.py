@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import os
 from collections.abc import Iterator
 
 import pyarrow as pa
 
-from data_stack.exception import DatasetFileCorruptError, DataStackError, StorageError
+from data_stack.exception import DatasetFileCorruptError, DataStackError
+from data_stack.io.parsing import raise_if_of_system
 
 #: The error of pyarrow before 26 at a missing value of a list of one size.
 _MISSING_LIST = "Expected all lists to be of size"
@@ -34,10 +34,7 @@ def reading_parquet(name: str) -> Iterator[None]:
         # nothing about the file.
         raise
     except (pa.ArrowException, OSError, ValueError, OverflowError, NotImplementedError) as error:
-        # pyarrow also raises a plain OSError, without a number, for damaged content.
-        if isinstance(error, OSError) and error.errno is not None:
-            reason = os.strerror(error.errno)
-            raise StorageError(f"could not read {name}: {reason}", error.errno) from error
+        raise_if_of_system(error, name)
         advice = ""
         if _MISSING_LIST in str(error):
             advice = "; if it has missing values in lists of one size, install pyarrow>=26"

@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from data_stack.exception import MissingDependencyError
 from data_stack.util.request_limit import current_request, decoding_for
 from data_stack.values.stacked_values import objects, stack_values
 
@@ -241,8 +242,8 @@ class CellColumn(MadeColumn):
 
     Args:
         cells: the bytes of each row, None for null.
-        decode: decodes a cell. Whatever it raises, except for MemoryError, becomes a
-            :class:`CellError`.
+        decode: decodes a cell. Whatever it raises becomes a :class:`CellError`, but for
+            MemoryError and MissingDependencyError.
         n_bytes: bytes of all cells.
         as_objects: whether batches are always arrays of objects, because values may be null.
         is_compressed: whether a value may take far more memory than its cell. If so, it counts
@@ -282,7 +283,7 @@ class CellColumn(MadeColumn):
                     value = self._decode(cell)
                     if self._is_compressed:
                         request.add(value)
-                except MemoryError:
+                except (MemoryError, MissingDependencyError):
                     raise  # It says nothing about the cell.
                 except Exception as error:  # A codec of a plugin may raise anything.
                     why = f"{error!s:.300}" or type(error).__name__

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
 from typing import Any, Final, NamedTuple
 
+from data_stack.exception import DamagedBlockError
 from data_stack.io.resources import ByteSource, StreamedResource
 from data_stack.io.storage_connectors.recent_pieces import (
     Piece,
@@ -298,12 +299,30 @@ class BlockedSource(ByteSource):
             piece_of = _recent.find(self._number, group)
             missing = [number for number in group if number not in piece_of]
             if missing and n_ahead:
-                missing += self._numbers_ahead(missing[-1], group[-1], n_ahead)
+                ahead = self._numbers_ahead(missing[-1], group[-1], n_ahead)
+                piece_of |= self._fetch_with_ahead(missing, ahead)
+                missing = [number for number in missing if number not in piece_of]
             while missing:
                 piece_of |= self._fetch(missing, is_prefetch=is_prefetch)
                 # The blocks that another thread was fetching when it failed are fetched here.
                 missing = [number for number in missing if number not in piece_of]
             yield from pieces_of(group, piece_of)
+
+    def _fetch_with_ahead(self, missing: list[int], ahead: list[int]) -> dict[int, Piece]:
+        """Fetch missing blocks, and blocks ahead of them, whose damage is not the reader's concern.
+
+        Args:
+            missing: the numbers of the blocks that the reader wants, ascending.
+            ahead: the numbers of the blocks behind them.
+
+        Returns:
+            As of :meth:`_fetch`; nothing if the blocks have to be fetched without those ahead.
+        """
+        try:
+            return self._fetch(missing + ahead, is_prefetch=False)
+        except DamagedBlockError:
+            # Which block is damaged is clear once the others are fetched alone.
+            return {}
 
     def _numbers_ahead(self, last_missing: int, last_wanted: int, n_ahead: int) -> list[int]:
         """Return the numbers of the blocks that a request for missing blocks also fetches.
