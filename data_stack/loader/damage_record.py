@@ -123,6 +123,11 @@ class DamageRecord:
                 sample = DamagedSample(position, epoch, None, error, "")
                 self._samples[sample.key] = sample
 
+    def replace_samples(self, samples: Iterable[DamagedSample]) -> None:
+        """Replace the samples by others that another record had."""
+        self._samples = {sample.key: sample for sample in samples}
+        self._positions_by_epoch = {}
+
     def _list_positions(self, epoch: int) -> npt.NDArray[np.int64]:
         positions = []
         for epoch_of_sample, position in self._samples:
