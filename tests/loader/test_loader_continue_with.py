@@ -541,7 +541,10 @@ def test_known_damage_of_a_source_stays_known_at_another_place(tmp_path: Path) -
 
 
 def test_damage_of_sources_that_are_left_out_is_forgotten() -> None:
-    sources = {"a": DamagedNumbers(10, [1]), "b": DamagedNumbers(10, [2])}
+    sources: dict[str, DatasetIteratorIF] = {
+        "a": DamagedNumbers(10, [1]),
+        "b": DamagedNumbers(10, [2]),
+    }
     loader = Loader(mix(sources, [1, 1]), 4, on_error="skip", workers=0)
     list(loader)
 
