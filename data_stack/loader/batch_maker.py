@@ -247,7 +247,7 @@ class BatchMaker:
 
         # Read the samples of all jobs.
         try:
-            samples = self.stacks.access_at(jobs[0].epoch)
+            samples = self.stacks.access_of(jobs[0])
             read_batch = self._read(samples, indices)
         except Exception as error:  # noqa: BLE001  # any error of a source
             self._raise_if_of_signal_handler(error)
@@ -337,8 +337,11 @@ class BatchMaker:
     def _transform_batch(self, job: Job, batch: Any) -> Any:
         arguments = {}
         if self._transform_draws:
-            key = derive_seed("transform", job.seed, job.epoch)
-            arguments["rng"] = derive_generator(key, job.position)
+            key_parts: list[int | str] = ["transform", job.seed, job.epoch]
+            # Positions began anew, at 0, when the mix was changed.
+            if job.consumed is not None:
+                key_parts.append(sum(number for _, number in job.consumed))
+            arguments["rng"] = derive_generator(derive_seed(*key_parts), job.position)
         try:
             return self.transform(batch, **arguments)  # type: ignore[misc]  # likewise
         except Exception as error:
@@ -352,7 +355,7 @@ class BatchMaker:
         if job.damaged is None:
             return False
         try:
-            samples = self.stacks.access_at(job.epoch)
+            samples = self.stacks.access_of(job)
         except Exception:  # noqa: BLE001  # reading raises it again, as an error of the loader
             return False
         keys = self._keys.of(samples, job.indices)
@@ -370,7 +373,7 @@ class BatchMaker:
             TooManyDamagedSamplesError: more samples are damaged than the policy allows.
         """
         stopwatch = _Stopwatch()
-        samples = self.stacks.access_at(job.epoch)
+        samples = self.stacks.access_of(job)
         readable = self._readable_samples(job)
         batch = readable.read_batch(error)
         reading = stopwatch.stop(1)
@@ -386,7 +389,7 @@ class BatchMaker:
 
     def _readable_samples(self, job: Job) -> ReadableSamples:
         """Return what reads the samples of a job without those that are damaged."""
-        samples = self.stacks.access_at(job.epoch)
+        samples = self.stacks.access_of(job)
         return ReadableSamples(
             job,
             samples,
@@ -425,7 +428,7 @@ class BatchMaker:
         if not self.policy.tolerates_damage:
             raise self._find_culprit(job, error) from error
         try:
-            self.stacks.access_at(job.epoch)
+            self.stacks.access_of(job)
         except Exception:  # noqa: BLE001  # the same error as before
             raise self._find_culprit(job, error) from error
         return self._make_without_damage(job, error)
@@ -438,7 +441,7 @@ class BatchMaker:
             error: why they could not be read together.
         """
         try:
-            samples = self.stacks.access_at(job.epoch)
+            samples = self.stacks.access_of(job)
         except Exception as stack_error:  # noqa: BLE001  # the same error as before
             self._raise_if_of_signal_handler(stack_error)
             problem = f"the stack of epoch {job.epoch} could not be made"

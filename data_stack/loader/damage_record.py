@@ -132,6 +132,11 @@ class DamageRecord:
         record._samples.update(self._samples)
         return record
 
+    def replace_samples(self, samples: Iterable[DamagedSample]) -> None:
+        """Replace the samples by others that another record had."""
+        self._samples = {sample.key: sample for sample in samples}
+        self._positions_by_epoch = {}
+
     def _tell(self, sample: DamagedSample) -> None:
         """Log a sample that was added, unless many were."""
         n_samples = len(self._samples)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from data_stack.dataset.positions import IndexArrayOfInts
+from data_stack.loader.cursors import Consumed
 
 #: The maximum number of samples that a message names.
 _MAX_NAMED_SAMPLES = 8
@@ -22,6 +23,8 @@ class Job(NamedTuple):  # a frozen dataclass would take a microsecond to make
         place_after: epoch and position of the sample after this step of all ranks.
         to_prefetch: one sample of each block that is needed soon, shape ``(n,)``; None if the
             blocks are the same as before.
+        consumed: what was read of the sources of the stack's mix before it continued another one;
+            None if it began the epoch.
         damaged: the keys of samples that must not be read, see
             :class:`~data_stack.loader.sample_keys.SampleKeys`, shape ``(n,)``; None if there are
             none.
@@ -34,6 +37,7 @@ class Job(NamedTuple):  # a frozen dataclass would take a microsecond to make
     seed: int
     place_after: tuple[int, int]
     to_prefetch: IndexArrayOfInts | None = None
+    consumed: Consumed | None = None
     damaged: IndexArrayOfInts | None = None
 
     def describe_samples(self) -> str:

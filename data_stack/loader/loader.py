@@ -16,6 +16,7 @@ import numpy as np
 
 from data_stack.dataset.iterator import DatasetIteratorIF
 from data_stack.dataset.iterator.adapted import Indexable, as_iterator
+from data_stack.dataset.iterator.layers.mix_in_stack import MixInStack
 from data_stack.dataset.iterator.names_of_others import LOADER_ARGUMENTS
 from data_stack.dataset.positions import check_integer
 from data_stack.dataset.recipes.fingerprint import fingerprint
@@ -27,6 +28,8 @@ from data_stack.loader.budgets.budget_batches import BudgetBatches
 from data_stack.loader.budgets.budget_schedule import BudgetSchedule
 from data_stack.loader.collation.collation import Collation
 from data_stack.loader.conversion import Conversion
+from data_stack.loader.cursors import Cursors, check_is_of_mix, consumed_at, find_cursors
+from data_stack.loader.damage_in_mix import find_in_mix
 from data_stack.loader.damage_record import DamageRecord
 from data_stack.loader.damaged_sample import DamagedSample
 from data_stack.loader.delivery import DeliveryObserver
@@ -42,6 +45,7 @@ from data_stack.loader.orders.scattered_reads import warn_of_scattered_reads
 from data_stack.loader.orders.shuffled import Shuffled
 from data_stack.loader.plan import NEVER, Plan, Uneven, place_after
 from data_stack.loader.ranks import LoaderShard, warn_without_shard
+from data_stack.loader.sample_keys import SampleKeys
 from data_stack.loader.schedule import Schedule
 from data_stack.loader.session import Session
 from data_stack.loader.state import LoaderState, find_place
@@ -173,6 +177,8 @@ class Loader:
             written.
     """
 
+    #: The arguments of the constructor but ``iterator`` and ``shard``.
+    _arguments: dict[str, Any]
     #: The samples.
     _iterator: DatasetIteratorIF
     #: Whether random layers are redrawn for each epoch.
@@ -222,6 +228,12 @@ class Loader:
         cost: Cost | None = None,
         trace: str | PathLike[str] | None = None,
     ) -> None:
+        # continue_with() makes another loader with the same arguments, and the same shard.
+        arguments = dict(locals())
+        for name in ("self", "iterator", "shard"):
+            del arguments[name]
+        self._arguments = arguments
+
         # What an epoch consists of, and in which order.
         self._iterator = as_iterator(iterator)
         self._redraws = _check_bool("redraw", redraw)
@@ -371,7 +383,14 @@ class Loader:
         """Return the number of this rank's batches in whole epochs, see :meth:`__len__`."""
         if self._budget_batches is not None:
             return sum(self._plan_of(epoch).n_steps() for epoch in epochs)
-        return len(epochs) * self._plan_for_stack(self._iterator).n_steps()
+        n_steps = self._plan_for_stack(self._iterator).n_steps()
+        n_batches = len(epochs) * n_steps
+
+        # The epoch in which a mix was changed has as many samples as the new mix.
+        cursors = self._session.cursors
+        if cursors is not None and cursors.epoch in epochs:
+            n_batches += self._plan_of(cursors.epoch).n_steps() - n_steps
+        return n_batches
 
     def stats(self) -> LoaderStatistics:
         """Return the figures of the current or last iteration."""
@@ -443,6 +462,7 @@ class Loader:
             epoch=epoch,
             position=position,
             end_epoch=end_epoch,
+            cursors=self._session.cursors,
         )
         if self._budget_batches is None:
             return schedule
@@ -561,7 +581,8 @@ class Loader:
         """
         # Check everything first, so that a wrong state changes nothing.
         loaded = self._read_state(state)
-        plan_of = functools.partial(self._plan_of, seed=loaded.seed)
+        cursors = Cursors.of_state(loaded.cursors)
+        plan_of = functools.partial(self._plan_with, cursors, seed=loaded.seed)
         place = find_place(loaded, self.plan, plan_of)
 
         # An iteration has to reach the epoch that was interrupted. If this loader has fewer epochs
@@ -575,6 +596,7 @@ class Loader:
         self._session.progress.n_batches = place.n_batches
         self._session.damage.load_state(loaded.damaged)
         self._session.seed = loaded.seed
+        self._session.cursors = cursors
         if self._budget_batches is not None:
             self._session.plan = self._plan_of(0)  # the seed decides the number of batches
         self._session.compares_ranks = True
@@ -587,7 +609,8 @@ class Loader:
         """
         loaded = LoaderState.from_dict(state)
         loaded.check_is_of(self._state(), self._iterator)
-        n_samples = self._plan_of(loaded.epoch, loaded.seed).n_samples
+        cursors = Cursors.of_state(loaded.cursors)
+        n_samples = self._plan_with(cursors, loaded.epoch, loaded.seed).n_samples
         if loaded.n_samples != n_samples:
             parts = "samples" if self._budget_batches is None else "batches"
             raise LoaderStateError(
@@ -603,8 +626,13 @@ class Loader:
             session.fingerprint = fingerprint(self._iterator)
         progress = session.progress
         ranks = None
+        first_epoch_of_ranks = progress.epoch
         if session.plan.uneven == "keep":
             ranks = self._state_of_ranks()
+            first_epoch_of_ranks = ranks["origin_epoch"]
+        cursors = None
+        if session.cursors is not None and session.cursors.epoch >= first_epoch_of_ranks:
+            cursors = session.cursors.to_dict()
         return LoaderState(
             seed=session.seed,
             epoch=progress.epoch,
@@ -615,6 +643,7 @@ class Loader:
             fingerprint=session.fingerprint,
             ranks=ranks,
             damaged=session.damage.to_state(),
+            cursors=cursors,
         )
 
     def _state_of_ranks(self) -> dict[str, int]:
@@ -680,12 +709,14 @@ class Loader:
             raise ConfigError("samples_of() takes epoch= or state=, not both")
         seed = self._session.seed
         damage = self._session.damage
+        cursors = self._session.cursors
         loaded = None
         if state is not None:
             step_number = check_integer("step", step)
             loaded = self._read_state(state)
             seed = loaded.seed
             damage = damage.with_state(loaded.damaged)
+            cursors = Cursors.of_state(loaded.cursors)
         else:
             step_number = check_integer("step", step, at_least=0)
 
@@ -693,13 +724,13 @@ class Loader:
         ranks = self._parse_ranks(rank)
         if epoch is not None:
             epoch_number = check_integer("epoch", epoch, at_least=0)
-            plan = self._plan_of(epoch_number, seed)
+            plan = self._plan_with(cursors, epoch_number, seed)
             check_step_of_epoch(step_number, epoch_number, plan, ranks[0])
             ranks = [number for number in ranks if plan.n_steps(rank=number) > step_number]
 
         samples: list[SampleOfStep] = []
         for rank_number in ranks:
-            plan_of = functools.partial(self._plan_of_rank, rank_number, seed)
+            plan_of = functools.partial(self._plan_of_rank, cursors, rank_number, seed)
             if loaded is not None:
                 place = find_place(loaded, plan_of(loaded.epoch), plan_of)
                 start = (place.epoch, place.position)
@@ -712,13 +743,14 @@ class Loader:
                 plan_of,
                 epochs_differ=self._stacks.differ or self._budget_batches is not None,
             )
+            check_is_of_mix(cursors, at_epoch)
 
             # The first batch from there on is that of the step.
             schedule = self._make_schedule(at_epoch, position, at_epoch + 1)
-            schedule = replace(schedule, seed=seed, plan_of=plan_of)
+            schedule = replace(schedule, seed=seed, plan_of=plan_of, cursors=cursors)
             job = damage.inform(next(schedule.jobs()))
             indices = self._maker.choose_samples(job)
-            access = self._stacks.access_at(at_epoch)
+            access = self._stacks.access_of(job)
             samples += list_samples_of_batch(rank_number, at_epoch, indices, access)
         return StepSamples(step_number, tuple(samples))
 
@@ -733,9 +765,94 @@ class Loader:
             return list(range(plan.world))
         return [check_integer("rank", rank, at_least=0, at_most=plan.world - 1)]
 
-    def _plan_of_rank(self, rank: int, seed: int, epoch: int) -> Plan:
-        """Return the plan of a rank in an epoch, in the order of a seed."""
-        return replace(self._plan_of(epoch, seed), rank=rank)
+    def _plan_of_rank(self, cursors: Cursors | None, rank: int, seed: int, epoch: int) -> Plan:
+        """Return the plan of a rank in an epoch, with the cursors and the seed of a state."""
+        return replace(self._plan_with(cursors, epoch, seed), rank=rank)
+
+    def continue_with(self: _Self, iterator: DatasetIteratorIF) -> _Self:
+        """Return a loader that continues where this one is, with another mixture.
+
+        The stacks of both loaders have a :meth:`mix <data_stack.DatasetIteratorIF.mix>` with names
+        for the sources at their top, or below layers such as ``map`` and ``cache``. Each source
+        goes on with its next sample: no sample is read twice before its source was read whole.
+        The weights may differ, and sources may be added or left out. A source that comes back goes
+        on where it was left. Sources are the same if they have the same name::
+
+            loader = Loader(mixed, 8)
+            for batch in loader:
+                train(batch)
+                if loss < 2:
+                    break
+            loader = loader.continue_with(mixed_with_more_code)
+
+        The new loader has the arguments of this one, and its seed, rank, epoch and conversion. Its
+        ``n_samples``, schedule and positions count from the new mix's first sample. The sources go
+        on until the end of the epoch; in the next epoch they begin anew, as always. The state of
+        the new loader has what a loader of the new mixture needs to go on from it, on any number of
+        ranks. Damaged samples that are known stay known in the sources that go on; in windows and
+        packs of shuffled samples they are met anew.
+
+        This ends the current iteration, and closes this loader's workers. It computes fingerprints
+        of the sources, which hashes arrays in memory and files without a known digest.
+
+        Args:
+            iterator: the stack with the other mix, of the same seed. The caller closes it.
+
+        Raises:
+            ConfigError: this loader shuffles, or has a budget or ``redraw=False``; a stack has no
+                such mix; the mixes have different seeds; a source has other samples than the one of
+                this name before; the mixes before had all samples of the new one; or, with
+                ``uneven="keep"``, ranks are in different epochs. This loader stays as it was.
+        """
+        session = self._session
+        session.update_shard()
+        self._check_reads_first_samples()
+
+        # Where each source goes on.
+        epoch, position = session.progress.place
+        new_stacks = EpochStacks(as_iterator(iterator), self._redraws)
+        old = MixInStack.find(self._stacks.at(epoch, consumed_at(session.cursors, epoch)))
+        new = MixInStack.find(new_stacks.at(epoch, None))
+        cursors = find_cursors(old, new, epoch=epoch, position=position, known=session.cursors)
+
+        # Samples that are known to be damaged stay known, if they can be found again.
+        damaged_samples: list[DamagedSample] = []
+        keys = [SampleKeys(stacks) for stacks in (self._stacks, new_stacks)]
+        if self._session.damage.samples and all(each.are_of_all_epochs for each in keys):
+            damaged_samples = find_in_mix(session.damage.samples, old, new)
+
+        # A loader of a subclass keeps the attributes that the subclass has added.
+        loader = object.__new__(type(self))
+        loader.__dict__.update(self.__dict__)
+        Loader.__init__(loader, iterator, shard=self.shard, **self._arguments)
+        loader._conversion = self._conversion
+        loader._session.continue_from(session, cursors, damaged_samples)
+        loader._plan_of(epoch)  # a mix that ends too early fails here
+        self.close()
+        return loader
+
+    def _check_reads_first_samples(self) -> None:
+        """Check that all ranks together have read the first samples of a mix.
+
+        Raises:
+            ConfigError: they have not.
+        """
+        if not isinstance(self._order, InOrder) or self._budget_batches is not None:
+            raise ConfigError(
+                "a loader that shuffles or has a budget= cannot continue with another mix, as it "
+                "has not read the first samples of its own. A mix is shuffled already: pass "
+                "shuffle=False"
+            )
+        if not self._redraws:
+            raise ConfigError(
+                "a loader with redraw=False reads the same epoch again and again, so it cannot "
+                "continue with another mix in the middle of one; leave redraw= out"
+            )
+        if self._ranks_are_apart():
+            raise ConfigError(
+                'with uneven="keep" the ranks of this loader are in different epochs at this step; '
+                'change the mix at another step, or pass uneven="pad" or "drop"'
+            )
 
     # ------------------------------------------------------------------ ranks
 
@@ -785,6 +902,8 @@ class Loader:
         facts: dict[str, Any] = {"epochs": self._epochs, "order": self._order_content()}
         if self._maker.policy.tolerates_damage:
             facts["on_error"] = self._maker.policy.on_error
+        if session.cursors is not None:
+            facts["cursors"] = session.cursors.to_dict()
         epoch, position, _ = self.tell()
         start = {"seed": session.seed, "epoch": epoch, "position": position}
         if self._ranks_are_apart():
@@ -833,8 +952,12 @@ class Loader:
             epoch: the number of the epoch.
             seed: the seed of the order; None for that of this loader.
         """
+        return self._plan_with(self._session.cursors, epoch, seed)
+
+    def _plan_with(self, cursors: Cursors | None, epoch: int, seed: int | None = None) -> Plan:
+        """Return the plan of an epoch as of :meth:`_plan_of`, with cursors of a state."""
         if self._budget_batches is None:
-            return self._plan_for_stack(self._stacks.at(epoch))
+            return self._plan_for_stack(self._stacks.at(epoch, consumed_at(cursors, epoch)))
         if seed is None:
             seed = self._session.seed
         return replace(self.plan, n_samples=self._budget_batches.n_batches(epoch, seed))

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from data_stack.dataset.positions import IndexArrayOfInts
 from data_stack.exception import ConfigError
+from data_stack.loader.cursors import Cursors, consumed_at
 from data_stack.loader.job import Job
 from data_stack.loader.orders.order import Order, indices_of
 from data_stack.loader.plan import NEVER, Plan
@@ -28,6 +29,7 @@ class Schedule:
         epoch: the first epoch.
         position: where in that epoch the iteration begins.
         end_epoch: the epoch after the last one; ``NEVER`` if it is endless.
+        cursors: where the mix of the stack continues another one; None if it does not.
     """
 
     order: Order
@@ -36,6 +38,7 @@ class Schedule:
     epoch: int
     position: int
     end_epoch: int
+    cursors: Cursors | None = None
 
     @property
     def n_jobs(self) -> int:
@@ -64,6 +67,7 @@ class Schedule:
         """Yield the jobs of an epoch from a position on."""
         n_steps = plan.n_steps(position)
         samples_per_step = plan.samples_per_step
+        consumed = consumed_at(self.cursors, epoch)
         prefetched_until = 0
         for steps in _group_steps(n_steps, plan.batch_size, is_first=epoch == self.epoch):
             parts = plan.parts(steps, position)
@@ -93,6 +97,7 @@ class Schedule:
                     self.seed,
                     place_after,
                     to_prefetch,
+                    consumed,
                 )
 
     def _samples_of(

@@ -6,14 +6,16 @@ import contextlib
 import copy
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
 from data_stack.exception import TooManyDamagedSamplesError
 from data_stack.loader.batch_maker import MadeBatch
 from data_stack.loader.conversion import Conversion, Pairs
+from data_stack.loader.cursors import Cursors
 from data_stack.loader.damage_record import DamageRecord
+from data_stack.loader.damaged_sample import DamagedSample
 from data_stack.loader.delivery import Delivery, DeliveryObserver
 from data_stack.loader.job import Job
 from data_stack.loader.plan import Plan
@@ -77,6 +79,8 @@ class Session:
     shard: LoaderShard
     #: The place of the next batch.
     progress: Progress
+    #: Where the mix of the stack continues another one; None if it does not.
+    cursors: Cursors | None
     #: Whether the next iteration compares its start with those of the other ranks.
     compares_ranks: bool
     #: The fingerprint of the stack of iterators, once computed.
@@ -114,6 +118,7 @@ class Session:
         self.seed = seed
         self.shard = shard
         self.progress = Progress()
+        self.cursors = None
         self.compares_ranks = True
         self.fingerprint = None
         self.workers = make_workers()  # wrong arguments fail here
@@ -161,6 +166,23 @@ class Session:
         rank, world = self.shard.shard
         if (rank, world) != (self.plan.rank, self.plan.world):
             self.plan = replace(self.plan, rank=rank, world=world)
+
+    def continue_from(
+        self, other: Session, cursors: Cursors | None, damaged_samples: Iterable[DamagedSample]
+    ) -> None:
+        """Begin where the session of a loader with another mix is.
+
+        Args:
+            other: the other session.
+            cursors: how far the sources of the mixes were read in the present epoch.
+            damaged_samples: the damaged samples that are known, with their positions in this mix.
+        """
+        self.seed = other.seed
+        self.shard = copy.copy(other.shard)
+        self.cursors = cursors
+        self.damage.replace_samples(damaged_samples)
+        self._observers = other._observers  # one trace shows both
+        self.go_to(other.progress.epoch, 0, other.progress.first_epoch)
 
     # ------------------------------------------------------------------ the iteration
 

@@ -11,6 +11,7 @@ from typing import Any, Final
 import numpy as np
 
 from data_stack.exception import LoaderStateError
+from data_stack.loader.cursors import Cursors
 from data_stack.loader.plan import Plan, place_after
 from data_stack.util.untrusted_text import describe_format
 
@@ -25,7 +26,7 @@ _INTEGER_FIELDS: Final = ("seed", "epoch", "position", "first_epoch", "n_samples
 _OTHER_FIELDS: Final = ("order", "fingerprint")
 
 #: The fields that only some states have.
-_OPTIONAL_FIELDS: Final = ("ranks", "damaged")
+_OPTIONAL_FIELDS: Final = ("ranks", "damaged", "cursors")
 
 #: What :attr:`LoaderState.ranks` has.
 _FIELDS_OF_RANKS: Final = (
@@ -63,6 +64,9 @@ class LoaderState:
         damaged: None if no sample was found to be damaged; otherwise those that the rank which
             saved the state knows: for each class of error a list of positions, or of pairs of epoch
             and position, see :class:`~data_stack.loader.DamagedSample`.
+        cursors: None unless a mix was changed in this epoch by ``continue_with``; otherwise how far
+            its sources were read before: ``epoch``, and by their names ``consumed``, the numbers of
+            samples, and ``fingerprints``.
     """
 
     seed: int
@@ -74,6 +78,7 @@ class LoaderState:
     fingerprint: str
     ranks: Mapping[str, int] | None = None
     damaged: Mapping[str, Sequence[Any]] | None = None
+    cursors: Mapping[str, Any] | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Return the state as JSON data, with a digest of all fields but those of None."""
@@ -116,6 +121,7 @@ class LoaderState:
                 fingerprint=state["fingerprint"],
                 ranks=_parse_ranks(state),
                 damaged=_parse_damaged(state),
+                cursors=_parse_cursors(state),
             )
         except (AttributeError, KeyError, TypeError, ValueError, RecursionError):  # no JSON data
             return None
@@ -135,7 +141,8 @@ class LoaderState:
                 "this state belongs to another dataset: its stack of iterators has the fingerprint "
                 f"{self.fingerprint[:16]}… and {self.n_samples:,} samples, the stack of this "
                 f"loader has {own.fingerprint[:16]}… and {own.n_samples:,} ({iterator!r}); make "
-                "the loader from the same iterator, or start a new training"
+                "the loader from the same iterator (to change a mix, see Loader.continue_with), or "
+                "start a new training"
             )
         if dict(self.order) != own.order:
             raise LoaderStateError(
@@ -204,6 +211,13 @@ def _parse_key(entry: Any) -> int | list[int]:
         return int(entry)
     epoch, position = entry
     return [int(epoch), int(position)]
+
+
+def _parse_cursors(state: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return :attr:`LoaderState.cursors` from the fields of a state."""
+    if "cursors" not in state:
+        return None
+    return Cursors.from_dict(state["cursors"]).to_dict()
 
 
 @dataclass(frozen=True, slots=True)

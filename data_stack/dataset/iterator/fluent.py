@@ -145,6 +145,7 @@ class FluentIterator(DescribedIterator, ConvertedIterator, Generic[_Stack, _Same
         schedule: Sequence[tuple[int, Sequence[float] | Mapping[str, float]]] = (),
         temperature: float | None = None,
         max_epochs: int | Mapping[str, int] | None = None,
+        consumed: Mapping[str, int] | None = None,
     ) -> _Same:
         """Return samples of several iterators, the sources, in stated proportions.
 
@@ -177,6 +178,8 @@ class FluentIterator(DescribedIterator, ConvertedIterator, Generic[_Stack, _Same
             schedule: pairs of a sample, and the proportions that hold from there on.
             temperature: makes the proportions from the sizes, ``n ** (1 / temperature)``.
             max_epochs: the passes after which a source leaves the mix, for all sources or by name.
+            consumed: how many samples of each source the mixes before this one had, by name, so
+                that this one continues them. ``Loader.continue_with`` counts them.
 
         Raises:
             ConfigError: see ``MixedDatasetIterator``.
@@ -195,6 +198,7 @@ class FluentIterator(DescribedIterator, ConvertedIterator, Generic[_Stack, _Same
             schedule=schedule,
             temperature=temperature,
             max_epochs=max_epochs,
+            consumed=consumed,
         )
 
     def resample(

@@ -114,7 +114,7 @@ class BudgetBatches:
 
     def _costs_at(self, epoch: int) -> Costs:
         """Return the costs of the samples of an epoch."""
-        stack = self._stacks.at(epoch)
+        stack = self._stacks.at(epoch, None)
         if stack is self._stacks.iterator:
             return self._costs
         return _check_costs(costs_of(stack, self.budget), self.budget)

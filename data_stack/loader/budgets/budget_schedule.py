@@ -11,7 +11,7 @@ from data_stack.loader.plan import Plan
 from data_stack.loader.schedule import Schedule
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class BudgetSchedule(Schedule):
     """A schedule whose plans divide the batches of an epoch among the ranks, not its samples.
 

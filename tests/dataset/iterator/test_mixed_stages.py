@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from layer_laws import as_plain
 
+from data_stack import from_recipe
 from data_stack.dataset.iterator import SequenceDatasetIterator
 from data_stack.dataset.iterator.layers.mixed import MixedDatasetIterator
 from data_stack.exception import ConfigError
@@ -239,3 +240,99 @@ def test_a_loader_resumes_in_a_later_stage_on_other_ranks() -> None:
 def test_arguments_that_do_not_fit_are_refused(options: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         mix([6, 7], **options)
+
+
+# ---------------------------------------------------------------------- after other mixes
+
+NAMES = ["a", "b"]
+
+
+@given(
+    lengths=st.lists(st.integers(1, 12), min_size=2, max_size=2),
+    n_before=st.integers(0, 30),
+    n_after=st.integers(0, 30),
+    proportions=st.lists(
+        st.lists(st.integers(1, 9), min_size=2, max_size=2), min_size=2, max_size=2
+    ),
+)
+def test_a_mix_goes_on_where_another_one_ended(
+    lengths: list[int], n_before: int, n_after: int, proportions: list[list[int]]
+) -> None:
+    old = mix(lengths, proportions[0], n_samples=50, names=NAMES)
+    consumed = old.count_consumed(n_before)
+    new = mix(lengths, proportions[1], n_samples=n_after, names=NAMES, consumed=consumed)
+
+    samples = samples_of(old[:n_before]) + samples_of(new)
+
+    whole = mix(lengths, [1, 1], n_samples=200, names=NAMES)
+    for number in range(2):
+        read = [sample for sample in samples if sample[0] == number]
+        assert read == [sample for sample in samples_of(whole) if sample[0] == number][: len(read)]
+    assert new.count_consumed(n_after) == {
+        name: sum(1 for sample in samples if sample[0] == number)
+        for number, name in enumerate(NAMES)
+    }
+
+
+def test_consumed_samples_stand_in_the_recipe_of_their_epoch() -> None:
+    plain = mix([6, 7], [1, 1], names=NAMES, n_samples=10)
+    none = mix([6, 7], [1, 1], names=NAMES, n_samples=10, consumed={"a": 0})
+    some = mix([6, 7], [1, 1], names=NAMES, n_samples=10, consumed={"a": 2})
+
+    assert none.fingerprint() == plain.fingerprint()
+    assert some.fingerprint() != plain.fingerprint()
+    rebuilt = from_recipe(json.loads(json.dumps(some.recipe())))
+    assert samples_of(rebuilt) == samples_of(some)
+    assert samples_of(some.at_epoch(1)) == samples_of(plain.at_epoch(1))
+    assert samples_of(some) != samples_of(plain)
+
+
+def test_a_mix_without_length_ends_with_the_pass_it_continues() -> None:
+    for n_consumed, n_left in [(0, 6), (2, 4), (7, 5), (11, 1)]:
+        mixed = mix([6], [1], names=["a"], consumed={"a": n_consumed})
+        assert len(mixed) == n_left
+
+
+def test_passes_of_the_mixes_before_count_as_epochs() -> None:
+    mixed = mix([6, 6], [1, 1], names=NAMES, max_epochs=2, consumed={"a": 9, "b": 12})
+
+    assert [number for number, _ in samples_of(mixed)] == [0, 0, 0]
+
+
+def test_a_mix_ends_where_the_pass_of_a_source_and_a_stage_end_together() -> None:
+    """Otherwise it would go on without the source, in other proportions."""
+    with pytest.raises(ConfigError, match="ends after 8 samples, before the stage at sample 8"):
+        mix([4, 100], [1, 1], schedule=[(8, [1, 1])])
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"consumed": {"a": 1}, "names": None}, "consumed by name needs names="),
+        ({"consumed": {"x": 1}}, "consumed names the source 'x'"),
+        ({"consumed": {"a": -1}}, "consumed must be at least 0"),
+        ({"consumed": {"a": 1.5}}, "consumed must be an integer"),
+        ({"consumed": {"a": 2**63}}, "consumed must be"),
+        ({"consumed": [1, 2]}, "consumed is a mapping of names"),
+        ({"consumed": {"a": 6}}, "the mixes before it had all of 'a'"),
+        ({"consumed": {"a": 6, "b": 7}, "max_epochs": 1}, "had all of 'a', 'b'"),
+        ({"consumed": {"a": 6}, "n_samples": 12, "max_epochs": 1}, "before n_samples=12"),
+    ],
+)
+def test_wrong_numbers_of_consumed_samples_are_refused(
+    options: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(ConfigError, match=message):
+        mix([6, 7], [1, 1], **{"names": NAMES, **options})
+
+
+def test_samples_of_an_empty_source_cannot_have_been_consumed() -> None:
+    with pytest.raises(ConfigError, match="consumed has 3 samples of 'b', which is empty"):
+        mix([6, 0], [1, 0], names=NAMES, consumed={"b": 3})
+
+
+def test_counting_past_the_end_of_a_mix_is_refused() -> None:
+    mixed = mix([6, 7], [1, 1], names=NAMES)
+
+    with pytest.raises(ConfigError, match="the position in a mix must be"):
+        mixed.count_consumed(len(mixed) + 1)

@@ -22,6 +22,10 @@ Proportions = Union[Sequence[float], Mapping[str, float]]
 #: The smallest share of a source is 1 divided by this number, so that blocks stay small.
 _MAX_BLOCK_SIZE = 1 << 20
 
+#: The largest number of samples that mixes may have had of a source before. Positions are of 64
+#: bits, so that this leaves room for the samples of the mix.
+MAX_CONSUMED = 1 << 62
+
 #: Digits of proportions that are made of sizes. The last digits of a power differ from one
 #: machine to another.
 _N_DIGITS = 6
@@ -196,6 +200,31 @@ def parse_max_epochs(sources: Sources, max_epochs: Any) -> list[int | None]:
         else:
             checked.append(check_integer("max_epochs", number, at_least=1))
     return checked
+
+
+def parse_consumed(sources: Sources, consumed: Any) -> list[int]:
+    """Return how many samples of each source were read before.
+
+    Raises:
+        ConfigError: they are no mapping by names, or a number is not allowed; or samples of an
+            empty source were read.
+    """
+    if consumed is None:
+        return [0] * len(sources.lengths)
+    if not isinstance(consumed, Mapping):
+        raise ConfigError(
+            f"consumed is a mapping of names of sources to numbers of samples, such as "
+            f'{{"web": 12_345}}, got {consumed!r:.80}'
+        )
+    numbers: list[int] = []
+    for name, length, number in zip(
+        sources.names, sources.lengths, sources.in_order("consumed", consumed, 0), strict=True
+    ):
+        checked = check_integer("consumed", number, at_least=0, at_most=MAX_CONSUMED)
+        if checked and not length:
+            raise ConfigError(f"consumed has {checked:,} samples of {name!r}, which is empty")
+        numbers.append(checked)
+    return numbers
 
 
 def _check_proportions(given: Any, n_parts: int) -> list[int | float]:

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from data_stack.dataset.hashing import hash_array, hash_of, high_product_array
-from data_stack.dataset.iterator.layers.mix_stages import Stage, find_block_size
+from data_stack.dataset.iterator.layers.mix_stages import Sources, Stage, find_block_size
 from data_stack.dataset.iterator.layers.selection import Selection
 from data_stack.dataset.permutation import permute_array
 from data_stack.exception import ConfigError
@@ -26,37 +26,44 @@ _FIRST_KEY_OF_STAGES = 1 << 32
 
 
 def draw_turns(
-    lengths: Sequence[int],
+    sources: Sources,
     stages: Sequence[Stage],
     max_epochs: Sequence[int | None],
+    consumed: Sequence[int],
     n_wanted: int | None,
     key: int,
 ) -> Iterator[Selection]:
     """Draw the source of each sample of a mix.
 
     Args:
-        lengths: how many samples each source has.
+        sources: the sources.
         stages: the proportions, the first ones from sample 0 on.
         max_epochs: the largest number of passes through each source; None for no limit.
+        consumed: how many turns each source had in the mixes before.
         n_wanted: the number of samples. None: as many as there are before a source would start
             again or, with ``max_epochs``, until all sources have had theirs.
         key: 64 bits that decide the order in each block.
 
     Yields:
-        The source of each sample, and how many turns this source had before.
+        The source of each sample, and how many turns this source had before, those in the mixes
+        before included.
 
     Raises:
-        ConfigError: the mix ends before a stage begins, or before ``n_wanted``.
+        ConfigError: the mix ends before a stage begins, or before ``n_wanted``; or it has no
+            sample, as the mixes before had all.
     """
-    limits = _limit_turns(lengths, max_epochs, n_wanted)
+    limits = _limit_turns(sources.lengths, max_epochs, consumed, n_wanted)
     ends_at_first_limit = n_wanted is None and set(max_epochs) == {None}
-    n_turns = np.zeros(len(lengths), dtype=np.int64)
+    n_turns = np.array(consumed, dtype=np.int64)
     n_drawn = 0
     n_mixes = 0
     has_ended = False
     while not has_ended and (n_wanted is None or n_drawn < n_wanted):
         stage, stop = _find_stage(stages, n_drawn, n_wanted)
-        shares = _share_among(stage.shares, n_turns < limits)
+        are_left = n_turns < limits
+        if ends_at_first_limit and _has_share_of_others(stage.shares, are_left):
+            break
+        shares = _share_among(stage.shares, are_left)
         if not any(shares):
             break
         # The key of the first one is that of mixes without stages.
@@ -70,18 +77,23 @@ def draw_turns(
             parts = turns.parts[:n_allowed]
             yield Selection(parts, positions[:n_allowed])
             n_drawn += n_allowed
-            n_turns += np.bincount(parts, minlength=len(lengths))
+            n_turns += np.bincount(parts, minlength=len(n_turns))
             if n_allowed < len(turns.parts):
                 # A source would exceed its limit. The mix ends, or goes on without the source.
                 has_ended = ends_at_first_limit
                 break
+    if n_drawn == 0 and n_wanted is None and any(consumed):
+        raise _error_of_exhausted_sources(sources, stages[0], n_turns >= limits)
     _check_all_stages_began(stages, n_drawn, n_wanted)
 
 
 def _limit_turns(
-    lengths: Sequence[int], max_epochs: Sequence[int | None], n_wanted: int | None
+    lengths: Sequence[int],
+    max_epochs: Sequence[int | None],
+    consumed: Sequence[int],
+    n_wanted: int | None,
 ) -> npt.NDArray[np.int64]:
-    """Return how many turns each source has at most.
+    """Return how many turns each source has at most, those in the mixes before included.
 
     Raises:
         ConfigError: the mix would have no end.
@@ -94,14 +106,22 @@ def _limit_turns(
         )
     largest = int(np.iinfo(np.int64).max)
     limits: list[int] = []
-    for length, number in zip(lengths, max_epochs, strict=True):
+    for length, number, n_consumed in zip(lengths, max_epochs, consumed, strict=True):
         if number is not None:
             limits.append(min(length * number, largest))
         elif n_wanted is None:
-            limits.append(length)
+            limits.append(_end_of_pass(length, n_consumed))
         else:
             limits.append(largest)
     return np.array(limits, dtype=np.int64)
+
+
+def _end_of_pass(length: int, n_turns: int) -> int:
+    """Return how many turns a source has had at the end of the pass in which it is."""
+    if length == 0:
+        return 0
+    n_passes = math.ceil(Fraction(n_turns, length))
+    return length * max(1, n_passes)
 
 
 def _find_stage(
@@ -114,6 +134,13 @@ def _find_stage(
     if n_wanted is not None:
         stops.append(n_wanted)
     return stages[current], min(stops, default=None)
+
+
+def _has_share_of_others(shares: Sequence[Fraction], are_left: npt.NDArray[np.bool_]) -> bool:
+    """Return whether a source has a share, but is not left."""
+    return any(
+        share > 0 and not is_left for share, is_left in zip(shares, are_left.tolist(), strict=True)
+    )
 
 
 def _share_among(shares: Sequence[Fraction], are_left: npt.NDArray[np.bool_]) -> list[Fraction]:
@@ -171,6 +198,23 @@ def _check_all_stages_began(stages: Sequence[Stage], n_drawn: int, n_wanted: int
                 f"{stage.start:,} begins; pass n_samples= or max_epochs=, or let the stage begin "
                 f"earlier"
             )
+
+
+def _error_of_exhausted_sources(
+    sources: Sources, stage: Stage, are_exhausted: npt.NDArray[np.bool_]
+) -> ConfigError:
+    """Return the error of a mix that continues others, but ends with their last sample."""
+    exhausted = [
+        repr(name)
+        for name, share, is_exhausted in zip(
+            sources.names, stage.shares, are_exhausted.tolist(), strict=True
+        )
+        if share and is_exhausted
+    ]
+    return ConfigError(
+        f"this mix has no sample: the mixes before it had all of {', '.join(exhausted)}; pass "
+        f"n_samples=, or a larger max_epochs="
+    )
 
 
 @dataclass(frozen=True)

@@ -16,14 +16,23 @@ from data_stack.dataset.iterator.layers.interleaved import ViewOfSeveral
 from data_stack.dataset.iterator.layers.mix_stages import (
     Proportions,
     Sources,
+    parse_consumed,
     parse_max_epochs,
     parse_stages,
 )
 from data_stack.dataset.iterator.layers.mix_turns import draw_turns
 from data_stack.dataset.iterator.layers.selection import Concatenation, Selection
 from data_stack.dataset.permutation import permute_array
-from data_stack.dataset.positions import IndexArrayOfInts
-from data_stack.dataset.randomness import check_draw, check_n_drawn, derive_seed
+from data_stack.dataset.positions import (
+    IndexArrayOfInts,
+    as_index_array,
+    check_integer,
+    compose,
+)
+from data_stack.dataset.randomness import Draw, check_draw, check_n_drawn, derive_seed
+
+#: Positions whose sources are counted at once, which bounds the memory that this takes.
+_POSITIONS_AT_ONCE = 1 << 20
 
 
 @layer("mixed")
@@ -45,6 +54,12 @@ class MixedDatasetIterator(ViewOfSeveral):
     passes through the sources go on: no stage reads a sample again before the pass ends. A source
     that had ``max_epochs`` leaves the mix; the others keep their proportions to each other.
 
+    A mix may continue another one, with other proportions or other sources: ``consumed`` says how
+    many samples of each source the mixes before it had. Each source goes on with its next sample,
+    provided that the mixes have the same seed and that the source has the same name in them. The
+    order of a source depends on nothing else.
+    :meth:`Loader.continue_with <data_stack.loader.Loader.continue_with>` counts them.
+
     Args:
         iterators: the sources, at least one; they are not closed. Nothing is read.
         proportions: a number for each source, finite and not negative, at least one of them
@@ -63,17 +78,31 @@ class MixedDatasetIterator(ViewOfSeveral):
             equal. Source: Arivazhagan et al., Massively multilingual neural machine translation in
             the wild (2019).
         max_epochs: the largest number of passes through a source, for all sources, or a mapping for
-            some; None for no limit.
+            some; None for no limit. Passes of the mixes before count.
+        consumed: how many samples of each source the mixes before had, a mapping by ``names``; 0 of
+            sources that it does not name. ``n_samples`` and ``schedule`` count from the first
+            sample of this mix all the same. In other epochs than ``epoch``, see ``at_epoch``, the
+            mix begins anew: without ``consumed``.
 
     Raises:
         ConfigError: there are no sources, or not one proportion for each; a proportion is not
             allowed, or is less than a 2**20-th of their sum; a source with a positive proportion is
             empty; ``n_samples`` is negative; names are missing or not distinct; the stages are not
-            in order, or the mix ends before one begins; the sources end before ``n_samples``.
+            in order, or the mix ends before one begins; the sources end before ``n_samples``, or
+            ended before this mix.
     """
+
+    #: What decides the orders of the sources and of the blocks.
+    _draw: Draw
 
     #: See ``block_size``.
     _block_size: int
+
+    #: The sources.
+    _sources: Sources
+
+    #: How many samples of each source the mixes before had.
+    _consumed: list[int]
 
     def __init__(
         self,
@@ -87,6 +116,7 @@ class MixedDatasetIterator(ViewOfSeveral):
         schedule: Sequence[tuple[int, Proportions]] = (),
         temperature: float | None = None,
         max_epochs: int | Mapping[str, int] | None = None,
+        consumed: Mapping[str, int] | None = None,
     ) -> None:
         draw = check_draw("mixed", seed, epoch)
         n_wanted = check_n_drawn("mixed", n_samples)
@@ -97,7 +127,10 @@ class MixedDatasetIterator(ViewOfSeveral):
             combined._name_sources(sources.names)
         stages = parse_stages(sources, proportions, schedule, temperature)
         most_epochs = parse_max_epochs(sources, max_epochs)
-        turns = draw_turns(sources.lengths, stages, most_epochs, n_wanted, draw.key)
+        n_consumed = parse_consumed(sources, consumed)
+        turns = draw_turns(sources, stages, most_epochs, n_consumed, n_wanted, draw.key)
+        self._sources = sources
+        self._consumed = n_consumed
         self._block_size = stages[0].block_size
         super().__init__(combined, _find_positions(turns, sources, draw.key))
         self._draw = draw
@@ -116,6 +149,14 @@ class MixedDatasetIterator(ViewOfSeveral):
             ]
         if max_epochs is not None:
             self._made_with["max_epochs"] = _as_argument(sources, most_epochs)
+        if any(n_consumed):
+            self._made_with["consumed"] = _name_positive(sources, n_consumed)
+
+    def _redraw(self, underlying: list[Any], arguments: Mapping[str, Any]) -> DatasetIteratorIF:
+        # Another epoch reads the sources in other orders, of which nothing was consumed.
+        if arguments["epoch"] != self._made_with["epoch"]:
+            arguments = {name: arguments[name] for name in arguments if name != "consumed"}
+        return super()._redraw(underlying, arguments)
 
     @property
     def block_size(self) -> int:
@@ -124,6 +165,30 @@ class MixedDatasetIterator(ViewOfSeveral):
         With a schedule, this is the block of the first stage.
         """
         return self._block_size
+
+    @property
+    def names(self) -> list[str] | None:
+        """The names of the sources; None if they have none."""
+        return list(self._sources.names) if self._sources.are_named else None
+
+    def count_consumed(self, position: int) -> dict[str, int]:
+        """Return how many samples of each source were read before a position, by name.
+
+        Those of the mixes before, ``consumed``, count as well. Without names, the names are the
+        numbers of the sources.
+
+        Args:
+            position: how many samples of this mix were read, at most its length.
+        """
+        n_read = check_integer("the position in a mix", position, at_least=0, at_most=len(self))
+        concatenation = Concatenation(self._sources.lengths)
+        counts = np.array(self._consumed, dtype=np.int64)
+        for start in range(0, n_read, _POSITIONS_AT_ONCE):
+            chunk = range(start, min(start + _POSITIONS_AT_ONCE, n_read))
+            positions = as_index_array(compose(chunk, self._positions))
+            parts = concatenation.select(positions).parts
+            counts += np.bincount(parts, minlength=len(counts))
+        return dict(zip(self._sources.names, counts.tolist(), strict=True))
 
 
 def _as_argument(sources: Sources, most_epochs: Sequence[int | None]) -> Any:
@@ -135,6 +200,11 @@ def _as_argument(sources: Sources, most_epochs: Sequence[int | None]) -> Any:
         for name, number in zip(sources.names, most_epochs, strict=True)
         if number is not None
     }
+
+
+def _name_positive(sources: Sources, numbers: Sequence[int]) -> dict[str, int]:
+    """Return the numbers that are not 0, by the names of the sources."""
+    return {name: number for name, number in zip(sources.names, numbers, strict=True) if number > 0}
 
 
 def _find_positions(turns: Iterator[Selection], sources: Sources, key: int) -> IndexArrayOfInts:
