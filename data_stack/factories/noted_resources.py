@@ -66,3 +66,7 @@ class _NotedSource(ResourceSource):
     def read_ranges(self, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
         self._note()
         return super().read_ranges(ranges)
+
+    def read_views(self, ranges: Sequence[tuple[int, int]]) -> list[memoryview]:
+        self._note()
+        return super().read_views(ranges)

@@ -207,17 +207,21 @@ def read_together(
         span_start = int(sorted_starts[first])
         span_end = int(ends_so_far[stop - 1])
         spans.append((span_start, span_end - span_start))
-    pieces = file.read_ranges(spans)
+    views = file.read_views(spans)
 
-    # Cut each span into its ranges, and put these into the given order.
+    # Copy each range out of its span, and put the ranges into the given order.
     data = [b""] * len(order)
+    order_list = order.tolist()
+    start_list = starts.tolist()
+    end_list = ends.tolist()
     for number, (first, stop) in enumerate(itertools.pairwise(bounds)):
         span_start, span_bytes = spans[number]
-        piece = pieces[number]
-        if len(piece) != span_bytes:
+        view = views[number]
+        if len(view) != span_bytes:
             raise _cut_short_error(file, span_start, span_start + span_bytes)
-        for index in order[first:stop].tolist():
-            data[index] = piece[int(starts[index]) - span_start : int(ends[index]) - span_start]
+        for index in order_list[first:stop]:
+            begin = start_list[index] - span_start
+            data[index] = bytes(view[begin : end_list[index] - span_start])
     return data
 
 

@@ -55,6 +55,14 @@ class ByteSource(ABC):
             parts.append(bytes(data))
         return parts
 
+    def read_views(self, ranges: Sequence[tuple[int, int]]) -> list[memoryview]:
+        """Read ranges as :meth:`read_ranges` does, but do not copy bytes that are in memory.
+
+        The views are for a caller that copies parts of them and then drops them: a view may keep
+        many more bytes in memory than its own. Nobody writes to the memory of a view.
+        """
+        return [memoryview(data) for data in self.read_ranges(ranges)]
+
     def prefetch(self, ranges: Sequence[tuple[int, int]]) -> int:
         """Fetch ``(offset, size)`` ranges that are about to be read.
 

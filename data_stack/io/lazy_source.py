@@ -54,6 +54,9 @@ class LazySource(ByteSource):
     def read_ranges(self, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
         return self._open().read_ranges(ranges)
 
+    def read_views(self, ranges: Sequence[tuple[int, int]]) -> list[memoryview]:
+        return self._open().read_views(ranges)
+
     def prefetch(self, ranges: Sequence[tuple[int, int]]) -> int:
         return self._open().prefetch(ranges)
 

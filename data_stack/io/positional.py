@@ -92,6 +92,15 @@ class PositionalFile(PositionalStream):
         self.check_usable()
         return self.resource.read_ranges(ranges)
 
+    def read_views(self, ranges: Sequence[tuple[int, int]]) -> list[memoryview]:
+        """Return ``(offset, size)`` ranges as :meth:`read_ranges` does, for a caller that copies.
+
+        Bytes that are in memory already are not copied. A view may keep many more bytes in memory
+        than its own, so it should be dropped soon.
+        """
+        self.check_usable()
+        return self.resource.read_views(ranges)
+
     def read_exactly_at(self, offset: int, size: int) -> bytes:
         """Return ``size`` bytes from ``offset`` on.
 

@@ -44,6 +44,9 @@ class ResourceSource(ByteSource):
     def read_ranges(self, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
         return self._resource.read_ranges(ranges)
 
+    def read_views(self, ranges: Sequence[tuple[int, int]]) -> list[memoryview]:
+        return self._resource.read_views(ranges)
+
     def prefetch(self, ranges: Sequence[tuple[int, int]]) -> int:
         return self._resource.prefetch(ranges)
 

@@ -253,6 +253,20 @@ class StreamedResource(io.BufferedIOBase):
         with read_clock:
             return self._source.read_ranges(clipped_ranges)
 
+    def read_views(self, ranges: Sequence[tuple[int, int]]) -> list[memoryview]:
+        """Return the bytes of ranges as :meth:`read_ranges` does, for a caller that copies them.
+
+        Bytes that are in memory already are not copied. A view may keep many more bytes in memory
+        than its own, so it should be dropped soon. Nobody may write to the memory of a view.
+        """
+        source = self._source
+        if source is None:
+            return [memoryview(data) for data in self.read_ranges(ranges)]
+        self._open_sealed()
+        clipped_ranges = [self._clip(offset, size) for offset, size in ranges]
+        with read_clock:
+            return source.read_views(clipped_ranges)
+
     @property
     def prefetches(self) -> bool:
         """Whether :meth:`prefetch` helps, as each read may be a request to a remote store."""

@@ -304,6 +304,8 @@ class StorageConnectorContract:
         parts = connector.read_ranges("a", ranges)
 
         assert parts == [CONTENT[offset : offset + size] for offset, size in ranges]
+        with connector.get_resource("a") as resource:
+            assert resource.read_views(ranges) == parts
         assert connector.read_ranges("a", []) == []
         assert connector.read_ranges("empty", [(0, 10), (5, 1)]) == [b"", b""]
 

@@ -238,6 +238,7 @@ STEPS = (
     "readinto_at",
     "prefetch",
     "read_ranges",
+    "read_views",
 )
 
 
@@ -282,7 +283,7 @@ def test_a_resource_reads_like_a_file_in_any_order(
                 assert int(block_bytes is not None) <= resource.prefetch([(offset, n), (0, n)]) <= 2
             else:
                 ranges = [(offset, n), (0, n), (n, 3), (offset // 2, n)]
-                assert resource.read_ranges(ranges) == [
+                assert getattr(resource, step)(ranges) == [
                     data[start : start + length] for start, length in ranges
                 ]
             assert resource.tell() == model.tell()
@@ -302,6 +303,15 @@ def test_random_reads_fetch_each_block_once() -> None:
         assert resource.read_ranges(ranges) == [DATA[offset : offset + 100] for offset, _ in ranges]
 
     assert requests == [[55], [0], [1], [0, 2, 3, 50, 90]]
+
+
+def test_views_of_one_block_share_its_memory() -> None:
+    with in_blocks(DATA, 10_000, []) as resource:
+        first, second, across = resource.read_views([(5, 100), (9_000, 900), (9_999, 2)])
+
+        assert first.obj is second.obj
+        assert first.readonly
+        assert across == DATA[9_999:10_001]
 
 
 def test_more_than_there_is_room_for_is_prefetched_in_part() -> None:

@@ -36,22 +36,27 @@ class CheckedRanges(PositionalFile):
         return len(data)
 
     def read_ranges(self, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
+        if self.checks.is_done:
+            return super().read_ranges(ranges)
+        return [bytes(view) for view in self.read_views(ranges)]
+
+    def read_views(self, ranges: Sequence[tuple[int, int]]) -> list[memoryview]:
         checks = self.checks
         if checks.is_done:
-            return super().read_ranges(ranges)
+            return super().read_views(ranges)
 
         wide_ranges = [checks.widen(offset, size) for offset, size in ranges]
         ranges_to_read = []
         for given_range, wide_range in zip(ranges, wide_ranges, strict=True):
             ranges_to_read.append(given_range if wide_range is None else wide_range)
-        pieces = super().read_ranges(ranges_to_read)
+        views = super().read_views(ranges_to_read)
 
         for index, wide_range in enumerate(wide_ranges):
             if wide_range is None:
                 continue
             wide_start, _ = wide_range
-            checks.check_blocks(wide_start, memoryview(pieces[index]))
+            checks.check_blocks(wide_start, views[index])
             offset, size = ranges[index]
             start = offset - wide_start
-            pieces[index] = pieces[index][start : start + size]
-        return pieces
+            views[index] = views[index][start : start + size]
+        return views

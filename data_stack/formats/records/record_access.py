@@ -168,8 +168,16 @@ class RecordAccess(RemoteAccess):
         columns = self._columns
         if columns.has_references:
             return []
-        names = [str(key) for key in keys or columns.keys if key in columns.codecs]
-        return [functools.partial(self._fetch_column, name, positions) for name in names]
+        fetches: list[Callable[[], object]] = []
+        for key in keys or columns.keys:
+            if key in columns.codecs and not self._is_in_memory(str(key)):
+                fetches.append(functools.partial(self._fetch_column, str(key), positions))
+        return fetches
+
+    def _is_in_memory(self, name: str) -> bool:
+        """Return whether a column is open, and its records are mapped or in memory."""
+        column = self._columns.open_columns.by_name.get(name)
+        return column is not None and column.bag.file.ranges is None
 
     def _fetch_column(self, name: str, numbers: RecordNumbers) -> None:
         """Fetch records of a column from a store into its cache."""

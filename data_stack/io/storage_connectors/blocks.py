@@ -207,6 +207,18 @@ class BlockedSource(ByteSource):
         return end - offset
 
     def read_ranges(self, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
+        # The bytes are copied once, here.
+        return [b"".join(parts) for parts in self._find_parts(ranges)]
+
+    def read_views(self, ranges: Sequence[tuple[int, int]]) -> list[memoryview]:
+        views = []
+        for parts in self._find_parts(ranges):
+            is_in_one_piece = len(parts) == 1
+            views.append(parts[0] if is_in_one_piece else memoryview(b"".join(parts)))
+        return views
+
+    def _find_parts(self, ranges: Sequence[tuple[int, int]]) -> list[list[memoryview]]:
+        """Return the bytes of ranges as parts of pieces, which are kept or fetched."""
         blocks_of_ranges = []
         numbers = set[int]()
         for offset, size in ranges:
@@ -216,7 +228,7 @@ class BlockedSource(ByteSource):
             numbers.update(blocks)
         piece_of = index_pieces(self._get_pieces(sorted(numbers)))
 
-        data = []
+        parts_of_ranges = []
         for (offset, size), blocks in zip(ranges, blocks_of_ranges, strict=True):
             end = min(offset + size, self._blocks.size)
             position = offset
@@ -228,9 +240,8 @@ class BlockedSource(ByteSource):
                 part = memoryview(piece.data)[position - piece_start : stop - piece_start]
                 parts.append(part)
                 position += len(part)
-            # The bytes are copied once, here.
-            data.append(b"".join(parts))
-        return data
+            parts_of_ranges.append(parts)
+        return parts_of_ranges
 
     def prefetch(self, ranges: Sequence[tuple[int, int]]) -> int:
         max_blocks = max(1, _MAX_PREFETCHED_BYTES // self._blocks.block_bytes)

@@ -14,7 +14,7 @@ import io
 import re
 import socket
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any, Final
@@ -23,12 +23,24 @@ from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
 from urllib3.util.connection import allowed_gai_family
 
+from data_stack.io.web.direct_answer import DirectAnswer, HeaderFields
 from data_stack.io.web.framing import Framing
 from data_stack.io.web.header_lines import read_fields
+
+#: A thread that waits for a body wakes up once so many bytes have come. Without it, the thread
+#: wakes up for each packet, and takes the interpreter from other threads each time.
+_WAKE_UP_BYTES: Final = 128 << 10
+#: Reads of at least this length are reads of a body whose length is known. Those of a header are as
+#: long as the buffer of io.BufferedReader, 8 KiB, and may end earlier.
+_MIN_BODY_READ_BYTES: Final = 32 << 10
 
 #: A size has at most 16 digits; a few servers add extensions behind it.
 _MAX_CHUNK_LINE_BYTES: Final = 4096
 _CHUNK_SIZE: Final = re.compile(rb"[0-9a-fA-F]{1,16}")
+#: What a request may name, and the headers that it may send.
+_TARGET: Final = re.compile(r"[^\x00-\x20\x7f]+")
+_HEADER_NAME: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_HEADER_VALUE: Final = re.compile(r"[^\x00\r\n]*")
 #: The most that may follow the last chunk; it is discarded.
 _MAX_TRAILER_BYTES: Final = 64 << 10
 
@@ -43,10 +55,13 @@ class TimedRequest:
             the request is over.
         uses_kept_connection: whether the request goes over a connection that served another request
             before. The connection sets it.
+        is_direct: whether the connection sends the request by itself, and answers with a
+            :class:`~data_stack.io.web.direct_answer.DirectAnswer`.
     """
 
     tick: Callable[[int], float]
     uses_kept_connection: bool = False
+    is_direct: bool = False
 
 
 #: The request that this thread sends through :func:`sending`. None: the user sends a request by a
@@ -96,11 +111,15 @@ class _TimedFile(io.RawIOBase):
         self._n_new_bytes = 0
         #: The timeout of the socket, whose setting is a call of the system; None before it is set.
         self._wait_seconds: float | None = None
+        #: How many bytes must have come before the socket wakes its reader up; 0 if that is not
+        #: known.
+        self._n_wake_up_bytes = 0
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, buffer: Any) -> int:
+        self._wake_up_after(choose_wake_up_bytes(len(buffer)))
         while True:
             wait_seconds = self._tick(self._n_new_bytes)
             if wait_seconds != self._wait_seconds:
@@ -110,12 +129,39 @@ class _TimedFile(io.RawIOBase):
             try:
                 self._n_new_bytes = self._sock.recv_into(buffer)
             except TimeoutError:
-                continue  # tick() raises if the time of the request is over
+                # Of a slow server, receive what has come. tick() raises if the time of the request
+                # is over.
+                self._wake_up_after(1)
+                continue
             return self._n_new_bytes
 
     def close(self) -> None:
+        # The next answer over this connection may be short.
+        self._wake_up_after(1)
         self._file.close()
         super().close()
+
+    def _wake_up_after(self, n_bytes: int) -> None:
+        """Set how many bytes must have come before the socket wakes its reader up."""
+        if n_bytes == self._n_wake_up_bytes:
+            return
+        # Windows knows no such option. A closed socket has none.
+        with contextlib.suppress(OSError):
+            self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, n_bytes)
+        self._n_wake_up_bytes = n_bytes
+
+
+def choose_wake_up_bytes(n_wanted_bytes: int) -> int:
+    """Choose after how many bytes a thread wakes up that waits for a body.
+
+    Half of the wanted bytes at most: the others may be in the buffers of TLS already.
+
+    Args:
+        n_wanted_bytes: how many bytes the thread asks for. If there are many, so many will come.
+    """
+    if n_wanted_bytes < _MIN_BODY_READ_BYTES:
+        return 1
+    return min(n_wanted_bytes // 2, _WAKE_UP_BYTES)
 
 
 class _TimedResponse(http.client.HTTPResponse):
@@ -130,10 +176,16 @@ class _TimedResponse(http.client.HTTPResponse):
     fp: Any
     #: The method of the request, as http.client notes it.
     _method: str
+    #: The headers: those of the package email, or :class:`HeaderFields`, which take a tenth of the
+    #: time.
+    headers: Any
+    #: Whether it becomes a :class:`~data_stack.io.web.direct_answer.DirectAnswer`.
+    _is_direct: bool
 
     def __init__(self, sock: socket.socket, *arguments: Any, **options: Any) -> None:
         super().__init__(sock, *arguments, **options)
         request = current_request()
+        self._is_direct = request is not None and request.is_direct
         if request is not None:
             self.fp = io.BufferedReader(_TimedFile(self.fp, sock, request.tick))
 
@@ -155,9 +207,12 @@ class _TimedResponse(http.client.HTTPResponse):
         self.version = 10 if version in ("HTTP/1.0", "HTTP/0.9") else 11
 
         fields = read_fields(self.fp)
-        self.headers = http.client.HTTPMessage()
-        for name, value in fields:
-            self.headers[name] = value
+        if self._is_direct:
+            self.headers = HeaderFields(fields)
+        else:
+            self.headers = http.client.HTTPMessage()
+            for name, value in fields:
+                self.headers[name] = value
         self.msg = self.headers
         # This is checked again when the header is received, but urllib3 would leave the connection
         # of some answers with bad framing open.
@@ -258,27 +313,100 @@ class _TimedConnection(HTTPConnection):
             raise
         return sock
 
-    def request(self, *arguments: Any, **options: Any) -> None:
+    def request(
+        self,
+        method: str,
+        url: str,
+        body: Any = None,
+        headers: Any = None,
+        **options: Any,
+    ) -> None:
         request = current_request()
         if request is not None:
             request.uses_kept_connection = self.sock is not None
         if self.sock is not None:
             # The last wait for the answer before may have left a shorter timeout.
             self.sock.settimeout(self.timeout)
-        super().request(*arguments, **options)
+        if request is None or not request.is_direct:
+            super().request(method, url, body, headers, **options)
+            return
+        # http.client and urllib3 put a request together by 50 calls.
+        self.send(head_of_request(method, url, self._host_header(), headers or {}))
+
+    def getresponse(self) -> Any:
+        request = current_request()
+        if request is None or not request.is_direct:
+            return super().getresponse()
+        response = _TimedResponse(self.sock, method="GET")
+        try:
+            response.begin()
+        except BaseException:
+            response.close()
+            raise
+        if response.will_close:
+            # The response keeps the socket open until it is read.
+            self.close()
+        return DirectAnswer(response, response.headers)
+
+    def _host_header(self) -> str:
+        """Return the name and port of the server: https://www.rfc-editor.org/rfc/rfc9110#section-7.2."""
+        host = self.host
+        is_ipv6_address = ":" in host
+        if is_ipv6_address:
+            host = f"[{host.strip('[]')}]"
+        if self.port == self.default_port:
+            return host
+        return f"{host}:{self.port}"
+
+
+def head_of_request(method: str, target: str, host: str, headers: Mapping[str, str]) -> bytes:
+    """Return the bytes of a request without a body.
+
+    Args:
+        method: the method, such as ``"GET"``.
+        target: the path and query, encoded.
+        host: the name and port of the server, unless ``headers`` have them.
+        headers: the other headers.
+
+    Raises:
+        ValueError: a name or a value would begin another line, or cannot be encoded. The error does
+            not show the value, which may be a secret.
+    """
+    if not _TARGET.fullmatch(target):
+        raise ValueError("the URL has control characters or spaces")
+    lines = [f"{method} {target} HTTP/1.1"]
+    if not any(name.lower() == "host" for name in headers):
+        lines.append(f"Host: {host}")
+    for name, value in headers.items():
+        if not _HEADER_NAME.fullmatch(name) or not _HEADER_VALUE.fullmatch(value):
+            raise ValueError(f"the header {name!r} cannot be sent: it has control characters")
+        lines.append(f"{name}: {value}")
+    lines.append("\r\n")
+    try:
+        return "\r\n".join(lines).encode("latin-1")
+    except UnicodeEncodeError:
+        raise ValueError("a header has characters that are not of Latin-1") from None
 
 
 class _TimedHTTPSConnection(_TimedConnection, HTTPSConnection):
     """A :class:`_TimedConnection` over TLS."""
 
 
-class _TimedHTTPPool(HTTPConnectionPool):
+class _TimedPool(HTTPConnectionPool):
+    """A pool to which a :class:`~data_stack.io.web.direct_answer.DirectAnswer` returns."""
+
+    def take_back(self, connection: HTTPConnection) -> None:
+        """Keep a connection for the next request."""
+        self._put_conn(connection)
+
+
+class _TimedHTTPPool(_TimedPool):
     """A pool of :class:`_TimedConnection`."""
 
     ConnectionCls = _TimedConnection
 
 
-class _TimedHTTPSPool(HTTPSConnectionPool):
+class _TimedHTTPSPool(_TimedPool, HTTPSConnectionPool):
     """A pool of :class:`_TimedHTTPSConnection`."""
 
     ConnectionCls = _TimedHTTPSConnection

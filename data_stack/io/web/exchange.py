@@ -7,12 +7,13 @@ import http.client
 import math
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final
+from typing import Final
 from urllib.parse import unquote_to_bytes, urlsplit
 from urllib.request import getproxies
 
 from data_stack.exception import DataStackError, ResourceChangedError
 from data_stack.io.redaction import hide_credentials, printable, redact
+from data_stack.io.web.direct_answer import Answer
 from data_stack.io.web.errors import WebError
 from data_stack.io.web.file_version import FileVersion
 from data_stack.io.web.framing import Framing, content_encoding
@@ -21,9 +22,6 @@ from data_stack.io.web.links import Origin, bare_url, follow, is_web, origin_of
 from data_stack.io.web.ranges import ByteRange, SentRange, find_part_fault, sent_range
 from data_stack.io.web.request_budget import RequestBudget
 from data_stack.io.web.requested_pause import requested_pause_seconds
-
-if TYPE_CHECKING:
-    import urllib3
 
 #: The most that is received at once of a body whose length is not known.
 _PIECE_BYTES: Final = 1 << 20
@@ -104,7 +102,7 @@ class Exchange:
     #: How many bytes of the body were read.
     _n_read: int
     #: The answer, while the exchange is entered.
-    _answer: urllib3.BaseHTTPResponse
+    _answer: Answer
 
     def __init__(
         self,
@@ -273,7 +271,7 @@ class Exchange:
             return _PIECE_BYTES
         return min(max(1, self._expected_bytes), _MAX_WHOLE_BYTES)
 
-    def _send_and_follow_redirects(self) -> urllib3.BaseHTTPResponse:
+    def _send_and_follow_redirects(self) -> Answer:
         """Return the answer after redirects, with its body unread."""
         # Imported here, so that data_stack is imported without requests.
         from data_stack.io.web.sessions import send

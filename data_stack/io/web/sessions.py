@@ -14,6 +14,7 @@ from requests.hooks import dispatch_hook
 
 from data_stack.io.web.adapters import mount_adapters, send_over_live_connection
 from data_stack.io.web.connections import TimedRequest, sending
+from data_stack.io.web.direct_answer import Answer
 from data_stack.io.web.links import Origin
 from data_stack.io.web.routes import Routes, settings_for, target_of
 
@@ -53,7 +54,7 @@ def send(
     auth: tuple[bytes, bytes] | None,
     timeout_seconds: float,
     tick: Callable[[int], float],
-) -> urllib3.BaseHTTPResponse:
+) -> Answer:
     """Send one GET request; redirects are not followed, and no cookies are kept.
 
     Args:
@@ -88,7 +89,7 @@ def _send_by_route(
     auth: tuple[bytes, bytes] | None,
     timeout_seconds: float,
     timed_request: TimedRequest,
-) -> urllib3.BaseHTTPResponse:
+) -> Answer:
     """Send a request for which the user gives no session.
 
     The connections of requests are used without requests: its preparation of a request and its
@@ -96,6 +97,7 @@ def _send_by_route(
     """
     target = target_of(url)
     route = _our_routes.route_to(target.server)
+    timed_request.is_direct = route.pool.proxy is None
     sent_headers = _merge_headers(_OUR_HEADERS, headers)
     if auth is not None:
         sent_headers = _merge_headers(sent_headers, {"Authorization": _basic_login(*auth)})
@@ -121,7 +123,7 @@ def _send_by_session(
     headers: Mapping[str, str],
     auth: tuple[bytes, bytes] | None,
     timeout_seconds: float,
-) -> urllib3.BaseHTTPResponse:
+) -> Answer:
     """Send a request by a session of the user.
 
     Its settings are read for each request, as the user may change them at any time.

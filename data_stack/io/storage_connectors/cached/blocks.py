@@ -61,6 +61,8 @@ class CachedBlocks(Blocks):
     _content: Content
     _resource: StreamedResource | None
     _open_remote: OpenRemote
+    #: The modification time that a file of these bytes has once it is verified.
+    _verified_ns: int
     #: The files of the blocks; None if the cache cannot store the resource, or after close().
     _files: BlockFiles | None
     #: Whether fetched blocks are added to the files.
@@ -85,6 +87,7 @@ class CachedBlocks(Blocks):
         self._folder = folder
         self._identifier = identifier
         self._content = content
+        self._verified_ns = content.verified_ns
         self._resource = resource
         self._open_remote = open_remote
         self._files = None
@@ -242,7 +245,7 @@ class CachedBlocks(Blocks):
 
     def _has_verified_time(self, files: BlockFiles) -> bool:
         """Return whether the file of the bytes has the time of a verified whole file."""
-        return os.fstat(files.data).st_mtime_ns == self._content.verified_ns
+        return os.fstat(files.data).st_mtime_ns == self._verified_ns
 
     def _keep(self, pieces: Sequence[Piece]) -> None:
         """Add pieces to the files, as long as the cache has room."""
@@ -255,8 +258,10 @@ class CachedBlocks(Blocks):
             n_blocks = sum(piece.n_blocks for piece in pieces)
             has_room = self._folder.room.has_room(n_bytes + 2 * DISK_PAGE_BYTES * n_blocks)
             # An evicted file has no name. Writing to it would take room that nobody counts.
-            is_evicted = os.fstat(files.data).st_nlink == 0
-            if not has_room or is_evicted or self._has_verified_time(files):
+            status = os.fstat(files.data)
+            is_evicted = status.st_nlink == 0
+            is_completed = status.st_mtime_ns == self._verified_ns
+            if not has_room or is_evicted or is_completed:
                 self._adds_blocks = False
                 return
             for piece in pieces:

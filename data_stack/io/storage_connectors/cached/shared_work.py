@@ -108,8 +108,7 @@ class SharedWork:
             Those numbers that nobody else has claimed.
         """
         try:
-            make_cache_folder(self._path)
-            locks = RangeLocks(os.path.join(self._path, CLAIMS_FILE))
+            locks = self._open_locks()
         except OSError:
             # A process that cannot write to the folder shares nothing.
             yield list(numbers)
@@ -131,3 +130,15 @@ class SharedWork:
                     if locks.try_lock(start + number, 1):
                         claimed.append(number)
             yield claimed
+
+    def _open_locks(self) -> RangeLocks:
+        """Open the file of the claims.
+
+        Raises:
+            OSError: the folder cannot be written to.
+        """
+        path = os.path.join(self._path, CLAIMS_FILE)
+        with contextlib.suppress(FileNotFoundError):
+            return RangeLocks(path)
+        make_cache_folder(self._path)
+        return RangeLocks(path)
