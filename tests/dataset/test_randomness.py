@@ -10,7 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from data_stack.dataset.hashing import hash_array, hash_of, high_product_array
-from data_stack.dataset.permutation import KeyedPermutation
+from data_stack.dataset.permutation import KeyedPermutation, permute_array
 from data_stack.dataset.randomness import (
     Draw,
     check_draw,
@@ -68,6 +68,13 @@ def test_single_positions_are_the_same_once_rounds_are_tabulated(n: int) -> None
 
 
 # --- the same for ever: never change these numbers ------------------------------------------------
+
+
+@pytest.mark.parametrize("n", [1, 16, 17, 8191, 8192, 8193, 65_536])
+def test_an_order_that_is_kept_is_the_computed_one(n: int) -> None:
+    places = np.arange(n)
+
+    assert np.array_equal(KeyedPermutation(n, 7).take(places), permute_array(n, 7, places))
 
 
 def test_hashes_are_those_of_splitmix64() -> None:

@@ -28,7 +28,8 @@ class RowFormat:
         shape: the shape of a value.
         stored_dtype: the dtype of the numbers in the file.
         value_dtype: the dtype of the numbers in the values that are returned.
-        item_dtype: the dtype of an item: ``stored_dtype`` for one number, otherwise raw bytes.
+        item_dtype: the dtype of an item: ``stored_dtype`` for one number, or ``value_dtype`` if its
+            first bytes are the value; raw bytes for an array.
     """
 
     record_bytes: int
@@ -51,15 +52,20 @@ class RowFormat:
         if stored_dtype.kind == "b":
             # A damaged file may hold bytes other than 0 and 1, which are not valid booleans.
             stored_dtype = np.dtype(np.uint8)
-        item_dtype = stored_dtype
+        value_dtype = layout.dtype if dtype is None else dtype
         if layout.shape:
             item_dtype = np.dtype(f"V{layout.record_bytes - header_bytes}")
+        elif _is_low_part(value_dtype, stored_dtype):
+            # Other bytes of the number are skipped, which takes a third of the time of a cast.
+            item_dtype = value_dtype
+        else:
+            item_dtype = stored_dtype
         return cls(
             record_bytes=layout.record_bytes,
             header_bytes=header_bytes,
             shape=layout.shape,
             stored_dtype=stored_dtype,
-            value_dtype=layout.dtype if dtype is None else dtype,
+            value_dtype=value_dtype,
             item_dtype=item_dtype,
         )
 
@@ -82,6 +88,13 @@ class RowFormat:
     def needs_cast(self) -> bool:
         """Whether values have another dtype than the file."""
         return self.stored_dtype != self.value_dtype
+
+    @cached_property
+    def items_need_cast(self) -> bool:
+        """Whether values have another dtype than the numbers of items."""
+        if self.is_number:
+            return self.item_dtype != self.value_dtype
+        return self.needs_cast
 
     def view_items(self, n_records: int, data: Any) -> _Array:
         """View the items of records that lie end to end in ``data``, shape ``(n_records,)``."""
@@ -106,7 +119,7 @@ class RowFormat:
         values = items
         if not self.is_number:
             values = np.ndarray((len(items), *self.shape), self.stored_dtype, items)
-        if self.needs_cast:
+        if self.items_need_cast:
             values = values.astype(self.value_dtype)
         return values
 
@@ -119,3 +132,13 @@ class RowFormat:
             # A view of one number would keep the memory of all of them alive.
             return [values[place : place + 1].reshape(()).copy() for place in range(len(values))]
         return list(values)
+
+
+def _is_low_part(part: np.dtype[Any], whole: np.dtype[Any]) -> bool:
+    """Return whether the first bytes of an integer are what a cast to ``part`` returns.
+
+    A cast to fewer bits drops the high ones, and the low ones come first in little-endian order.
+    """
+    if part.kind not in "iu" or whole.kind not in "iu" or part.itemsize > whole.itemsize:
+        return False
+    return part == part.newbyteorder("<") and whole == whole.newbyteorder("<")

@@ -52,6 +52,28 @@ def test_numbers_are_cast_to_the_declared_dtype() -> None:
     assert values.tolist() == [7, 255]
 
 
+@pytest.mark.parametrize("declared", ["int8", "uint8", "int16", "uint32", "int32", "uint64", ">i4"])
+def test_integers_become_what_a_cast_returns(declared: str) -> None:
+    row_format = format_of(ColumnType("i64", declared))
+    numbers = [0, 1, -1, 127, 128, -128, 255, 2**31 - 1, 2**31, 2**40 + 5, -(2**63), 2**63 - 1]
+    stored = np.array(numbers, "<i8")
+
+    items = row_format.view_items(len(numbers), stored.tobytes())
+    values = row_format.stack_values(items.copy())
+
+    assert values.dtype == np.dtype(declared)
+    np.testing.assert_array_equal(values, stored.astype(declared))
+
+
+def test_floating_point_numbers_are_cast() -> None:
+    row_format = format_of(ColumnType("i64", "float32"))
+
+    values = row_format.stack_values(row_format.view_items(2, struct.pack("<2q", 7, -255)))
+
+    assert values.dtype == np.float32
+    assert values.tolist() == [7.0, -255.0]
+
+
 def test_arrays_are_read_behind_their_headers() -> None:
     row_format = with_header((2, 3), "<i2", "<i2")
     rows = np.arange(12, dtype="<i2").reshape(2, 2, 3)
