@@ -224,7 +224,22 @@ class BatchMaker:
             LoadingError: a sample could not be read, or the batch could not be collated or
                 transformed.
         """
-        return next(self.make_several([job]))
+        # Samples that are known to be damaged are not read again.
+        if self._has_known_damage(job):
+            return self._make_without_damage(job)
+
+        stopwatch = _Stopwatch()
+        try:
+            samples = self.stacks.access_at(job.epoch)
+            batch = self._read(samples, job.indices)
+        except Exception as error:  # noqa: BLE001  # any error of a source
+            self._raise_if_of_signal_handler(error)
+            return self._make_after_error(job, error)
+        reading = stopwatch.stop(n_batches=1)
+
+        # The blocks of this job have been read, so the source may fetch the next ones.
+        _prefetch_blocks(samples, [job])
+        return self._finish(job, batch, reading)
 
     def make_several(self, jobs: Sequence[Job]) -> Iterator[MadeBatch]:
         """Make the batches of jobs of one epoch, one by one; all are read in one request.
@@ -232,31 +247,19 @@ class BatchMaker:
         Raises (while iterating):
             LoadingError: as :meth:`make`, after the batches of the jobs before.
         """
-        stopwatch = _Stopwatch()
-        is_single = len(jobs) == 1
-        if is_single:
-            indices = jobs[0].indices
-        else:
-            indices = np.concatenate([job.indices for job in jobs])
-
-        # Samples that are known to be damaged are not read again.
-        if any(self._has_known_damage(job) for job in jobs):
-            if is_single:
-                yield self._make_without_damage(jobs[0])
-                return
+        if len(jobs) == 1 or any(self._has_known_damage(job) for job in jobs):
             for job in jobs:
                 yield self.make(job)
             return
 
         # Read the samples of all jobs.
+        stopwatch = _Stopwatch()
+        indices = np.concatenate([job.indices for job in jobs])
         try:
             samples = self.stacks.access_of(jobs[0])
             read_batch = self._read(samples, indices)
         except Exception as error:  # noqa: BLE001  # any error of a source
             self._raise_if_of_signal_handler(error)
-            if is_single:
-                yield self._make_after_error(jobs[0], error)
-                return
             # Reading each job by itself shows which one fails.
             for job in jobs:
                 yield self.make(job)
@@ -267,9 +270,6 @@ class BatchMaker:
         _prefetch_blocks(samples, jobs)
 
         # Collate and transform each job by itself.
-        if is_single:
-            yield self._finish(jobs[0], read_batch, reading)
-            return
         # Nothing here refers to a batch that the consumer has.
         batches = deque(_split_rows(read_batch, [len(job.indices) for job in jobs]))
         if self._only_reads:

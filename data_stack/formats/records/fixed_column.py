@@ -124,6 +124,7 @@ class BufferedFixedColumn(FixedColumn):
         # their code out of the processor's cache.
         if not self._checks.is_done:
             self._check(numbers)
+        items: _Array
         if isinstance(numbers, range):
             items = self._items[numbers.start : numbers.stop].copy()
         else:

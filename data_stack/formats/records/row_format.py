@@ -141,4 +141,5 @@ def _is_low_part(part: np.dtype[Any], whole: np.dtype[Any]) -> bool:
     """
     if part.kind not in "iu" or whole.kind not in "iu" or part.itemsize > whole.itemsize:
         return False
-    return part == part.newbyteorder("<") and whole == whole.newbyteorder("<")
+    are_little_endian = part == part.newbyteorder("<") and whole == whole.newbyteorder("<")
+    return bool(are_little_endian)

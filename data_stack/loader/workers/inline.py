@@ -64,8 +64,11 @@ class InlineWorkers(Workers):
         jobs = [self._jobs.popleft()]
         while self._jobs and self._jobs[0].epoch == jobs[0].epoch:
             jobs.append(self._jobs.popleft())
-        self._batches = self._maker.make_several(jobs)
-        made = next(self._batches)
+        if len(jobs) == 1:
+            made = self._maker.make(jobs[0])
+        else:
+            self._batches = self._maker.make_several(jobs)
+            made = next(self._batches)
 
         # The next request is as large as batches like this one allow.
         self.capacity = self._maker.n_batches_of_request(made, _MAX_BYTES_OF_REQUEST)
