@@ -104,7 +104,6 @@ class BufferedFixedColumn(FixedColumn):
         # time than reading a value does.
         self._is_array = not row_format.is_number
         self._needs_cast = row_format.needs_cast
-        self._items_are_values = row_format.is_number and not row_format.items_need_cast
         self._value_dtype = row_format.value_dtype
 
     def value(self, index: int) -> Any:
@@ -118,20 +117,6 @@ class BufferedFixedColumn(FixedColumn):
         if self._needs_cast:
             return value.astype(self._value_dtype)
         return value.copy()
-
-    def read(self, numbers: RecordNumbers) -> _Array:
-        # The same as in the base class, in one call instead of three: gathering a batch has driven
-        # their code out of the processor's cache.
-        if not self._checks.is_done:
-            self._check(numbers)
-        items: _Array
-        if isinstance(numbers, range):
-            items = self._items[numbers.start : numbers.stop].copy()
-        else:
-            items = self._items[numbers]
-        if self._items_are_values:
-            return items
-        return self._row_format.stack_values(items)
 
     def make_value_reader(self) -> Callable[[int], Any] | None:
         if not self._checks.is_done:
