@@ -230,7 +230,7 @@ class BatchMaker:
 
         stopwatch = _Stopwatch()
         try:
-            samples = self.stacks.access_at(job.epoch)
+            samples = self.stacks.access_of(job)
             batch = self._read(samples, job.indices)
         except Exception as error:  # noqa: BLE001  # any error of a source
             self._raise_if_of_signal_handler(error)
