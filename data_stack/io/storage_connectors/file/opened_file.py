@@ -65,7 +65,7 @@ class OpenedFile(ByteSource):
 
     def read_all(self) -> bytes:
         """Return all bytes up to the end of the file, which may have grown since it was opened."""
-        pieces = []
+        pieces: list[bytes] = []
         n_read = 0
         try:
             while True:
