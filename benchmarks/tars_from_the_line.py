@@ -45,8 +45,7 @@ def batches_of_ours(urls: list[str]) -> Iterator[Any]:
     from data_stack.loader import BlockShuffled
 
     samples = WebDatasetIterator(urls).select("jpg", "cls")
-    order = BlockShuffled(block_lengths=64)
-    return iter(data_stack.Loader(samples, BATCH, shuffle=order, workers=N_WORKERS))
+    return iter(data_stack.Loader(samples, BATCH, shuffle=BlockShuffled(), workers=N_WORKERS))
 
 
 def batches_of_webdataset(urls: list[str]) -> Iterator[Any]:

@@ -46,7 +46,6 @@ from data_stack.io.content import contents_of_resources
 from data_stack.io.folder import Folder, folder_of
 from data_stack.io.progress import with_bar
 from data_stack.io.resources import StreamedResource
-from data_stack.io.versions import version_of
 from data_stack.util.executor import computing
 from data_stack.util.forks import fork_lock
 from data_stack.util.logger import logger
@@ -246,9 +245,8 @@ class ImageFolderIterator(AccessedDatasetIterator):
         """Read an image, and note the version of its file for the fingerprint."""
         index = self._get_index()
         path = index.paths[position]
-        with self._folder.open(path) as resource:
-            index.seen.is_unchanged(position, version_of(resource))
-            data = resource.read()
+        data, version = self._folder.read_whole(path)
+        index.seen.is_unchanged(position, version)
         if not self._decodes:
             return data
         return self._decode(path, data)
@@ -415,8 +413,7 @@ class ImageFolderIterator(AccessedDatasetIterator):
     def _problem_of_image(self, path: str) -> str | None:
         """Return why an image cannot be decoded; None if it can."""
         try:
-            with self._folder.open(path) as resource:
-                data = resource.read()
+            data, _ = self._folder.read_whole(path)
             self._decode(path, data)
         except DatasetFileCorruptError as error:
             return str(error)

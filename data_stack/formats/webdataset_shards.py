@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -59,6 +59,9 @@ _N_FIRST_FILES: Final = 4
 
 #: The limits of a shard. They are high, as nothing is extracted: only the headers are read.
 _LIMITS: Final = ArchiveLimits(max_bytes=1 << 50, max_members=1 << 27)
+
+#: The header of a file in a tar, and the padding behind it on average.
+_HEADER_AND_PADDING_BYTES: Final = BLOCK_BYTES + BLOCK_BYTES // 2
 
 #: The maximum number of shards that are kept open.
 _MAX_OPEN: Final = 256
@@ -118,17 +121,21 @@ class OpenShards:
 
     Args:
         shards: the locations of the shards, in order.
+        seen: the versions of the shards as another process read them first; None for a first
+            reader.
+
+    Attributes:
+        seen: the versions of the shards as they were first read.
     """
 
+    seen: SeenVersions
     _shards: Sequence[Location]
-    #: The versions of the shards as they were first read.
-    _seen: SeenVersions
     #: The open shards by number, the one that was used last at the end.
     _files: dict[int, StoredFile]
 
-    def __init__(self, shards: Sequence[Location]) -> None:
+    def __init__(self, shards: Sequence[Location], seen: SeenVersions | None = None) -> None:
+        self.seen = SeenVersions(len(shards)) if seen is None else seen
         self._shards = shards
-        self._seen = SeenVersions(len(shards))
         self._files = {}
         self._lock = fork_lock()
 
@@ -139,7 +146,7 @@ class OpenShards:
             ResourceChangedError: the shard was replaced or changed.
         """
         shard = self._shards[number]
-        return self._seen.check_opened(number, shard.full_name, shard.open())
+        return self.seen.check_opened(number, shard.full_name, shard.open())
 
     def file(self, number: int) -> StoredFile:
         """Return an open shard, to read ranges of it.
@@ -157,10 +164,26 @@ class OpenShards:
                 del self._files[least_recently_used]
             return file
 
+    @property
+    def are_remote(self) -> bool:
+        """Whether the first shard is read by range from a remote store."""
+        return self._is_remote(0)
+
+    def prefetch(self, number: int, ranges: Sequence[tuple[int, int]]) -> None:
+        """Fetch ranges, each an offset and a size, of a shard into the cache of its store."""
+        if self._is_remote(number):
+            ranges_of_file = self.file(number).ranges
+            if ranges_of_file is not None:
+                ranges_of_file.resource.prefetch(ranges)
+
+    def _is_remote(self, number: int) -> bool:
+        ranges = self.file(number).ranges
+        return ranges is not None and ranges.resource.prefetches
+
     def _open_file(self, number: int) -> StoredFile:
         shard = self._shards[number]
         file = StoredFile(shard.folder, shard.name, None)
-        if not self._seen.is_unchanged(number, file.version):
+        if not self.seen.is_unchanged(number, file.version):
             before = "another version when its headers were read"
             raise ResourceChangedError(shard.full_name, before, str(file.version))
         return file
@@ -197,6 +220,48 @@ class ShardIndex:
             ranges[self.fields[field_number]] = (offset, size)
         return ranges
 
+    def n_bytes_of(self, fields: Sequence[str]) -> int:
+        """Return the size of all files of some fields in bytes, with their headers."""
+        files = self.files[self._is_of(self.files, fields)]
+        return int(files[:, 3].sum()) + len(files) * _HEADER_AND_PADDING_BYTES
+
+    def ranges_in_shards(
+        self, positions: range, fields: Sequence[str]
+    ) -> dict[int, list[tuple[int, int]]]:
+        """Return offset and size of the files of consecutive samples, by the number of the shard.
+
+        Args:
+            positions: the positions of the samples.
+            fields: the fields of the files.
+        """
+        files = self.files[self.first_files[positions.start] : self.first_files[positions.stop]]
+        files = files[self._is_of(files, fields)]
+        shard_numbers = np.searchsorted(self.starts, files[:, 0], side="right") - 1
+        ranges: dict[int, list[tuple[int, int]]] = {}
+        for number, (_, _, offset, size) in zip(
+            shard_numbers.tolist(), files.tolist(), strict=True
+        ):
+            ranges.setdefault(number, []).append((offset, size))
+        return ranges
+
+    def _is_of(self, files: npt.NDArray[np.int64], fields: Sequence[str]) -> npt.NDArray[np.bool_]:
+        """Return which files are of some fields, shape ``(len(files),)``."""
+        numbers = [number for number, name in enumerate(self.fields) if name in fields]
+        return np.isin(files[:, 1], numbers)
+
+
+@dataclass(frozen=True)
+class ShardFiles:
+    """The files of a shard.
+
+    Attributes:
+        of_samples: path, offset and size in bytes of each file that belongs to a sample, in order.
+        left_out: the files that belong to no sample.
+    """
+
+    of_samples: list[tuple[str, int, int]]
+    left_out: list[LeftOut]
+
 
 @dataclass
 class ShardIndexer:
@@ -215,21 +280,17 @@ class ShardIndexer:
     #: The rows of ``ShardIndex.files`` of each shard.
     _tables: list[npt.NDArray[np.int64]] = field(default_factory=list)
 
-    def add(self, shard: Location, opened: StreamedResource) -> None:
+    def add(self, shard: Location, files: ShardFiles) -> None:
         """Add the files of a shard.
 
-        Args:
-            shard: the location of the shard.
-            opened: the opened shard, which is closed at the end.
-
         Raises:
-            DatasetFileCorruptError: it is no tar, or damaged.
-            UnsafeArchiveError: it has two files of one field of a sample, or files that are unsafe.
+            UnsafeArchiveError: the shard has two files of one field of a sample.
         """
+        self.left_out.extend(files.left_out)
         first_sample = len(self._keys)
         numbers_in_shard: dict[str, int] = {}
         rows = []
-        for path, offset, size in self._files_of_samples(shard, opened):
+        for path, offset, size in files.of_samples:
             key, field_name = key_and_field(path)
             number_in_shard = numbers_in_shard.setdefault(key, len(numbers_in_shard))
             field_number = self._field_numbers.setdefault(field_name, len(self._field_numbers))
@@ -271,42 +332,51 @@ class ShardIndexer:
         first_files = np.searchsorted(files[:, 0], np.arange(len(self._keys) + 1))
         return ShardIndex(self._keys, self._starts, list(self._field_numbers), files, first_files)
 
-    def _files_of_samples(
-        self, shard: Location, opened: StreamedResource
-    ) -> Iterator[tuple[str, int, int]]:
-        """Return path, offset and size of each file of a tar that belongs to a sample."""
-        name = shard.full_name
-        with opened as file:
-            head = file.read_at(0, BLOCK_BYTES)
-            if len(head) < BLOCK_BYTES or not looks_like_tar(head):
-                check_no_stand_in(file.read_at(0, HEAD_BYTES), repr(name), file.size)
-                raise DatasetFileCorruptError(
-                    f"{name!r} is not a tar; decompress it, as a compressed one has no random "
-                    "access"
-                )
-            archive = TarArchive(
-                name, lambda: window(file, block_bytes=_HEADER_BLOCK_BYTES), file, _LIMITS
+
+def list_shard_files(shard: Location, opened: StreamedResource) -> ShardFiles:
+    """Read the headers of a shard.
+
+    Args:
+        shard: the location of the shard.
+        opened: the opened shard, which is closed at the end.
+
+    Raises:
+        DatasetFileCorruptError: it is no tar, or damaged.
+        UnsafeArchiveError: it has files that are unsafe.
+    """
+    name = shard.full_name
+    files = ShardFiles([], [])
+    with opened as file:
+        head = file.read_at(0, BLOCK_BYTES)
+        if len(head) < BLOCK_BYTES or not looks_like_tar(head):
+            check_no_stand_in(file.read_at(0, HEAD_BYTES), repr(name), file.size)
+            raise DatasetFileCorruptError(
+                f"{name!r} is not a tar; decompress it, as a compressed one has no random access"
             )
-            try:
-                if local_status_of(file) is None and _has_small_files(archive):
-                    archive = TarArchive(
-                        name, lambda: window(file, block_bytes=_LARGE_BLOCK_BYTES), file, _LIMITS
+        archive = TarArchive(
+            name, lambda: window(file, block_bytes=_HEADER_BLOCK_BYTES), file, _LIMITS
+        )
+        try:
+            if local_status_of(file) is None and _has_small_files(archive):
+                archive = TarArchive(
+                    name, lambda: window(file, block_bytes=_LARGE_BLOCK_BYTES), file, _LIMITS
+                )
+            for member in archive:
+                if member.offset + member.size > file.size:
+                    raise DatasetFileCorruptError(
+                        f"{name!r} is cut short: {member.name!r} ends after the file"
                     )
-                for member in archive:
-                    if member.offset + member.size > file.size:
-                        raise DatasetFileCorruptError(
-                            f"{name!r} is cut short: {member.name!r} ends after the file"
-                        )
-                    if member.is_folder:
-                        continue
-                    if is_of_sample(member.name):
-                        yield member.name, member.offset, member.size
-                    elif not _is_expected(member.name):
-                        self.left_out.append(LeftOut(f"{shard.name}, {member.name}", _NO_SAMPLE))
-            except UnsafeArchiveError:
-                raise
-            except ArchiveError as error:
-                raise DatasetFileCorruptError(str(error)) from error
+                if member.is_folder:
+                    continue
+                if is_of_sample(member.name):
+                    files.of_samples.append((member.name, member.offset, member.size))
+                elif not _is_expected(member.name):
+                    files.left_out.append(LeftOut(f"{shard.name}, {member.name}", _NO_SAMPLE))
+        except UnsafeArchiveError:
+            raise
+        except ArchiveError as error:
+            raise DatasetFileCorruptError(str(error)) from error
+    return files
 
 
 def _has_small_files(archive: TarArchive) -> bool:

@@ -12,8 +12,8 @@ from typing import Any
 #: by the id of the reference.
 _methods: dict[int, tuple[weakref.ref[Any], Callable[[Any], Any]]] = {}
 
-#: Has an element for each time that this process, or one of its parents, was about to fork.
-_forks: list[None] = []
+#: How often this process was about to fork, and its parents before it.
+_n_forks = 0
 
 #: Locks that become free in a forked process.
 _locks: weakref.WeakSet[Any] = weakref.WeakSet()
@@ -39,7 +39,7 @@ def n_forks() -> int:
 
     A fork shares memory with this process that was mapped as shared when it began.
     """
-    return len(_forks)
+    return _n_forks
 
 
 def fork_lock() -> threading.Lock:
@@ -72,7 +72,8 @@ def _reset_all() -> None:
 
 
 def _count_fork() -> None:
-    _forks.append(None)
+    global _n_forks
+    _n_forks += 1
 
 
 os.register_at_fork(before=_count_fork, after_in_child=_reset_all)

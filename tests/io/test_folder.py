@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import os
 from pathlib import Path
@@ -13,11 +14,13 @@ from plain_connector import MinimalConnector
 from data_stack.exception import (
     DatasetFileCorruptError,
     DataStackError,
+    MaliciousFilePathError,
     ResourceNotFoundError,
     StorageError,
     UnsupportedStorageOperationError,
 )
 from data_stack.io.folder import Folder, folder_of
+from data_stack.io.local_files import open_local_file
 from data_stack.io.location import location_of
 from data_stack.io.resources import StreamedResource
 from data_stack.io.storage_connectors import (
@@ -25,6 +28,7 @@ from data_stack.io.storage_connectors import (
     FileStorageConnector,
     InMemoryStorageConnector,
 )
+from data_stack.io.versions import is_same_version, version_of
 
 
 @pytest.fixture(params=["folder", "store", "files"])
@@ -83,6 +87,44 @@ def test_what_is_not_there_is_not_found(folder: Folder) -> None:
         folder.read("folder")
     with pytest.raises(ResourceNotFoundError):
         folder.subfolder("folder").subfolder("a.bag").read("b")
+
+
+@pytest.mark.parametrize("content", [b"", b"x", b"ab" * 100_000])
+def test_a_file_is_read_whole_with_its_version(folder: Folder, content: bytes) -> None:
+    with folder.create("a.jpg") as file:
+        file.write(content)
+
+    data, version = folder.read_whole("a.jpg")
+
+    assert data == content
+    with folder.open("a.jpg") as opened:
+        assert is_same_version(version, version_of(opened)) is not False
+    with folder.create("a.jpg") as file:
+        file.write(b"another")
+    assert is_same_version(version, folder.read_whole("a.jpg")[1]) is False
+
+
+def test_a_file_is_read_up_to_its_end_whatever_its_size_was(tmp_path: Path) -> None:
+    path = tmp_path / "a.jpg"
+    path.write_bytes(b"123456")
+
+    with contextlib.closing(open_local_file(str(path))) as opened:
+        path.write_bytes(b"12")
+        assert opened.read_all() == b"12"
+        path.write_bytes(b"123456789")
+        assert opened.read_all() == b"123456789"
+
+
+def test_no_file_is_read_whole_through_a_link_that_leads_out(tmp_path: Path) -> None:
+    place = tmp_path / "data"
+    place.mkdir()
+    (tmp_path / "secret").write_bytes(b"secret")
+    (place / "a.jpg").symlink_to(tmp_path / "secret")
+
+    with pytest.raises(MaliciousFilePathError):
+        folder_of(str(place)).read_whole("a.jpg")
+    with pytest.raises(ResourceNotFoundError):
+        folder_of(str(place)).read_whole("b.jpg")
 
 
 def test_what_claims_to_be_small_and_is_not_is_refused(tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ from data_stack.io.storage_connectors.connector import StorageConnector
 from data_stack.io.storage_connectors.lease import Lease
 from data_stack.io.storage_connectors.writer import ResourceWriter
 from data_stack.io.tree import LINK_OF_STORE, LeftOut
+from data_stack.io.versions import version_of
 
 #: Limit of files that are read whole, such as a spec or a manifest.
 _MAX_SMALL_BYTES: Final = 64 << 20
@@ -130,6 +131,19 @@ class Folder:
         """
         with self.open(file) as resource:
             return self.read_small(resource)
+
+    def read_whole(self, file: str) -> tuple[bytes, Any]:
+        """Return the content of a file of any size, and the version of the file.
+
+        Returns:
+            The content; and what :func:`~data_stack.io.versions.version_of` returns.
+
+        Raises:
+            ResourceNotFoundError: there is no such file.
+        """
+        with self.open(file) as resource:
+            version = version_of(resource)
+            return resource.read(), version
 
     def read_small(self, resource: StreamedResource) -> bytes:
         """Return the content of an opened small file.

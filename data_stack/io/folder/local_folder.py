@@ -8,16 +8,19 @@ import os
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
+from typing import Any
 
 from data_stack.exception import ConfigError, MaliciousFilePathError
 from data_stack.io.folder.folder import Folder
 from data_stack.io.local_files import open_local_file
+from data_stack.io.read_clock import read_clock
 from data_stack.io.resources import StreamedResource
 from data_stack.io.storage_connectors.file.publishing import publishing
 from data_stack.io.storage_connectors.lease import FileLease, Lease
 from data_stack.io.storage_connectors.writer import ResourceWriter
 from data_stack.io.storage_errors import storage_error, storage_errors
 from data_stack.io.tree import LeftOut, LinkRule, entries_of, walk_folder
+from data_stack.io.versions import LocalVersion
 from data_stack.util.group_rights import make_folders
 from data_stack.util.interrupts import open_descriptor
 
@@ -63,6 +66,14 @@ class LocalFolder(Folder):
     def open(self, file: str) -> StreamedResource:
         path = self.path_of(file)
         return StreamedResource.from_source(path, open_local_file(path), self)
+
+    def read_whole(self, file: str) -> tuple[bytes, Any]:
+        # Without a resource, which takes longer to make than a small file to read: 15 of 31 µs.
+        opened = open_local_file(self.path_of(file))
+        with contextlib.closing(opened):
+            version = LocalVersion.of(opened.status)
+            with read_clock:
+                return opened.read_all(), version
 
     def path_of(self, file: str) -> str:
         """Return the path of a file on this machine, to read it.

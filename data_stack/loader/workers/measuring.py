@@ -12,7 +12,7 @@ _MAX_STEPS = 64
 #: A measurement ends after four rounds in at least 0.05 s, as the GIL changes hands only every
 #: 5 ms. Fewer rounds suffice if they take long.
 _FOUR_ROUNDS_SECONDS = 0.05
-_TWO_ROUNDS_SECONDS = 0.2
+_TWO_ROUNDS_SECONDS = 0.5
 _MAX_PROBE_SECONDS = 1.0
 
 
@@ -80,8 +80,11 @@ class Probe:
     _elapsed_seconds: float
     #: How long the consumer used each of the last batches.
     _steps_seconds: deque[float]
-    #: How long processors worked for this process during the measured batches.
+    #: How long processors worked for this process during the measured batches, but for the first
+    #: one of each iteration, before which nothing was noted.
     _busy_seconds: float
+    #: How long these batches took.
+    _noted_seconds: float
     #: When the last batch was delivered; None at the beginning of an iteration.
     _delivered_at: float | None
     #: How long processors had worked for this process by then.
@@ -96,6 +99,7 @@ class Probe:
         self._elapsed_seconds = 0.0
         self._steps_seconds = deque(maxlen=_MAX_STEPS)
         self._busy_seconds = 0.0
+        self._noted_seconds = 0.0
         self._delivered_at = None
         self._busy_seconds_then = 0.0
 
@@ -109,9 +113,11 @@ class Probe:
         """
         waiting_seconds = delivered_at - asked_at
         step_seconds = 0.0
+        noted_seconds = 0.0
         busy_seconds_of_batch = 0.0
         if self._delivered_at is not None:
             step_seconds = asked_at - self._delivered_at
+            noted_seconds = delivered_at - self._delivered_at
             busy_seconds_of_batch = busy_seconds - self._busy_seconds_then
         self._delivered_at = delivered_at
         self._busy_seconds_then = busy_seconds
@@ -125,6 +131,7 @@ class Probe:
             self._waiting_seconds += waiting_seconds
             self._elapsed_seconds += waiting_seconds + step_seconds
             self._steps_seconds.append(step_seconds)
+            self._noted_seconds += noted_seconds
             self._busy_seconds += busy_seconds_of_batch
 
     def pause(self) -> None:
@@ -141,8 +148,11 @@ class Probe:
 
     def measurement(self) -> Measurement:
         """Return the measurement. At least one batch must have been measured."""
+        n_busy_processors = 0.0
+        if self._noted_seconds > 0:
+            n_busy_processors = self._busy_seconds / self._noted_seconds
         return Measurement(
             waiting_seconds=self._waiting_seconds / self._n_measured,
             step_seconds=statistics.median(self._steps_seconds),
-            n_busy_processors=self._busy_seconds / self._elapsed_seconds,
+            n_busy_processors=n_busy_processors,
         )

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import os
+from typing import Final
 
 from data_stack.io.resources import ByteSource
 from data_stack.io.storage_connectors.file.digest_notes import DigestNote
 from data_stack.io.storage_connectors.writer import Explain
+
+#: A file is read in pieces of this size, as memory would be allocated for a size that is a lie.
+_PIECE_BYTES: Final = 16 << 20
 
 
 class OpenedFile(ByteSource):
@@ -58,6 +62,25 @@ class OpenedFile(ByteSource):
         except OSError as error:
             raise self._explain(error) from error
         return n_read
+
+    def read_all(self) -> bytes:
+        """Return all bytes up to the end of the file, which may have grown since it was opened."""
+        pieces: list[bytes] = []
+        n_read = 0
+        try:
+            while True:
+                # One byte more than there should be shows that the end is reached.
+                n_wanted = min(_PIECE_BYTES, max(0, self.size - n_read) + 1)
+                piece = os.pread(self.handle, n_wanted, n_read)
+                n_read += len(piece)
+                if len(piece) < n_wanted and n_read == self.size:
+                    # Most files come in one piece, which is not copied.
+                    return b"".join([*pieces, piece])
+                if not piece:
+                    return b"".join(pieces)
+                pieces.append(piece)
+        except OSError as error:
+            raise self._explain(error) from error
 
     def fileno(self) -> int:
         return self.handle
