@@ -11,6 +11,7 @@ import time
 import weakref
 from collections.abc import Callable, Mapping
 from typing import Any, Final, NoReturn, TypeVar
+from urllib.parse import urlsplit
 
 from data_stack.exception import ConfigError, DataStackError, MissingDependencyError
 from data_stack.io.storage_connectors.object_store.azure_account import (
@@ -484,6 +485,11 @@ def _can_wait_for_s3fs(url: StorageURL) -> bool:
     if url.scheme not in S3_PROTOCOLS or "versionId" in url.query:
         return False
     implementation = known_implementations.get(url.scheme, {})
+    try:
+        urlsplit(str(url))
+    except ValueError:
+        # s3fs says why it is no URL.
+        return False
     is_ours = implementation.get("class") == "s3fs.S3FileSystem"
     is_loaded = url.scheme in registry
     return is_ours and not is_loaded and importlib.util.find_spec("s3fs") is not None
