@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
 from data_stack.util.forks import call_in_forks
+from data_stack.util.interrupts import interrupts_deferred
 
 _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
@@ -112,7 +113,10 @@ class Executor:
             code while Python ends may crash it.
     """
 
-    #: Guards the attributes below; notified when a task comes.
+    #: Guards the attributes below. The statement ``with`` takes it, not the condition: Ctrl-C may
+    #: come in the methods of the condition, and would leave it locked forever.
+    _lock: threading.Lock
+    #: Notified when a task comes.
     _has_task: threading.Condition
     #: Tasks that no thread has begun.
     _tasks: deque[_Task]
@@ -133,7 +137,8 @@ class Executor:
         _executors.add(self)
 
     def _reset(self) -> None:
-        self._has_task = threading.Condition(threading.Lock())
+        self._lock = threading.Lock()
+        self._has_task = threading.Condition(self._lock)
         self._tasks = deque()
         self._threads = set()
         self._n_idle = 0
@@ -154,12 +159,17 @@ class Executor:
             raise RuntimeError("Python is exiting, so no thread can be started")
         future: Future[_Result] = Future()
         task = _Task(future, function, arguments)
-        with self._has_task:
-            self._tasks.append(task)
-            if self._needs_thread():
-                self._start_thread(task)
-            else:
-                self._has_task.notify()
+        with self._lock:
+            try:
+                self._tasks.append(task)
+                if self._needs_thread():
+                    self._start_thread()
+                else:
+                    self._has_task.notify()
+            except BaseException:
+                # A thread that has started all the same takes the task, and does not run it.
+                future.cancel()
+                raise
         return future
 
     def _needs_thread(self) -> bool:
@@ -169,8 +179,8 @@ class Executor:
             return False
         return self._max_threads is None or len(self._threads) < self._max_threads()
 
-    def _start_thread(self, task: _Task) -> None:
-        """Start a thread for a queued task; if that fails, the task is not queued any more."""
+    def _start_thread(self) -> None:
+        """Start a thread."""
         self._n_started += 1
         name = f"{self._name}-{self._n_started}"
         # In an empty context: a thread serves many callers. Where Python lets threads inherit the
@@ -180,12 +190,14 @@ class Executor:
         thread = threading.Thread(
             target=run_in_empty_context, args=(self._serve,), name=name, daemon=True
         )
-        self._threads.add(thread)
         try:
-            thread.start()
+            self._threads.add(thread)
+            # Ctrl-C in the middle of Python's wait for the thread would make that wait fail.
+            with interrupts_deferred():
+                thread.start()
         except BaseException:
+            # If it has started all the same, as Ctrl-C came later, it adds itself.
             self._threads.discard(thread)
-            self._tasks.remove(task)
             raise
 
     def map(
@@ -215,7 +227,7 @@ class Executor:
 
     def finish(self) -> None:
         """Cancel queued tasks, and wait for running ones, at most for ``grace_seconds``."""
-        with self._has_task:
+        with self._lock:
             while self._tasks:
                 task = self._tasks.popleft()
                 task.future.cancel()
@@ -225,8 +237,10 @@ class Executor:
 
     def _serve(self) -> None:
         """Run tasks until none comes for a while."""
+        with self._lock:
+            self._threads.add(threading.current_thread())
         while True:
-            with self._has_task:
+            with self._lock:
                 if not self._tasks:
                     self._n_idle += 1
                     self._has_task.wait_for(lambda: self._tasks, _IDLE_SECONDS)

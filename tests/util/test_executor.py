@@ -202,3 +202,42 @@ def test_worker_threads_share_them(n_workers: int) -> None:
 
 def test_a_process_of_multiprocessing_has_one(spawned: Pool) -> None:
     assert spawned.apply(n_threads) == 1
+
+
+def test_ctrl_c_while_threads_start_leaves_an_executor_that_works() -> None:
+    program = """
+import collections, os, signal, threading, time
+from data_stack.util.executor import Executor
+
+executor = Executor("test-executor", None, grace_seconds=1.0)
+is_over = threading.Event()
+
+def interrupt():
+    while not is_over.wait(0.0005):
+        os.kill(os.getpid(), signal.SIGINT)
+
+raised = collections.Counter()
+interrupter = threading.Thread(target=interrupt)
+stop_at = time.monotonic() + 5.0
+interrupter.start()
+while time.monotonic() < stop_at:
+    try:
+        # Each call that sleeps keeps a thread, so that the next one starts another.
+        for _ in range(20):
+            executor.submit(time.sleep, 0.001)
+    except BaseException as error:
+        raised[type(error).__name__] += 1
+while interrupter.is_alive():
+    try:
+        is_over.set()
+        interrupter.join()
+    except KeyboardInterrupt:
+        pass
+time.sleep(0.1)
+assert executor.submit(int, "7").result(30) == 7
+print(sorted(raised), raised["KeyboardInterrupt"] > 20)
+"""
+
+    output, _ = run_python("-c", program)
+
+    assert output == "['KeyboardInterrupt'] True\n"

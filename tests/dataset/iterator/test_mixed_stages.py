@@ -116,6 +116,34 @@ def test_each_source_leaves_after_its_epochs_and_the_others_keep_their_ratio(
     assert abs(n_second - len(between) * share) <= 2 * block_size + sum(proportions)
 
 
+def test_a_source_without_turns_needs_no_epochs() -> None:
+    lengths, names = [5, 7, 3], ["a", "b", "unused"]
+    limited = {"a": 1, "b": 2}
+
+    mixed = mix(lengths, [1, 2, 0], names=names, max_epochs=limited)
+
+    whole = mix(lengths, [1, 2, 0], names=names, max_epochs={**limited, "unused": 1})
+    assert samples_of(mixed) == samples_of(whole)
+    assert Counter(number for number, _ in samples_of(mixed)) == {0: 5, 1: 14}
+    again = MixedDatasetIterator(sources_of(lengths), **as_plain(mixed._made_with))
+    assert samples_of(again) == samples_of(mixed)
+
+
+def test_the_epochs_of_a_source_without_turns_change_nothing() -> None:
+    lengths, names = [5, 7, 3], ["a", "b", "unused"]
+
+    mixed = mix(lengths, [1, 2, 0], names=names, max_epochs={"unused": 2})
+
+    assert samples_of(mixed) == samples_of(mix(lengths, [1, 2, 0], names=names))
+
+
+def test_a_source_with_turns_in_a_later_stage_needs_epochs() -> None:
+    schedule = [(0, [1, 0]), (3, [1, 1])]
+
+    with pytest.raises(ConfigError, match="pass n_samples="):
+        mix([5, 7], schedule=schedule, names=["a", "b"], max_epochs={"a": 1})
+
+
 def test_a_schedule_that_changes_nothing_goes_through_the_same_sources() -> None:
     plain = samples_of(mix([5, 7], [1, 2], n_samples=30))
     staged = samples_of(mix([5, 7], [1, 2], n_samples=30, schedule=[(12, [1, 2])]))

@@ -19,6 +19,7 @@ from azure_server import ACCOUNT, KEY, AzureServer, key_of, refusal
 from object_server import Answer, Request
 
 from data_stack.exception import (
+    ConfigError,
     ResourceChangedError,
     ResourceNotFoundError,
     StorageError,
@@ -164,6 +165,28 @@ def test_the_environment_logs_in(
     )
 
     assert content(store, "plain") == DATA
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+@pytest.mark.parametrize(
+    "text",
+    ["canary", f"AccountName={ACCOUNT};AccountKey=canary!", "AccountKey=canary", "=;=canary"],
+)
+def test_a_malformed_connection_string_is_an_error_and_not_shown(
+    azure: AzureServer, client: str, text: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AZURE_STORAGE_CONNECTION_STRING", text)
+    azure.is_public = True
+    store = FsspecStorageConnector.from_url(
+        f"az://data/f?endpointUrl={azure.url}/{ACCOUNT}&client={client}"
+    )
+
+    for ask in (store.get_resource, store.has_resource, store.stat):
+        with pytest.raises(ConfigError) as caught:
+            ask("plain")
+        assert "canary" not in f"{caught.value!r} {store!r}"
+
+    assert azure.requests == []
 
 
 # ---------------------------------------------------------------------- keys and listings

@@ -18,6 +18,7 @@ import pytest
 from botocore.auth import S3SigV4Auth
 from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials
+from process_harness import run_python
 from s3_server import S3Server
 from scripted_s3 import LOGIN, S3Answer, S3Request, ScriptedS3, listing_of, refusal
 from web_server import Answer, Seen, WebServer
@@ -165,7 +166,7 @@ def test_a_real_server_lists_all_keys_page_by_page(s3_server: S3Server) -> None:
     assert store.list_keys("n11") == [f"n{number}" for number in range(1100, 1200)]
 
 
-def test_listing_needs_no_client_of_s3fs(s3: ScriptedS3) -> None:
+def test_listing_and_reading_import_no_s3fs(s3: ScriptedS3) -> None:
     s3.put("f/a", b"1")
     program = f"""
 import sys
@@ -173,8 +174,7 @@ from data_stack.io.storage_connectors.object_store import FsspecStorageConnector
 store = FsspecStorageConnector.from_url({s3.place()!r})
 assert store.list_resources() == ["a"]
 assert store.get_resource("a").read() == b"1"
-from fsspec.asyn import iothread
-print(iothread[0])
+print("aiobotocore" in sys.modules, "s3fs" in sys.modules)
 """
 
     run = subprocess.run(
@@ -185,7 +185,34 @@ print(iothread[0])
         check=True,
     )
 
-    assert run.stdout == b"None\n"  # the thread of fsspec's clients has not started
+    assert run.stdout == b"False False\n"
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "s3://data",
+        "s3://data/",
+        "s3a://data/f/g/",
+        "s3://data/a?b#c",
+        "s3://data//f",
+        "s3://d/q?x#1",
+    ],
+)
+def test_a_url_means_the_same_before_s3fs_is_imported(url: str) -> None:
+    program = f"""
+import sys
+from data_stack.io.storage_connectors.object_store.file_system import RemoteFileSystem
+early = RemoteFileSystem({url!r}, 5.0, {{}})
+assert "s3fs" not in sys.modules
+import fsspec
+fsspec.get_filesystem_class("s3"), fsspec.get_filesystem_class("s3a")
+late = RemoteFileSystem({url!r}, 5.0, {{}})
+names = ("root", "options", "place", "is_asynchronous", "is_atomic", "can_publish")
+assert [getattr(early, name) for name in names] == [getattr(late, name) for name in names]
+assert early.key_of_options == late.key_of_options
+"""
+    run_python("-c", program)
 
 
 @pytest.mark.parametrize("client", ["obstore", "fsspec"])

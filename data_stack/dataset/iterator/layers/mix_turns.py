@@ -52,8 +52,13 @@ def draw_turns(
         ConfigError: the mix ends before a stage begins, or before ``n_wanted``; or it has no
             sample, as the mixes before had all.
     """
+    # A source that never has a turn neither ends the mix nor keeps it from ending.
+    drawn_max_epochs = [
+        number for part, number in enumerate(max_epochs) if _has_turns(part, stages)
+    ]
+    _check_end(drawn_max_epochs, n_wanted)
     limits = _limit_turns(sources.lengths, max_epochs, consumed, n_wanted)
-    ends_at_first_limit = n_wanted is None and set(max_epochs) == {None}
+    ends_at_first_limit = n_wanted is None and set(drawn_max_epochs) == {None}
     n_turns = np.array(consumed, dtype=np.int64)
     n_drawn = 0
     n_mixes = 0
@@ -87,16 +92,20 @@ def draw_turns(
     _check_all_stages_began(stages, n_drawn, n_wanted)
 
 
-def _limit_turns(
-    lengths: Sequence[int],
-    max_epochs: Sequence[int | None],
-    consumed: Sequence[int],
-    n_wanted: int | None,
-) -> npt.NDArray[np.int64]:
-    """Return how many turns each source has at most, those in the mixes before included.
+def _has_turns(part: int, stages: Sequence[Stage]) -> bool:
+    """Return whether a source has a proportion above 0 in any stage."""
+    return any(stage.shares[part] > 0 for stage in stages)
+
+
+def _check_end(max_epochs: Sequence[int | None], n_wanted: int | None) -> None:
+    """Check that a mix ends.
+
+    Args:
+        max_epochs: the largest number of passes through each source that has turns.
+        n_wanted: the number of samples; None: until the sources end.
 
     Raises:
-        ConfigError: the mix would have no end.
+        ConfigError: it does not.
     """
     are_unlimited = [number is None for number in max_epochs]
     if n_wanted is None and any(are_unlimited) and not all(are_unlimited):
@@ -104,6 +113,15 @@ def _limit_turns(
             "a mix without n_samples= ends when all sources have had max_epochs=, which some have "
             "not; pass n_samples=, or max_epochs= for all sources"
         )
+
+
+def _limit_turns(
+    lengths: Sequence[int],
+    max_epochs: Sequence[int | None],
+    consumed: Sequence[int],
+    n_wanted: int | None,
+) -> npt.NDArray[np.int64]:
+    """Return how many turns each source has at most, those in the mixes before included."""
     largest = int(np.iinfo(np.int64).max)
     limits: list[int] = []
     for length, number, n_consumed in zip(lengths, max_epochs, consumed, strict=True):

@@ -74,7 +74,7 @@ _ADVICE: Final = {
 _DENIED_CODES: Final = {"AccessDenied", "AllAccessDisabled", "403"}
 
 #: Options of file systems that are no secrets.
-_PUBLIC_OPTIONS: Final = ("endpoint_url", "region_name", "protocol", "host")
+_PUBLIC_OPTIONS: Final = ("endpoint_url", "region_name", "profile", "protocol", "host")
 _MIN_SECRET_LENGTH: Final = 4
 _MAX_REASON_LENGTH: Final = 300
 
