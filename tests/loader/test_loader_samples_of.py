@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,8 +13,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from layer_laws import Samples
 
+import data_stack
 from data_stack.dataset.iterator import SequenceDatasetIterator
-from data_stack.exception import ConfigError, DatasetFileCorruptError, LoaderStateError
+from data_stack.exception import (
+    ConfigError,
+    DatasetFileCorruptError,
+    LoaderStateError,
+    LoadingError,
+)
 from data_stack.loader import BlockShuffled, Lanes, Loader
 
 
@@ -290,6 +297,22 @@ def test_a_packed_batch_of_a_mix_names_all_documents() -> None:
                 documents += [first + origin.position] * (stop - start)
             assert tokens[: len(documents)].tolist() == documents
             assert not tokens[len(documents) :].any()
+
+
+def test_an_error_names_all_documents_of_a_sequence(tmp_path: Path) -> None:
+    lines = [json.dumps({"tokens": [number] * 3}) for number in range(12)]
+    (tmp_path / "a.jsonl").write_text("\n".join(lines))
+    packed = data_stack.from_jsonl(tmp_path / "a.jsonl").pack(6, "tokens")
+    loader = make_loader(packed.map(refuse_five), 2)
+
+    with pytest.raises(LoadingError, match=r"sample 2 .*row 4 of .*; row 5 of .*a.jsonl, tok"):
+        list(loader)
+
+
+def refuse_five(sample: Any) -> Any:
+    if 5 in sample["tokens"]:
+        raise ValueError("a five")
+    return sample
 
 
 def test_no_sample_is_read() -> None:
