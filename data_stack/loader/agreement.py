@@ -32,7 +32,6 @@ _numbers: defaultdict[str, Iterator[int]] = defaultdict(itertools.count)
 #: The most ranks that a message lists.
 _MAX_RANKS_IN_MESSAGE: Final = 64
 
-
 #: What programs do whose processes do not all read together.
 _REMEDY: Final = (
     "If only some processes iterate, or they train different models, pass the process group of "
@@ -55,10 +54,10 @@ def check_ranks_agree(
     others compare theirs. No process waits for another. Without a store, each rank logs a digest of
     its facts.
 
-    With model parallelism, several processes have the same rank, and read the same batches. All
-    processes of the default group take part. Each rank then belongs to an equal share of them: the
-    process that comes when the share of its rank is complete has a wrong rank, or the ones before
-    it have.
+    With model parallelism, several processes have the same rank, and read the same batches. Each
+    rank belongs to an equal share of all processes: with 4 processes and a world of 2, to 2 of
+    them. The third process with the same rank raises the error. So if all processes come, and none
+    raises it, then each rank has its share, and no part of the samples is missing.
 
     Args:
         shard: the shard of the loader.

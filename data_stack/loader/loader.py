@@ -686,9 +686,11 @@ class Loader:
             print(loader.samples_of(1000))  # the step of a training that ran in one go
             print(loader.samples_of(1000 - 900, state=checkpoint["loader"], rank="all"))
 
-        No sample is read, and the iteration goes on as before. The loader needs the arguments that
-        the training had: the iterator, batch size or budget, shard and order. With ``on_error``, a
-        damaged sample is left out or replaced if this loader has met it, or if ``state`` names it.
+        No sample is read, and the iteration goes on as before; but random layers are drawn for each
+        epoch up to that of the step, which may read what they need, and is cheaper with ``epoch``
+        or ``state``. The loader needs the arguments that the training had: the iterator, batch size
+        or budget, shard and order. With ``on_error``, a damaged sample is left out or replaced if
+        this loader has met it, or if ``state`` names it.
 
         Args:
             step: the number of the batch, from 0. It is counted from the start of epoch 0, through

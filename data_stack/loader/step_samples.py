@@ -166,9 +166,10 @@ def find_step_after(
         n_steps_before = position // plan.samples_per_step
         if -step > n_steps_before:
             raise ConfigError(
-                f"step {step:,} before the state lies in an earlier epoch: the number of steps "
-                f"from the start of epoch {epoch} to the state is {n_steps_before:,}. Pass "
-                f"epoch= in place of state=, and the step from the start of that epoch"
+                f"there is no step {step:,} before the state: the number of steps from the start "
+                f"of epoch {epoch}, or of the mix that was changed in it, to the state is "
+                f"{n_steps_before:,}. For a step of an earlier epoch, pass epoch= in place of "
+                f"state=, and the step from the start of that epoch"
             )
         return epoch, position + step * plan.samples_per_step
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,8 +13,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from layer_laws import Samples
 
+import data_stack
 from data_stack.dataset.iterator import SequenceDatasetIterator
-from data_stack.exception import ConfigError, DatasetFileCorruptError, LoaderStateError
+from data_stack.exception import (
+    ConfigError,
+    DatasetFileCorruptError,
+    LoaderStateError,
+    LoadingError,
+)
 from data_stack.loader import BlockShuffled, Lanes, Loader
 
 
@@ -24,6 +31,10 @@ def make_loader(samples: Any, batch_size: int, **options: Any) -> Loader:
 
 def numbers(n_samples: int) -> SequenceDatasetIterator:
     return SequenceDatasetIterator([np.arange(n_samples)])
+
+
+def identity(sample: Any) -> Any:
+    return sample
 
 
 def ids_of(batch: Any) -> list[int]:
@@ -108,6 +119,40 @@ def test_steps_from_a_state_name_what_other_ranks_read(data: st.DataObject) -> N
     for rank, steps in enumerate(steps_of_ranks):
         for step, expected in enumerate(steps):
             assert named(asked, step, state=state, rank=rank) == expected
+
+
+@given(data=st.data())
+def test_stages_of_mixes_name_what_was_read_after_resumes(data: st.DataObject) -> None:
+    first_ids = {"web": 0, "code": 1000}
+    sources = [SequenceDatasetIterator([first + np.arange(30)]) for first in first_ids.values()]
+    mixed = sources[0].mix(
+        sources[1],
+        names=list(first_ids),
+        schedule=[(0, {"web": 3, "code": 1}), (17, {"web": 1, "code": 2})],
+        n_samples=data.draw(st.integers(18, 50)),
+        seed=4,
+    )
+    stack = mixed.map(identity).cache()
+    worlds = data.draw(st.lists(st.integers(1, 3), min_size=1, max_size=3))
+    state = None
+    for world in worlds:
+        loaders = [make_loader(stack, 2, shard=(rank, world), epochs=None) for rank in range(world)]
+        if state is not None:
+            for loader in loaders:
+                loader.load_state_dict(state)
+        n_steps = data.draw(st.integers(1, 12))
+        steps_of_ranks = [
+            [ids_of(batch) for batch in itertools.islice(loader, n_steps)] for loader in loaders
+        ]
+
+        asked = make_loader(stack, 2, shard=(0, world), epochs=None)
+        for rank, steps in enumerate(steps_of_ranks):
+            for step, expected in enumerate(steps):
+                found = asked.samples_of(step, state=state, rank=rank)
+                names = [origin for sample in found for origin in sample.origins]
+                ids = [first_ids[str(origin.source)] + origin.position for origin in names]
+                assert ids == expected
+        state = loaders[0].state_dict()
 
 
 # ---------------------------------------------------------------------- budgets, damage
@@ -201,7 +246,7 @@ def test_negative_steps_lie_before_a_state() -> None:
 
     assert [named(loader, step, state=state) for step in (-3, -2, -1)] == read
     assert named(loader, 0, state=state) == ids_of(next(batches))  # the iteration goes on
-    with pytest.raises(ConfigError, match="from the start of epoch 0 to the state is 3"):
+    with pytest.raises(ConfigError, match=r"no step -4 before the state.*to the state is 3"):
         loader.samples_of(-4, state=state)
 
 
@@ -252,6 +297,22 @@ def test_a_packed_batch_of_a_mix_names_all_documents() -> None:
                 documents += [first + origin.position] * (stop - start)
             assert tokens[: len(documents)].tolist() == documents
             assert not tokens[len(documents) :].any()
+
+
+def test_an_error_names_all_documents_of_a_sequence(tmp_path: Path) -> None:
+    lines = [json.dumps({"tokens": [number] * 3}) for number in range(12)]
+    (tmp_path / "a.jsonl").write_text("\n".join(lines))
+    packed = data_stack.from_jsonl(tmp_path / "a.jsonl").pack(6, "tokens")
+    loader = make_loader(packed.map(refuse_five), 2)
+
+    with pytest.raises(LoadingError, match=r"sample 2 .*row 4 of .*; row 5 of .*a.jsonl, tok"):
+        list(loader)
+
+
+def refuse_five(sample: Any) -> Any:
+    if 5 in sample["tokens"]:
+        raise ValueError("a five")
+    return sample
 
 
 def test_no_sample_is_read() -> None:
