@@ -177,7 +177,8 @@ class Loader:
             written.
     """
 
-    #: The arguments of the constructor but ``iterator`` and ``shard``.
+    #: The arguments of the constructor but ``iterator``, ``shard`` and those of budgets, with which
+    #: no loader continues another one.
     _arguments: dict[str, Any]
     #: The samples.
     _iterator: DatasetIteratorIF
@@ -230,7 +231,7 @@ class Loader:
     ) -> None:
         # continue_with() makes another loader with the same arguments, and the same shard.
         arguments = dict(locals())
-        for name in ("self", "iterator", "shard"):
+        for name in ("self", "iterator", "shard", "budget", "cost"):
             del arguments[name]
         self._arguments = arguments
 

@@ -232,7 +232,7 @@ def test_samples_of_one_cost_make_full_batches() -> None:
 
 
 def test_damaged_samples_are_not_replaced_by_longer_ones() -> None:
-    with pytest.raises(ConfigError, match="on_error='replace' may put a longer sample"):
+    with pytest.raises(ConfigError, match="on_error='replace' does not go with budget="):
         loader_of(on_error="replace")
 
 
