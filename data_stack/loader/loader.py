@@ -36,6 +36,7 @@ from data_stack.loader.delivery import DeliveryObserver
 from data_stack.loader.epoch_stacks import EpochStacks
 from data_stack.loader.error_log import parse_error_log
 from data_stack.loader.error_policy import OnError, parse_error_policy
+from data_stack.loader.job import Job
 from data_stack.loader.meshes import DeviceMesh, ProcessGroup
 from data_stack.loader.metrics import MetricsReporter
 from data_stack.loader.model_speed import SpeedWithoutLoading
@@ -55,7 +56,6 @@ from data_stack.loader.step_samples import (
     StepSamples,
     check_step_of_epoch,
     find_step_after,
-    list_samples_of_batch,
 )
 from data_stack.loader.trace import TraceWriter
 from data_stack.loader.workers.base import WorkerKind
@@ -739,23 +739,30 @@ class Loader:
                 start = (place.epoch, place.position)
             else:
                 start = (0 if epoch is None else epoch_number, 0)
-            at_epoch, position = find_step_after(
+            step_epoch, position = find_step_after(
                 step_number,
                 start,
                 rank_number,
                 plan_of,
                 epochs_differ=self._stacks.differ or self._budget_batches is not None,
             )
-            check_is_of_mix(cursors, at_epoch)
+            check_is_of_mix(cursors, step_epoch)
 
             # The first batch from there on is that of the step.
-            schedule = self._make_schedule(at_epoch, position, at_epoch + 1)
+            schedule = self._make_schedule(step_epoch, position, step_epoch + 1)
             schedule = replace(schedule, seed=seed, plan_of=plan_of, cursors=cursors)
             job = damage.inform(next(schedule.jobs()))
-            indices = self._maker.choose_samples(job)
-            access = self._stacks.access_of(job)
-            samples += list_samples_of_batch(rank_number, at_epoch, indices, access)
+            samples += self._samples_of_job(job, rank_number)
         return StepSamples(step_number, tuple(samples))
+
+    def _samples_of_job(self, job: Job, rank: int) -> list[SampleOfStep]:
+        """Return the samples of a rank's batch, with their origins."""
+        access = self._stacks.access_of(job)
+        samples = []
+        for index in self._maker.choose_samples(job).tolist():
+            origins = tuple(access.origins(index))
+            samples.append(SampleOfStep(rank, job.epoch, index, origins))
+        return samples
 
     def _parse_ranks(self, rank: SupportsIndex | Literal["all"] | None) -> list[int]:
         """Return the ranks that an argument names, at least one."""

@@ -9,9 +9,7 @@ from typing import Any, overload
 import numpy as np
 import numpy.typing as npt
 
-from data_stack.dataset.iterator import SampleAccess
 from data_stack.dataset.iterator.origins import Origin
-from data_stack.dataset.positions import IndexArrayOfInts
 from data_stack.exception import ConfigError
 from data_stack.loader.plan import Plan
 from data_stack.show.markup import Block, Table, as_html, as_text
@@ -104,23 +102,6 @@ class StepSamples(Sequence[SampleOfStep]):
 
     def _repr_html_(self) -> str:
         return as_html(self.document())
-
-
-def list_samples_of_batch(
-    rank: int, epoch: int, indices: IndexArrayOfInts, samples: SampleAccess
-) -> list[SampleOfStep]:
-    """Return the samples of a batch.
-
-    Args:
-        rank: the rank that reads it.
-        epoch: the epoch.
-        indices: the positions of the samples, shape ``(n,)``.
-        samples: the samples of the epoch.
-    """
-    listed = []
-    for index in indices.tolist():
-        listed.append(SampleOfStep(rank, epoch, index, tuple(samples.origins(index))))
-    return listed
 
 
 # ---------------------------------------------------------------------- the place of a step
