@@ -14,7 +14,7 @@ from torch_or_stand_in import torch
 
 from data_stack.dataset.iterator import SequenceDatasetIterator
 from data_stack.exception import ConfigError
-from data_stack.loader import Loader
+from data_stack.loader import Loader, Shuffled
 
 pytestmark = [
     pytest.mark.skipif(
@@ -30,7 +30,8 @@ N_PROCESSES = 4
 def loader_of(shard: Any, *, seed: int = 1, **options: Any) -> Loader:
     samples = SequenceDatasetIterator([np.arange(N_SAMPLES)])
     options.setdefault("worker_kind", "inline")
-    return Loader(samples, 6, shuffle=True, seed=seed, shard=shard, **options)
+    options.setdefault("shuffle", True)
+    return Loader(samples, 6, seed=seed, shard=shard, **options)
 
 
 def samples_of(loader: Loader) -> list[list[int]]:
@@ -57,6 +58,12 @@ def make_groups(members: list[list[int]], process: int) -> Any:
     """The group of this process. Each process takes part in making all groups."""
     groups = [torch.distributed.new_group(ranks) for ranks in members]
     return next(group for group, ranks in zip(groups, members, strict=True) if process in ranks)
+
+
+class OwnOrder(Shuffled):
+    """An order that each rank draws by a seed of its own."""
+
+    shares_seed = False
 
 
 def list_right_shards(process: int) -> Iterator[tuple[str, Any]]:
@@ -97,6 +104,10 @@ def run_right_process(process: int, found: dict[str, Any], meet: Callable[[], No
     found["repr"] = repr(in_workers)
     meet()
 
+    # Each rank has an order of its own, which the processes of a model share.
+    found["own orders"] = samples_of(loader_of(mesh, seed=process // 2, shuffle=OwnOrder()))
+    meet()
+
     # The first process of each model group reads, and gives the others their samples.
     if process % 2 == 0:
         found["one process a model"] = samples_of(loader_of(mesh))
@@ -116,6 +127,10 @@ def list_wrong_loaders(process: int) -> Iterator[tuple[str, Callable[[], Loader]
     small_mesh = make_mesh_of([0, 1])
     mixed_up = unnamed["first"] if process > 1 else unnamed["second"]
     yield "other seeds in a model", lambda: loader_of(mesh["dp"], seed=process % 2)
+    yield (
+        "other seeds in a model, own orders",
+        lambda: loader_of(mesh["dp"], seed=process, shuffle=OwnOrder()),
+    )
     yield "other batch sizes", lambda: loader_of((process // 2, 2), drop_last=process == 3)
     yield "same pair", lambda: loader_of((0, 2))
     yield "same pair in the world", lambda: loader_of((0, 4))
@@ -240,6 +255,13 @@ def test_one_process_of_each_model_may_read_alone(right: list[dict[str, Any]]) -
         assert right[process]["one process a model, pair"] == expected
 
 
+def test_ranks_may_have_orders_of_their_own(right: list[dict[str, Any]]) -> None:
+    for process, found in enumerate(right):
+        rank = process // 2
+        expected = samples_of(loader_of((rank, 2), seed=rank, shuffle=OwnOrder()))
+        assert found["own orders"] == expected
+
+
 def test_process_groups_of_two_models_are_not_compared(right: list[dict[str, Any]]) -> None:
     for process, found in enumerate(right):
         expected = samples_of(loader_of((process % 2, 2), seed=process // 2))
@@ -258,6 +280,7 @@ def messages_of(wrong: list[dict[str, Any]], name: str) -> list[str]:
     ("name", "n_errors", "problem"),
     [
         ("other seeds in a model", 2, "seed"),
+        ("other seeds in a model, own orders", 2, "seed"),
         ("other batch sizes", None, "drop_last"),
         ("other worlds", None, "world"),
     ],
