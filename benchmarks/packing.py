@@ -1,10 +1,11 @@
-"""Documents packed into sequences: padding, the time of a plan, and tokens a second, beside Grain.
+"""Documents packed into sequences: padding, the time of a plan, tokens a second, beside Grain and TRL.
 
     python benchmarks/packing.py [--only CASE ...]
 
 *padding* packs documents of log-normal, uniform and short lengths into sequences of 8,192 tokens,
 with and without a limit of 8 documents in a sequence. Grain packs a stream with a number of open
-sequences (``num_packing_bins``), here 64 and 1,024; ours knows all lengths. *plan* is the processor
+sequences (``num_packing_bins``), here 64 and 1,024; TRL packs each thousand documents by themselves
+(``map_kwargs={"batch_size": …}`` for more); ours knows all lengths. *plan* is the processor
 time of packing a million lengths, and the memory that it adds. *tokens* iterates over all sequences
 of documents in memory, processor time a token. About two minutes; a tenth of that with ``--small``.
 """
@@ -86,6 +87,34 @@ class _Documents:
         return {"tokens": np.ones(self._lengths[index], np.int32)}
 
 
+def pack_with_trl(lengths: Lengths, batch_size: int) -> Any:
+    """Return the sequences of TRL's best fit, as a dataset of Hugging Face."""
+    import pyarrow as pa
+    from datasets import Dataset
+    from trl.data_utils import pack_dataset
+
+    ends = np.cumsum(lengths, dtype=np.int64)
+    offsets = pa.array(np.concatenate(([0], ends)))
+    tokens = pa.array(np.ones(int(ends[-1]), np.int32))
+    documents = pa.LargeListArray.from_arrays(offsets, tokens)
+    dataset = Dataset(pa.table({"input_ids": documents}))
+    options = {"batch_size": batch_size, "keep_in_memory": True}
+    return pack_dataset(dataset, LENGTH, strategy="bfd", map_kwargs=options)
+
+
+def has_trl(results: Results) -> bool:
+    """Return whether TRL is installed; otherwise note that it is left out."""
+    try:
+        import datasets
+        import trl.data_utils  # noqa: F401
+    except ImportError as error:
+        results.leave_out("trl", error)
+        return False
+    datasets.disable_caching()
+    datasets.disable_progress_bars()
+    return True
+
+
 def has_grain(results: Results) -> bool:
     """Return whether Grain is installed; otherwise note that it is left out."""
     try:
@@ -111,6 +140,12 @@ def measure_padding(n_documents: int, results: Results) -> None:
                     n_sequences = sum(1 for _ in pack_with_grain(lengths, n_bins, limit))
                     way = f"grain, best fit, {n_bins} bins"
                     results.kinds[way] = "peer"
+                    results.figures[case][way] = [padding_of(n_sequences, lengths)]
+            if limit is None and has_trl(results):
+                for batch_size in (1_000, n_documents):
+                    way = f"trl, bfd, {batch_size:,} at once"
+                    results.kinds[way] = "peer"
+                    n_sequences = len(pack_with_trl(lengths, batch_size))
                     results.figures[case][way] = [padding_of(n_sequences, lengths)]
             for way, figures in results.figures[case].items():
                 print(f"{case}: {way}: {100 * figures[0]:.3f} %", flush=True)
@@ -152,7 +187,11 @@ def measure_tokens(n_documents: int, rounds: int, results: Results) -> None:
         way = f"grain, best fit, {N_BINS[0]} bins"
         results.kinds[way] = "peer"
         ways[way] = lambda: sum(1 for _ in pack_with_grain(lengths, N_BINS[0], None))
-    at_least = {way: 1.0 for way in ways if way.startswith("grain")}
+    if has_trl(results):
+        way = "trl, bfd, 1,000 at once"
+        results.kinds[way] = "peer"
+        ways[way] = lambda: sum(1 for _ in pack_with_trl(lengths, 1_000).with_format("numpy"))
+    at_least = {way: 1.0 for way in ways if not way.startswith("ours")}
     case = f"all sequences of {int(lengths.sum()):,} tokens"
     compare(case, ways, results, rounds=rounds, unit="s", at_least=at_least)
 

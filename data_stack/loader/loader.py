@@ -229,7 +229,8 @@ class Loader:
         cost: Cost | None = None,
         trace: str | PathLike[str] | None = None,
     ) -> None:
-        # continue_with() makes another loader with the same arguments, and the same shard.
+        # continue_with() makes another loader with the same arguments, and the same shard. It is
+        # refused with a budget, whose function of costs may not pickle.
         arguments = dict(locals())
         for name in ("self", "iterator", "shard", "budget", "cost"):
             del arguments[name]

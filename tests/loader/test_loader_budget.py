@@ -232,7 +232,7 @@ def test_samples_of_one_cost_make_full_batches() -> None:
 
 
 def test_damaged_samples_are_not_replaced_by_longer_ones() -> None:
-    with pytest.raises(ConfigError, match="on_error='replace' does not go with budget="):
+    with pytest.raises(ConfigError, match=r"on_error='replace' .* may cost more"):
         loader_of(on_error="replace")
 
 
@@ -361,6 +361,15 @@ def test_a_transform_draws_for_each_batch() -> None:
     draws = [batch[2] for batch in loader_of(transform=draw)]
 
     assert len(set(draws)) == len(draws)
+
+
+def test_the_samples_of_a_step_are_those_of_its_batches() -> None:
+    loaders = [loader_of(shard=(rank, 2)) for rank in range(2)]
+    ranks = [samples_in(loader) for loader in loaders]
+
+    for step in (0, 7, len(loaders[0]) - 1):
+        samples = loaders[0].samples_of(step, rank="all", epoch=0)
+        assert samples.indices.tolist() == ranks[0][step] + ranks[1][step]
 
 
 def test_an_epoch_that_is_left_anywhere_else_does_not_warn() -> None:
