@@ -500,6 +500,21 @@ def test_an_example_has_no_damaged_samples() -> None:
     assert n_samples == 3
 
 
+@pytest.mark.parametrize("on_error", ["skip", "replace"])
+def test_the_samples_of_a_step_are_those_that_were_read(on_error: OnError) -> None:
+    loader = loader_of(40, [3, 7, 20], shuffle=True, on_error=on_error, epochs=2)
+    batches = numbers_given(loader)
+    interrupted = loader_of(40, [3, 7, 20], shuffle=True, on_error=on_error, epochs=2)
+    numbers_given(interrupted, 15)
+    state = interrupted.state_dict()
+    later = loader_of(40, [3, 7, 20], shuffle=True, on_error=on_error, epochs=2)
+
+    for step, batch in enumerate(batches):
+        assert loader.samples_of(step).indices.tolist() == batch
+    for step in range(10, 20):
+        assert later.samples_of(step - 15, state=state).indices.tolist() == batches[step]
+
+
 # ------------------------------------------------------------------------------------- the log
 
 
