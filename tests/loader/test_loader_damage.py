@@ -118,6 +118,18 @@ def test_torch_gets_a_batch_without_rows() -> None:
     assert first[0].dtype == second[0].dtype
 
 
+def test_torchs_loader_gets_the_same_batches() -> None:
+    torch = pytest.importorskip("torch")
+    loader = loader_of(12, [1, 2, 7], on_error="replace").torch()
+    expected = numbers_given(loader_of(12, [1, 2, 7], on_error="replace"))
+
+    by_step = torch.utils.data.DataLoader(
+        loader.dataset, batch_sampler=loader.sampler, collate_fn=loader.collate_fn
+    )
+
+    assert [numbers.tolist() for (numbers,) in by_step] == expected
+
+
 # ------------------------------------------------------------------------------------ replace
 
 
@@ -279,6 +291,17 @@ def test_named_errors_are_damage() -> None:
     batches = numbers_given(Loader(source, 4, on_error="skip", errors=(KeyError, OSError)))
 
     assert batches == [[0, 1, 2, 3], [4, 6, 7]]
+
+
+def test_processes_know_classes_of_errors_of_a_script() -> None:
+    class Unreadable(Exception):
+        pass
+
+    source = DamagedNumbers(8, [5], error=Unreadable)
+    loader = Loader(source, 4, on_error="skip", errors=Unreadable, worker_kind="processes")
+
+    assert numbers_given(loader) == [[0, 1, 2, 3], [4, 6, 7]]
+    assert loader.stats().damaged == {"Unreadable": 1}
 
 
 def test_errors_of_collate_and_transform_are_raised() -> None:
