@@ -40,7 +40,7 @@ class DamageRecord:
     _log: ErrorLog | None
     #: The samples by their keys, in the order in which they were met.
     _samples: dict[tuple[int | None, int], DamagedSample]
-    #: The positions of the samples that are in an epoch, by the epoch; made on demand.
+    #: The positions of the samples that are in an epoch, ascending, by the epoch; made on demand.
     _positions_by_epoch: dict[int, npt.NDArray[np.int64]]
 
     def __init__(self, policy: ErrorPolicy, log: ErrorLog | None = None) -> None:
@@ -62,6 +62,8 @@ class DamageRecord:
         if positions is None:
             positions = self._list_positions(job.epoch)
             self._positions_by_epoch = {job.epoch: positions}
+        if len(positions) == 0:  # all are of other epochs
+            return job
         return job._replace(damaged=positions)
 
     def add(self, samples: Iterable[DamagedSample], job: Job, rank: int) -> None:
@@ -155,7 +157,7 @@ class DamageRecord:
         for epoch_of_sample, position in self._samples:
             if epoch_of_sample is None or epoch_of_sample == epoch:
                 positions.append(position)
-        return np.array(positions, dtype=np.int64)
+        return np.array(sorted(positions), dtype=np.int64)
 
     def __copy__(self) -> DamageRecord:
         record = DamageRecord(self._policy, copy.copy(self._log))

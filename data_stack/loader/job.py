@@ -26,8 +26,8 @@ class Job(NamedTuple):  # a frozen dataclass would take a microsecond to make
         consumed: what was read of the sources of the stack's mix before it continued another one;
             None if it began the epoch.
         damaged: the keys of samples that must not be read, see
-            :class:`~data_stack.loader.sample_keys.SampleKeys`, shape ``(n,)``; None if there are
-            none.
+            :class:`~data_stack.loader.sample_keys.SampleKeys`, ascending, shape ``(n,)``; None if
+            there are none.
     """
 
     epoch: int

@@ -910,9 +910,11 @@ class Loader:
             )
             return
 
-        facts: dict[str, Any] = {"epochs": self._epochs, "order": self._order_content()}
-        if self._maker.policy.tolerates_damage:
-            facts["on_error"] = self._maker.policy.on_error
+        facts: dict[str, Any] = {
+            "epochs": self._epochs,
+            "order": self._order_content(),
+            "on_error": self._maker.policy.on_error,
+        }
         if session.cursors is not None:
             facts["cursors"] = session.cursors.to_dict()
         epoch, position, _ = self.tell()

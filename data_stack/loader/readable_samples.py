@@ -66,7 +66,7 @@ class ReadableSamples:
     #: The keys of all samples that are known to be damaged.
     _damaged_keys: set[int]
     #: The samples among these that the job did not name.
-    _new: list[DamagedSample]
+    _met_samples: list[DamagedSample]
     #: The last error of these.
     _last_error: Exception | None
     #: How many samples of the job were left out in the last choice.
@@ -92,7 +92,7 @@ class ReadableSamples:
         self._damaged_keys = set()
         if job.damaged is not None:
             self._damaged_keys.update(job.damaged.tolist())
-        self._new = []
+        self._met_samples = []
         self._last_error = None
         self._n_skipped = 0
         self._n_replaced = 0
@@ -100,7 +100,7 @@ class ReadableSamples:
     @property
     def damage(self) -> BatchDamage:
         """How the samples that were chosen last differ from those of the job."""
-        return BatchDamage(tuple(self._new), self._n_skipped, self._n_replaced)
+        return BatchDamage(tuple(self._met_samples), self._n_skipped, self._n_replaced)
 
     def read_batch(self, error: Exception | None) -> Any:
         """Read the samples of the job without those that are damaged.
@@ -125,7 +125,7 @@ class ReadableSamples:
 
         # Reading the samples one by one shows which of them are damaged.
         chosen = self.find()
-        if not self._new:
+        if not self._met_samples:
             raise error_of_batch("a batch could not be read", self._job, error) from error
         try:
             return self._read_chosen(chosen)
@@ -280,12 +280,12 @@ class ReadableSamples:
         epoch = None if self._keys.are_of_all_epochs else self._job.epoch
         location = location_of(self._samples, index)
         self._damaged_keys.add(key)
-        self._new.append(damaged_sample(error, key, epoch, location))
+        self._met_samples.append(damaged_sample(error, key, epoch, location))
         self._last_error = error
         n_damaged = len(self._damaged_keys)
         if n_damaged > self._policy.max_errors:
             raise too_many_damaged_samples(
-                self._new, n_damaged, self._policy.max_errors, self._job
+                self._met_samples, n_damaged, self._policy.max_errors, self._job
             ) from error
 
     def _is_damaged(self, index: int) -> bool:

@@ -118,6 +118,18 @@ def test_torch_gets_a_batch_without_rows() -> None:
     assert first[0].dtype == second[0].dtype
 
 
+def test_torchs_loader_gets_the_same_batches() -> None:
+    torch = pytest.importorskip("torch")
+    loader = loader_of(12, [1, 2, 7], on_error="replace").torch()
+    expected = numbers_given(loader_of(12, [1, 2, 7], on_error="replace"))
+
+    by_step = torch.utils.data.DataLoader(
+        loader.dataset, batch_sampler=loader.sampler, collate_fn=loader.collate_fn
+    )
+
+    assert [numbers.tolist() for (numbers,) in by_step] == expected
+
+
 # ------------------------------------------------------------------------------------ replace
 
 
@@ -279,6 +291,17 @@ def test_named_errors_are_damage() -> None:
     batches = numbers_given(Loader(source, 4, on_error="skip", errors=(KeyError, OSError)))
 
     assert batches == [[0, 1, 2, 3], [4, 6, 7]]
+
+
+def test_processes_know_classes_of_errors_of_a_script() -> None:
+    class Unreadable(Exception):
+        pass
+
+    source = DamagedNumbers(8, [5], error=Unreadable)
+    loader = Loader(source, 4, on_error="skip", errors=Unreadable, worker_kind="processes")
+
+    assert numbers_given(loader) == [[0, 1, 2, 3], [4, 6, 7]]
+    assert loader.stats().damaged == {"Unreadable": 1}
 
 
 def test_errors_of_collate_and_transform_are_raised() -> None:
@@ -498,6 +521,21 @@ def test_an_example_has_no_damaged_samples() -> None:
 
     assert batch[0].tolist() == [0, 2, 3]
     assert n_samples == 3
+
+
+@pytest.mark.parametrize("on_error", ["skip", "replace"])
+def test_the_samples_of_a_step_are_those_that_were_read(on_error: OnError) -> None:
+    loader = loader_of(40, [3, 7, 20], shuffle=True, on_error=on_error, epochs=2)
+    batches = numbers_given(loader)
+    interrupted = loader_of(40, [3, 7, 20], shuffle=True, on_error=on_error, epochs=2)
+    numbers_given(interrupted, 15)
+    state = interrupted.state_dict()
+    later = loader_of(40, [3, 7, 20], shuffle=True, on_error=on_error, epochs=2)
+
+    for step, batch in enumerate(batches):
+        assert loader.samples_of(step).indices.tolist() == batch
+    for step in range(10, 20):
+        assert later.samples_of(step - 15, state=state).indices.tolist() == batches[step]
 
 
 # ------------------------------------------------------------------------------------- the log

@@ -211,9 +211,9 @@ def test_only_damaged_samples_are_skipped(damaged: Damaged, kind: WorkerKind) ->
     assert sorted(number for batch in first for number in batch) == intact
     assert sorted(number for batch in second for number in batch) == intact
     assert len(first) == len(second) == 5
-    assert sorted(each.position for each in loader.damaged_samples()) == damaged.expected
+    assert sorted(sample.position for sample in loader.damaged_samples()) == damaged.expected
     assert loader.stats().damaged == {"DatasetFileCorruptError": len(damaged.expected)}
-    locations = {each.position: each.location for each in loader.damaged_samples()}
+    locations = {sample.position: sample.location for sample in loader.damaged_samples()}
     assert damaged.location in str(locations[damaged.expected[0]])
 
 

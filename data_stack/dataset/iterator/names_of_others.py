@@ -134,6 +134,7 @@ LOADER_ARGUMENTS: Mapping[str, str] = {
     "dataset": "`iterator`, the first argument",
     "device_mesh": '`shard=mesh["dp"]`, the mesh of the data-parallel dimensions',
     "generator": "`seed=`",
+    "handler": '`on_error="skip"` or `"replace"`',
     "max_duration": "`budget=`, with `cost=` for what a sample costs",
     "max_tokens": "`budget=`, with `cost=` for what a sample costs",
     "mesh": '`shard=mesh["dp"]`, the mesh of the data-parallel dimensions',
