@@ -229,12 +229,29 @@ class Loader:
         cost: Cost | None = None,
         trace: str | PathLike[str] | None = None,
     ) -> None:
-        # continue_with() makes another loader with the same arguments, and the same shard. It is
-        # refused with a budget, whose function of costs may not pickle.
-        arguments = dict(locals())
-        for name in ("self", "iterator", "shard", "budget", "cost"):
-            del arguments[name]
-        self._arguments = arguments
+        # continue_with() makes another loader with these. It has no budget, whose function of costs
+        # may not pickle.
+        self._arguments = {
+            "batch_size": batch_size,
+            "shuffle": shuffle,
+            "seed": seed,
+            "epochs": epochs,
+            "drop_last": drop_last,
+            "uneven": uneven,
+            "workers": workers,
+            "worker_kind": worker_kind,
+            "prefetch": prefetch,
+            "collate": collate,
+            "transform": transform,
+            "redraw": redraw,
+            "timeout_seconds": timeout_seconds,
+            "compare_workers": compare_workers,
+            "on_error": on_error,
+            "max_errors": max_errors,
+            "errors": errors,
+            "error_log": error_log,
+            "trace": trace,
+        }
 
         # What an epoch consists of, and in which order.
         self._iterator = as_iterator(iterator)

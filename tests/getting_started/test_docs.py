@@ -91,14 +91,14 @@ def test_the_index_has_every_page_once_in_alphabetical_order() -> None:
 
 def test_new_users_find_the_notebooks_in_the_order_of_their_numbers() -> None:
     notebooks = re.findall(
-        r"^(\d)\. .*getting_started/([\w.]+)\)", TEXTS[ROOT / "docs" / "README.md"], re.MULTILINE
+        r"^(\d+)\. .*getting_started/([\w.]+)\)", TEXTS[ROOT / "docs" / "README.md"], re.MULTILINE
     )
     first, *others = [path.name for path in ROOT.glob("getting_started/*.ipynb")]
     others = sorted({first, *others} - {"getting_started.ipynb"})
 
     assert [name for _, name in notebooks] == ["getting_started.ipynb", *others]
     assert [name.partition("_")[0] for name in others] == [
-        f"0{number}" for number, _ in notebooks[1:]
+        f"{int(number):02}" for number, _ in notebooks[1:]
     ]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import inspect
 import json
 import pickle
 from collections.abc import Sequence
@@ -594,3 +595,12 @@ def test_samples_before_the_change_are_asked_of_the_loader_before() -> None:
     assert len(continued.samples_of(0, epoch=1)) == 4
     with pytest.raises(ConfigError, match="epoch 0 had samples of the mix before"):
         continued.samples_of(3, epoch=0)
+
+
+def test_no_argument_is_forgotten() -> None:
+    """A loader with a budget does not continue; the shard is handed on as it is known."""
+    parameters = {*inspect.signature(Loader).parameters}
+
+    kept = Loader(mix(two_sources(), [1, 1]), 4)._arguments
+
+    assert {*kept} == parameters - {"iterator", "shard", "budget", "cost"}
