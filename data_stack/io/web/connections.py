@@ -27,9 +27,10 @@ from data_stack.io.web.direct_answer import DirectAnswer, HeaderFields
 from data_stack.io.web.framing import Framing
 from data_stack.io.web.header_lines import read_fields
 
-#: A thread that waits for a body wakes up once so many bytes have come. Without it, the thread
-#: wakes up for each packet, and takes the interpreter from other threads each time.
-_WAKE_UP_BYTES: Final = 128 << 10
+#: A thread that waits for a body wakes up once so many bytes have come. Otherwise it wakes up for
+#: each packet, and takes the interpreter from other threads each time: 768 KiB that came 8 KiB at a
+#: time took 2.0 ms of processor time, and 0.9 ms in this way.
+_WAKE_UP_BYTES: Final = 256 << 10
 #: Reads of at least this length are reads of a body whose length is known. Those of a header are as
 #: long as the buffer of io.BufferedReader, 8 KiB, and may end earlier.
 _MIN_BODY_READ_BYTES: Final = 32 << 10
