@@ -37,8 +37,10 @@ class ArrayPool:
     """Makes large arrays in the memory of earlier ones to which nothing refers any more.
 
     The system clears new memory, which took 18 of the 27 µs in which a picture of 150 KB was copied
-    into a batch. The memory returns to the system with the pool, or with :meth:`clear`; that of an array that lives
-    then returns with the array.
+    into a batch.
+
+    The memory returns to the system with the pool, or with :meth:`clear`. That of an array which
+    lives then returns with the array.
 
     Threads may share a pool. A forked child has a copy of all memory.
     """
