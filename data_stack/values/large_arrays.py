@@ -5,7 +5,8 @@ from __future__ import annotations
 import contextlib
 import math
 import mmap
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
 from typing import Any, Final, Optional
 
 import numpy as np
@@ -14,7 +15,7 @@ import numpy.typing as npt
 #: Arrays of this size get memory of their own. The C library keeps freed memory for each thread,
 #: between smaller pieces that are in use: two threads that made batches of 19 MB held 88 MB more
 #: than with memory of their own. Smaller arrays would pay more for new pages than for the work.
-_LARGE_BYTES: Final = 4 << 20
+LARGE_BYTES: Final = 4 << 20
 
 #: Private: a fork of this process sees no later change.
 _FLAGS: Final = getattr(mmap, "MAP_PRIVATE", 0) | getattr(mmap, "MAP_ANONYMOUS", 0)
@@ -26,26 +27,36 @@ _LARGE_PAGES: Final = getattr(mmap, "MADV_HUGEPAGE", None)
 ArrayMaker = Callable[[tuple[int, ...], "np.dtype[Any]"], Optional["npt.NDArray[Any]"]]
 """Makes an array of a shape and dtype, or returns None."""
 
-#: Makes large arrays of this process, see :func:`make_arrays_by`; None without such a function.
-_make_array: ArrayMaker | None = None
-
 
 class LargeMemory(mmap.mmap):
     """The memory of one array, which no other array shares."""
 
 
-def make_arrays_by(make_array: ArrayMaker) -> None:
-    """Let a function make the large arrays of this process, in memory that it shares with another.
+class _MakerOfThread(threading.local):
+    """What makes the large arrays of a thread, see :func:`arrays_made_by`."""
 
-    A worker process calls it once. Its batches then arise in shared memory: a batch of 19 MB that
-    is copied there takes a tenth of the time in which its pictures are decoded.
+    make_array: ArrayMaker | None = None
+
+
+_maker_of_thread = _MakerOfThread()
+
+
+@contextlib.contextmanager
+def arrays_made_by(make_array: ArrayMaker) -> Iterator[None]:
+    """Let a function make the large arrays of this thread.
+
+    So the batches of a loader arise in memory that is used again.
 
     Args:
         make_array: returns an array with arbitrary values, of a shape and dtype, whose base is a
             :class:`LargeMemory`; or None, for an array of this module.
     """
-    global _make_array
-    _make_array = make_array
+    before = _maker_of_thread.make_array
+    _maker_of_thread.make_array = make_array
+    try:
+        yield
+    finally:
+        _maker_of_thread.make_array = before
 
 
 def empty_array(shape: tuple[int, ...], dtype: np.dtype[Any]) -> npt.NDArray[Any]:
@@ -55,23 +66,34 @@ def empty_array(shape: tuple[int, ...], dtype: np.dtype[Any]) -> npt.NDArray[Any
         MemoryError: memory is exhausted.
         ValueError: numpy has no array of so many dimensions, or none so large.
     """
-    if _make_array is not None:
-        array = _make_array(shape, dtype)
+    make_array = _maker_of_thread.make_array
+    if make_array is not None:
+        array = make_array(shape, dtype)
         if array is not None:
             return array
     n_bytes = math.prod(shape) * dtype.itemsize
-    if n_bytes < _LARGE_BYTES or dtype.hasobject or not _FLAGS:
+    if n_bytes < LARGE_BYTES or dtype.hasobject:
         return np.empty(shape, dtype)
+    memory = new_memory(n_bytes)
+    if memory is None:
+        # numpy's error names the shape.
+        return np.empty(shape, dtype)
+    large_array: npt.NDArray[Any] = np.ndarray(shape, dtype, buffer=memory)
+    return large_array
+
+
+def new_memory(n_bytes: int) -> LargeMemory | None:
+    """Return private memory of this process; None if there is none, or the system has no maps."""
+    if not _FLAGS:
+        return None
     try:
         memory = LargeMemory(-1, n_bytes, _FLAGS)
     except (OSError, OverflowError):
-        # numpy's error names the shape.
-        return np.empty(shape, dtype)
+        return None
     if _LARGE_PAGES is not None:
         with contextlib.suppress(OSError):  # a kernel without large pages
             memory.madvise(_LARGE_PAGES)
-    large_array: npt.NDArray[Any] = np.ndarray(shape, dtype, buffer=memory)
-    return large_array
+    return memory
 
 
 def owns_memory(array: npt.NDArray[Any]) -> bool:

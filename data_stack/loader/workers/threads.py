@@ -15,6 +15,8 @@ from data_stack.loader.workers.prefetching import PrefetchingWorkers
 from data_stack.processes.program_settings import ThreadSettings
 from data_stack.util.executor import Executor, set_thread_share
 from data_stack.util.forks import call_in_forks
+from data_stack.values.array_pool import ArrayPool
+from data_stack.values.large_arrays import arrays_made_by
 
 _THREAD_NAME_PREFIX = "data_stack-load"
 
@@ -59,6 +61,8 @@ class ThreadWorkers(PrefetchingWorkers):
 
     #: The threads. After a timeout another executor takes over, as stuck threads cannot be ended.
     _threads: Executor
+    #: The memory in which batches arise.
+    _arrays: ArrayPool
     #: The number of batches in one request.
     _n_batches_of_request: int
     #: Jobs for the next request.
@@ -72,6 +76,7 @@ class ThreadWorkers(PrefetchingWorkers):
 
     def __init__(self, maker: BatchMaker, options: WorkerOptions) -> None:
         super().__init__(maker, options)
+        self._arrays = ArrayPool()
         self._n_batches_of_request = 1
         self._begin()
         call_in_forks(self._begin)
@@ -105,6 +110,7 @@ class ThreadWorkers(PrefetchingWorkers):
     def close(self) -> None:
         self.cancel()
         self._threads.finish()
+        self._arrays.clear()
 
     def _begin(self) -> None:
         """Begin without jobs, and with new threads.
@@ -124,7 +130,7 @@ class ThreadWorkers(PrefetchingWorkers):
     def _send_request(self) -> None:
         """Let a thread do the jobs that have been collected, with the settings of this thread."""
         outcome = self._threads.submit(
-            ThreadSettings().run, _do_jobs, self._maker, self._jobs, self.n_workers
+            ThreadSettings().run, _do_jobs, self._maker, self._jobs, self.n_workers, self._arrays
         )
         self._requests.append(_Request(self._jobs[0], outcome))
         self._jobs = []
@@ -166,14 +172,15 @@ def _lock_until_done(future: Future[_Outcome]) -> threading.Lock:
     return lock
 
 
-def _do_jobs(maker: BatchMaker, jobs: list[Job], n_workers: int) -> _Outcome:
+def _do_jobs(maker: BatchMaker, jobs: list[Job], n_workers: int, arrays: ArrayPool) -> _Outcome:
     """Make the batches of jobs, up to the first one that cannot be made. A thread runs this."""
     # A source that decodes in threads of its own leaves processors to the other workers.
     set_thread_share(n_workers)
 
     batches = deque[MadeBatch]()
     try:
-        batches.extend(maker.make_several(jobs))
+        with arrays_made_by(arrays.empty_array):
+            batches.extend(maker.make_several(jobs))
         return _Outcome(batches, None)
     except LoadingError as error:
         failure = error

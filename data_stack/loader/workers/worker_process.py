@@ -34,7 +34,7 @@ from data_stack.processes.child_process import loaded_modules
 from data_stack.processes.pickling import dump_error
 from data_stack.processes.seeding import seed_generators
 from data_stack.util.executor import set_process_share
-from data_stack.values.large_arrays import make_arrays_by
+from data_stack.values.large_arrays import arrays_made_by
 
 
 def main(descriptor: int, n_workers: int) -> None:
@@ -123,7 +123,6 @@ class _WorkerProgram:
         sys.argv[:] = program_arguments
         self._maker = maker
         self._maker.is_in_worker_process = True
-        make_arrays_by(self._segments.empty_array)
         self.channel.send(Ready(loaded_modules()))
 
     def _make_batch(self, number: int, job: Job) -> None:
@@ -132,7 +131,8 @@ class _WorkerProgram:
 
         try:
             # The pool empties the list, so that nothing refers to the arrays that it sends.
-            made = [self._maker.make(job)]
+            with arrays_made_by(self._segments.empty_array):
+                made = [self._maker.make(job)]
         except LoadingError as error:
             self._send_failure(number, error, error.__cause__ or error)
             return
