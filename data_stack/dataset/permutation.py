@@ -106,7 +106,9 @@ class KeyedPermutation(ComputedPositions):
             self._network.permute(places)
             return places.view(np.int64)
         order = self._kept_order or self._keep_order()
-        return order.positions.take(indices.astype(np.intp, copy=False))
+        positions = order.positions.take(indices.astype(np.intp, copy=False))
+        # numpy would convert int32 again for each column that it gathers.
+        return positions.astype(np.intp)
 
     def _keep_order(self) -> _KeptOrder:
         """Compute the whole order, and keep it."""

@@ -26,6 +26,7 @@ from data_stack.dataset.iterator import (
 from data_stack.exception import ConfigError
 from data_stack.loader import BlockShuffled, Bucketed, InOrder, Lanes, Loader, Order, Shuffled
 from data_stack.loader.orders import block_lengths
+from data_stack.loader.orders.order import indices_of
 
 LENGTHS = np.random.default_rng(0).lognormal(4, 0.9, 10_000).astype(np.int64)
 
@@ -364,6 +365,37 @@ class Masking(Order):
 def test_an_order_that_returns_no_integers_is_an_error() -> None:
     with pytest.raises(ConfigError, match=r"indices of shape \(4,\) and dtype bool"):
         list(Loader(InBlocks(3, 5), 4, shuffle=Masking(), worker_kind="inline"))
+
+
+class Backwards(Order):
+    """The last sample first, as integers of a dtype."""
+
+    def __init__(self, dtype: str) -> None:
+        self.dtype = dtype
+
+    def indices(self, positions: Any, n_samples: int, seed: int, epoch: int) -> Any:
+        return (n_samples - 1 - positions).astype(self.dtype)
+
+    def content(self) -> dict[str, Any]:
+        return {"order": "backwards"}
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint16", "int32", "int64", "uint64"])
+def test_an_order_may_return_any_integers(dtype: str) -> None:
+    order = Backwards(dtype)
+
+    indices = indices_of(order, np.arange(5), 100, 0, 0)
+
+    assert indices.tolist() == [99, 98, 97, 96, 95]
+    # Unsigned integers of 64 bits may not fit, and would become negative in silence.
+    assert indices.dtype == (np.uint64 if dtype == "uint64" else np.intp)
+
+
+@pytest.mark.parametrize("n_samples", [10, 60_000, 70_000])
+def test_shuffled_samples_are_integers_that_numpy_gathers_by(n_samples: int) -> None:
+    indices = Shuffled().indices(np.arange(7), n_samples, 1, 0)
+
+    assert indices.dtype == np.intp
 
 
 def test_ranks_in_lanes_share_only_the_blocks_at_borders() -> None:

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+import numpy.typing as npt
+
 from data_stack.exception import DatasetFileCorruptError
 from data_stack.formats.records.manifest import MANIFEST
 from data_stack.io.integrity import BLOCK_BYTES, DIGEST_BYTES, block_digest, digest_of_block
-from data_stack.util.executor import computing, n_threads_here
 
 #: ``offset >> _SHIFT`` is the number of the block that has the byte at an offset.
 _SHIFT = BLOCK_BYTES.bit_length() - 1
 
-#: A thread checks at least this many blocks, which takes 60 µs: a thread wakes up in about as long.
-_MIN_BLOCKS_OF_THREAD = 8
+_Integers = npt.NDArray[np.int64]
 
 
 class BlockChecks:
@@ -35,6 +36,9 @@ class BlockChecks:
     #: 1 for each checked block, 0 for the others.
     _checked: bytearray
 
+    #: The same memory as an array, uint8, shape ``(n_blocks,)``.
+    _flags: npt.NDArray[np.uint8]
+
     #: The number of checked blocks before the first unchecked one.
     _n_checked_at_start: int
 
@@ -44,69 +48,44 @@ class BlockChecks:
         self._digests = digests
         n_blocks = 0 if digests is None else len(digests) // DIGEST_BYTES
         self._checked = bytearray(n_blocks)
+        self._flags = np.ndarray((n_blocks,), np.uint8, self._checked)
         self._n_checked_at_start = 0
         self.is_done = n_blocks == 0
 
-    def check(self, data: memoryview, starts: Sequence[int], ends: Sequence[int]) -> None:
+    def check(self, data: memoryview, starts: _Integers, ends: _Integers) -> None:
         """Check the unchecked blocks of some ranges.
 
         Args:
             data: the bytes of the whole file.
-            starts: the first byte of each range.
-            ends: the end of each range, exclusive.
+            starts: the first byte of each range, shape ``(n,)``.
+            ends: the end of each range, exclusive, shape ``(n,)``.
 
         Raises:
-            DatasetFileCorruptError: a block is damaged.
+            DatasetFileCorruptError: a block is damaged; the first one of the file, if several are.
         """
-        checked = self._checked
-        size = self.size
-        unchecked: dict[int, None] = {}
-        for start, end in zip(starts, ends, strict=True):
-            covered_end = end if end < size else size
-            if covered_end <= start:
-                continue
-            first = start >> _SHIFT
-            last = (covered_end - 1) >> _SHIFT
-            # Nearly always, a range lies in one checked block.
-            if first == last and checked[first]:
-                continue
-            for block in range(first, last + 1):
-                if not checked[block]:
-                    unchecked[block] = None
-        if unchecked:
-            self._check_in_threads(data, list(unchecked))
+        covered_ends = np.minimum(ends, self.size)
+        is_covered = starts < covered_ends
+        first_blocks = starts[is_covered] >> _SHIFT
+        end_blocks = ((covered_ends[is_covered] - 1) >> _SHIFT) + 1
 
-    def _check_in_threads(self, data: memoryview, blocks: Sequence[int]) -> None:
-        """Check blocks, many of them in several threads, as hashing releases the GIL.
+        blocks = _concatenate_ranges(first_blocks, end_blocks)
+        unchecked = blocks[self._flags[blocks] == 0]
+        if len(unchecked):
+            self._check_some(data, np.unique(unchecked).tolist())
 
-        Args:
-            data: the bytes of the whole file.
-            blocks: the numbers of the blocks, in the order in which damage is reported.
-
-        Raises:
-            DatasetFileCorruptError: a block is damaged.
-        """
-        n_threads = choose_threads(len(blocks), n_threads_here())
-        n_of_part = -(-len(blocks) // n_threads)
-        own_blocks = blocks[:n_of_part]
-        others = []
-        for start in range(n_of_part, len(blocks), n_of_part):
-            part = blocks[start : start + n_of_part]
-            others.append((part, computing.submit(self._check_some, data, part)))
-        try:
-            self._check_some(data, own_blocks)
-            for part, outcome in others:
-                # A thread of the same pool that waited for another one could wait for itself.
-                if outcome.cancel():
-                    self._check_some(data, part)
-                else:
-                    outcome.result()
-        finally:
-            for _, outcome in others:
-                outcome.cancel()
+    def check_range(self, data: memoryview, start: int, end: int) -> None:
+        """Check the unchecked blocks of one range, as :meth:`check` does, in less time."""
+        covered_end = min(end, self.size)
+        if covered_end <= start:
+            return
+        blocks = range(start >> _SHIFT, ((covered_end - 1) >> _SHIFT) + 1)
+        self._check_some(data, [block for block in blocks if not self._checked[block]])
 
     def _check_some(self, data: memoryview, blocks: Sequence[int]) -> None:
-        """Check blocks of the whole file, one after the other."""
+        """Check blocks of the whole file, one after the other.
+
+        Threads would take longer: ``xxhash`` keeps the GIL for blocks of this size.
+        """
         for block in blocks:
             block_start = block << _SHIFT
             self._check_block(block, data[block_start : block_start + BLOCK_BYTES])
@@ -171,14 +150,14 @@ class BlockChecks:
         return wide_start, wide_end - wide_start
 
 
-def choose_threads(n_blocks: int, n_available: int) -> int:
-    """Choose in how many threads to check blocks.
-
-    Args:
-        n_blocks: the number of blocks.
-        n_available: how many threads should compute for the caller, itself included.
-    """
-    return max(1, min(n_available, n_blocks // _MIN_BLOCKS_OF_THREAD))
+def _concatenate_ranges(starts: _Integers, ends: _Integers) -> _Integers:
+    """Return the numbers of all ranges, none of which is empty, one range after the other."""
+    sizes = ends - starts
+    n_numbers = int(sizes.sum())
+    if n_numbers == len(starts):  # as nearly always
+        return starts
+    numbers_before = np.cumsum(sizes) - sizes
+    return np.repeat(starts - numbers_before, sizes) + np.arange(n_numbers)
 
 
 def block_damage(file: str, block: int) -> DatasetFileCorruptError:

@@ -144,7 +144,7 @@ class BufferedFixedColumn(FixedColumn):
         if not self._checks.is_done:
             begins = starts * self._record_bytes
             ends = (starts + length) * self._record_bytes
-            self._file.check(begins.tolist(), ends.tolist())
+            self._file.check(begins, ends)
         items: _Array = take_runs(self._items, starts, length)
         return items.reshape(-1)
 
@@ -156,10 +156,10 @@ class BufferedFixedColumn(FixedColumn):
         """
         n_bytes = self._record_bytes
         if isinstance(numbers, range):
-            self._file.check((numbers.start * n_bytes,), (numbers.stop * n_bytes,))
+            self._file.check_range(numbers.start * n_bytes, numbers.stop * n_bytes)
         else:
             begins = numbers * n_bytes
-            self._file.check(begins.tolist(), (begins + n_bytes).tolist())
+            self._file.check(begins, begins + n_bytes)
 
 
 class RangedFixedColumn(FixedColumn):

@@ -89,7 +89,7 @@ class RecordOffsets:
         if not file.checks.is_done:
             offsets = self._offset + numbers * ENTRY_BYTES
             starts = np.maximum(offsets - ENTRY_BYTES, self._offset)
-            file.check(starts.tolist(), (offsets + ENTRY_BYTES).tolist())
+            file.check(starts, offsets + ENTRY_BYTES)
         if self.n_records == 0:
             return numbers.copy(), self._entries.take(numbers)
         # A record begins where the one before ends. For record 0, "wrap" takes the last entry, as

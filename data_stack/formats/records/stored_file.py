@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import mmap
-from collections.abc import Sequence
 from typing import Any, cast
 
 import numpy as np
@@ -122,7 +121,7 @@ class StoredFile:
             return BlockChecks(self.name, self.size, None)
         return BlockChecks(self.name, record.size, record.blocks if needs_checks else None)
 
-    def check(self, starts: Sequence[int], ends: Sequence[int]) -> None:
+    def check(self, starts: _Integers, ends: _Integers) -> None:
         """Check the unchecked blocks of ranges of ``buffer``.
 
         Raises:
@@ -130,6 +129,11 @@ class StoredFile:
         """
         if not self.checks.is_done:
             self.checks.check(self._view, starts, ends)
+
+    def check_range(self, start: int, end: int) -> None:
+        """Check the unchecked blocks of one range of ``buffer``, as :meth:`check` does."""
+        if not self.checks.is_done:
+            self.checks.check_range(self._view, start, end)
 
     def read(self, start: int, end: int) -> bytes:
         """Read a range of the file.
@@ -153,11 +157,10 @@ class StoredFile:
         """
         if self.ranges is not None:
             return read_together(self.ranges, starts, ends)
-        start_list = starts.tolist()
-        end_list = ends.tolist()
-        self.check(start_list, end_list)
+        self.check(starts, ends)
         buffer = cast("Any", self.buffer)
-        return [buffer[start:end] for start, end in zip(start_list, end_list, strict=True)]
+        bounds = zip(starts.tolist(), ends.tolist(), strict=True)
+        return [buffer[start:end] for start, end in bounds]
 
     def release_pages(self) -> None:
         """Release the pages of a mapped file, which count as memory of this process.

@@ -99,6 +99,9 @@ def indices_of(
             f"{order!r} returned indices of shape {indices.shape} and dtype {indices.dtype} for "
             f"{len(positions)} positions; return one integer per position"
         )
+    if np.can_cast(indices.dtype, np.intp):
+        # numpy would convert int32 again for each column of each batch that it gathers.
+        return indices.astype(np.intp, copy=False)
     return indices
 
 

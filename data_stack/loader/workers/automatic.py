@@ -71,6 +71,8 @@ class AutomaticWorkers(Workers):
     _are_kept: bool
     #: Why the caller or an error forbids processes; "" if none of them does.
     _refusal: str
+    #: Whether the batches of this iteration are made inline without a measurement.
+    _stays_inline: bool
 
     def __init__(
         self, maker: BatchMaker, n_workers: int, make_workers: MakeWorkers, *, with_processes: bool
@@ -83,6 +85,7 @@ class AutomaticWorkers(Workers):
         self._n_batches_left = math.inf
         self._are_kept = False
         self._refusal = "" if with_processes else "worker_kind='in_process'"
+        self._stays_inline = False
         self._use(InlineWorkers(maker))
 
     # ------------------------------------------------------------------ the interface of workers
@@ -106,13 +109,19 @@ class AutomaticWorkers(Workers):
 
     def expect(self, n_jobs: int) -> None:
         self._n_batches_left = n_jobs
+        self._stays_inline = self.kind == "inline" and self._maker.only_gathers
         self._choose()
 
     def submit(self, job: Job) -> None:
-        self._jobs.append(job)
+        if not self._stays_inline:
+            self._jobs.append(job)
         self._workers.submit(job)
 
     def next(self) -> MadeBatch:
+        if self._stays_inline:
+            # There is nothing to measure.
+            return self._workers.next()
+
         asked_at = time.perf_counter()
         try:
             made = self._make_next()

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import numpy as np
+import numpy.typing as npt
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from data_stack.exception import DatasetFileCorruptError
-from data_stack.formats.records.block_checks import BlockChecks, choose_threads
+from data_stack.formats.records.block_checks import BlockChecks
 from data_stack.io.integrity import BLOCK_BYTES, Digest
 
 N_BYTES = 2 * BLOCK_BYTES + 100
 CONTENT = bytes(i % 251 for i in range(N_BYTES))
+
+
+def offsets(*numbers: int) -> npt.NDArray[np.int64]:
+    return np.array(numbers, np.int64)
 
 
 def checks_of(content: bytes) -> BlockChecks:
@@ -21,7 +29,7 @@ def checks_of(content: bytes) -> BlockChecks:
 def test_each_block_is_checked_once() -> None:
     checks = checks_of(CONTENT)
 
-    checks.check(memoryview(CONTENT), [0, BLOCK_BYTES], [10, N_BYTES])
+    checks.check(memoryview(CONTENT), offsets(0, BLOCK_BYTES), offsets(10, N_BYTES))
 
     assert checks.is_done
     assert checks.widen(0, N_BYTES) is None
@@ -33,7 +41,7 @@ def test_a_damaged_block_is_named() -> None:
     checks = checks_of(CONTENT)
 
     with pytest.raises(DatasetFileCorruptError, match="from byte 65,536 on"):
-        checks.check(memoryview(damaged), [0], [N_BYTES])
+        checks.check(memoryview(damaged), offsets(0), offsets(N_BYTES))
 
     assert not checks.is_done
 
@@ -45,29 +53,60 @@ def test_damage_among_many_blocks_is_named(damaged_block: int) -> None:
     damaged[damaged_block * BLOCK_BYTES] ^= 1
 
     with pytest.raises(DatasetFileCorruptError, match=f"from byte {damaged_block * 65_536:,} on"):
-        checks_of(content).check(memoryview(damaged), [0], [len(content)])
+        checks_of(content).check(memoryview(damaged), offsets(0), offsets(len(content)))
 
     intact = checks_of(content)
-    intact.check(memoryview(content), [0], [len(content)])
+    intact.check(memoryview(content), offsets(0), offsets(len(content)))
     assert intact.is_done
 
 
-@pytest.mark.parametrize(
-    ("n_blocks", "n_available", "n_threads"),
-    [(1, 16, 1), (15, 16, 1), (16, 16, 2), (80, 16, 10), (80, 2, 2), (80, 1, 1)],
-)
-def test_few_blocks_are_checked_by_few_threads(
-    n_blocks: int, n_available: int, n_threads: int
-) -> None:
-    assert choose_threads(n_blocks, n_available) == n_threads
+@given(st.lists(st.tuples(st.integers(0, N_BYTES + 50), st.integers(0, N_BYTES)), max_size=8))
+def test_the_blocks_of_many_ranges_are_checked(ranges: list[tuple[int, int]]) -> None:
+    checks = checks_of(CONTENT)
+    starts = [start for start, _ in ranges]
+    ends = [start + size for start, size in ranges]
+
+    checks.check(memoryview(CONTENT), offsets(*starts), offsets(*ends))
+
+    for block in range(3):
+        first_byte = block * BLOCK_BYTES
+        end = min(first_byte + BLOCK_BYTES, N_BYTES)
+        is_needed = any(
+            start < stop and start < end and stop > first_byte
+            for start, stop in zip(starts, ends, strict=True)
+        )
+        assert (checks.widen(first_byte, 1) is None) == is_needed
+
+
+@pytest.mark.parametrize(("start", "end"), [(BLOCK_BYTES - 1, BLOCK_BYTES + 1), (5, N_BYTES)])
+def test_damage_in_one_range_is_named(start: int, end: int) -> None:
+    damaged = bytearray(CONTENT)
+    damaged[BLOCK_BYTES] ^= 1
+    checks = checks_of(CONTENT)
+
+    checks.check_range(memoryview(damaged), 0, BLOCK_BYTES)
+    with pytest.raises(DatasetFileCorruptError, match="from byte 65,536 on"):
+        checks.check_range(memoryview(damaged), start, end)
+
+    assert not checks.is_done
+
+
+def test_an_empty_range_needs_no_block() -> None:
+    checks = checks_of(CONTENT)
+
+    checks.check_range(memoryview(CONTENT), 7, 7)
+    checks.check_range(memoryview(CONTENT), N_BYTES, N_BYTES + 9)
+    checks.check(memoryview(CONTENT), offsets(), offsets())
+
+    assert checks.widen(0, 1) is not None
 
 
 def test_appended_bytes_are_not_checked() -> None:
     checks = checks_of(CONTENT)
     longer = CONTENT + b"appended"
 
-    checks.check(memoryview(longer), [0], [len(longer)])
-    checks.check(memoryview(longer), [N_BYTES], [len(longer)])
+    checks.check(memoryview(longer), offsets(0), offsets(len(longer)))
+    checks.check(memoryview(longer), offsets(N_BYTES), offsets(len(longer)))
 
     assert checks.is_done
 
