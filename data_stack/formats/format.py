@@ -282,6 +282,9 @@ class WritableFormat(Format):
     #: Whether the names of columns are stored; otherwise they are read as ``column_0`` ….
     keeps_names: ClassVar[bool] = True
 
+    #: Whether the names of the classes of labels are stored.
+    keeps_class_names: ClassVar[bool] = False
+
     #: Whether readers infer the types of values, so that they may read the text ``"7"`` as 7.
     infers_types: ClassVar[bool] = False
 

@@ -19,9 +19,10 @@ from data_stack.exception import ConfigError, MissingDependencyError
 from data_stack.exchange.tables.cells import cells_of
 from data_stack.exchange.tables.table import NamedColumns
 from data_stack.formats.arrow_ipc.arrow_dataset import ArrowAccess
-from data_stack.formats.arrow_ipc.features import StoredFeature, class_names_of
+from data_stack.formats.arrow_ipc.features import StoredFeature
 from data_stack.formats.arrow_tables import ArrowColumn, Origin, TableIterator, unshifted
 from data_stack.formats.arrow_tables.readable_cells import readable_chunks
+from data_stack.formats.class_name_metadata import class_names_of
 from data_stack.formats.columns import ColumnsAccess
 from data_stack.formats.targets import with_target
 from data_stack.values.stacked_values import objects, stack_values

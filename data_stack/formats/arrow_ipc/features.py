@@ -7,7 +7,6 @@ Arrow file are in the metadata of its schema; those of a folder of ``save_to_dis
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -18,11 +17,9 @@ import pyarrow as pa
 from data_stack.exception import ConfigError, DatasetFileCorruptError
 from data_stack.formats.arrow_ipc.cell_readers import CellReader, ImageCellReader, PlainCellReader
 from data_stack.formats.arrow_ipc.feature_types import storage_type_of
+from data_stack.formats.class_name_metadata import FEATURES_KEY
 from data_stack.formats.parquet.types import describe_type
 from data_stack.util.untrusted_text import parse_json
-
-#: The key of the features in the metadata of a schema.
-_KEY: Final = b"huggingface"
 
 #: The most numbers that an array may have.
 _MAX_NUMBERS_OF_ARRAY: Final = 1 << 40
@@ -50,10 +47,10 @@ def features_of_schema(schema: pa.Schema) -> dict[str, Any]:
         DatasetFileCorruptError: the metadata are damaged.
     """
     metadata = schema.metadata or {}
-    if _KEY not in metadata:
+    if FEATURES_KEY not in metadata:
         return {}
     try:
-        info = parse_json(metadata[_KEY])["info"]
+        info = parse_json(metadata[FEATURES_KEY])["info"]
         features = dict(info.get("features") or {})
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise DatasetFileCorruptError(
@@ -64,20 +61,6 @@ def features_of_schema(schema: pa.Schema) -> dict[str, Any]:
         for field in schema
         if field.name in features and _is_stored_as(field, features[field.name])
     }
-
-
-def metadata_of_class_names(class_names: Mapping[str, Sequence[str]]) -> dict[bytes, bytes]:
-    """Return the metadata of a schema in which ``datasets`` finds the names of classes.
-
-    Args:
-        class_names: the names by column, each of which is int64.
-    """
-    if not class_names:
-        return {}
-    features = {}
-    for column, names in class_names.items():
-        features[column] = {"names": list(names), "_type": "ClassLabel"}
-    return {_KEY: json.dumps({"info": {"features": features}}).encode()}
 
 
 def check_features(features: Mapping[str, Any], schema: pa.Schema, place: str) -> None:
@@ -190,16 +173,6 @@ def target_of(features: Mapping[str, Any], names: Sequence[str]) -> str | None:
 def sample_of(features: Mapping[str, Any], names: Sequence[str]) -> str | None:
     """Return the column of the sample, the only ``Image``; None if there are more or none."""
     return _only([name for name in names if kind_of(features.get(name)) == "Image"])
-
-
-def class_names_of(feature: Any) -> list[str] | None:
-    """Return the names of the classes of a feature; None without such."""
-    if kind_of(feature) != "ClassLabel":
-        return None
-    names = feature.get("names")
-    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
-        return None
-    return names
 
 
 def _only(names: Sequence[str]) -> str | None:

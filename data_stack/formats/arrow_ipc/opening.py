@@ -13,7 +13,8 @@ from data_stack.dataset.iterator.access import DeclaredColumn
 from data_stack.exception import ConfigError, DatasetFileCorruptError
 from data_stack.formats.arrow_ipc.arrow_dataset import ArrowDataset
 from data_stack.formats.arrow_ipc.encoded_pictures import find_encoded_pictures
-from data_stack.formats.arrow_ipc.features import class_names_of, sample_of, target_of
+from data_stack.formats.arrow_ipc.features import sample_of, target_of
+from data_stack.formats.class_name_metadata import class_names_of
 from data_stack.formats.column_source import ColumnSource, source_of_iterator
 from data_stack.formats.column_types import column_of_dtype
 from data_stack.formats.format import ColumnChoice

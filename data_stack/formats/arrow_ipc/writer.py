@@ -13,8 +13,8 @@ import pyarrow as pa
 from data_stack.codecs.codec import ColumnType
 from data_stack.dataset.iterator.access import access_to
 from data_stack.exception import ConfigError
-from data_stack.formats.arrow_ipc.features import metadata_of_class_names
 from data_stack.formats.arrow_tables import cells_of_tensors
+from data_stack.formats.class_name_metadata import metadata_of_class_names
 from data_stack.formats.column_source import ColumnSource
 from data_stack.formats.column_types import plain_type
 from data_stack.formats.conversion.parquet_columns import parquet_schema

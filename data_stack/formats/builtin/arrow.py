@@ -50,6 +50,7 @@ class ArrowFormat(WritableFormat):
     }
     options_class = ArrowOptions
     holds_decimals = True
+    keeps_class_names = True
 
     def recognize(self, folder: Folder, names: Sequence[str]) -> bool:
         from data_stack.formats.saved_dataset import is_saved_dataset

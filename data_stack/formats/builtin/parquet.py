@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from data_stack.dataset.iterator import ColumnKey, DatasetIteratorIF
+from data_stack.formats.class_name_metadata import class_names_in_metadata
 from data_stack.formats.column_source import ColumnSource
 from data_stack.formats.column_types import media_columns
 from data_stack.formats.format import (
@@ -19,6 +20,7 @@ from data_stack.formats.format import (
     WriteBatch,
 )
 from data_stack.formats.registry import register_format
+from data_stack.formats.targets import with_target
 from data_stack.io.account import PlaceAccount
 from data_stack.io.folder import Folder
 from data_stack.io.location import Location
@@ -64,6 +66,7 @@ class ParquetFormat(WritableFormat):
     options_class = ParquetOptions
     has_shards = True
     holds_decimals = True
+    keeps_class_names = True
 
     def recognize(self, folder: Folder, names: Sequence[str]) -> bool:
         if not self.listing_files.isdisjoint(names):
@@ -126,7 +129,17 @@ class ParquetFormat(WritableFormat):
                 location, stored_schema, nulls=options.nulls, filters=options.filters
             )
         keys: dict[str, ColumnKey] = {name: name for name in rows.schema.fields}
-        return ColumnSource(location.full_name, rows, schema, keys, stored)
+        class_names = class_names_in_metadata(rows.metadata, location.full_name)
+        return ColumnSource(location.full_name, rows, schema, keys, stored, class_names=class_names)
+
+    def with_target(self, samples: Any, location: Location, target: str | None) -> Any:
+        if target is None:
+            return samples
+        rows = _rows_below(samples)
+        class_names = class_names_in_metadata(rows.metadata, location.full_name)
+        return with_target(
+            samples, location.name, self.list_columns(samples), target, class_names.get(target)
+        )
 
     def check(self, source: ColumnSource, location: Location, shardlen: int | None) -> None:
         from data_stack.formats.conversion.parquet_columns import parquet_schema
@@ -138,11 +151,17 @@ class ParquetFormat(WritableFormat):
     def writer(
         self, location: Location, source: ColumnSource, *, name: str, shardlen: int | None
     ) -> Iterator[WriteBatch]:
-        from data_stack.formats.conversion.parquet_columns import parquet_schema
+        from data_stack.formats.conversion.parquet_columns import (
+            labels_of_schema,
+            parquet_schema,
+        )
         from data_stack.formats.parquet import ParquetWriter
 
         schema = parquet_schema(name, source)
-        with ParquetWriter(location.as_folder(), schema, rows_per_file=shardlen) as writer:
+        labels = labels_of_schema(schema, source)
+        with ParquetWriter(
+            location.as_folder(), schema, rows_per_file=shardlen, class_names=labels
+        ) as writer:
 
             def write_batch(batch: Batch) -> None:
                 writer.append_columns(batch, encoded=source.stored_names)
@@ -153,3 +172,10 @@ class ParquetFormat(WritableFormat):
 def _is_partition(name: str) -> bool:
     """Return whether a folder is a partition, such as ``year=2024``."""
     return "=" in name and not name.endswith(_SUFFIXES_OF_RECORDS)
+
+
+def _rows_below(samples: Any) -> Any:
+    """Return the rows of files that samples of :meth:`ParquetFormat.open` are read from."""
+    while not hasattr(samples, "metadata"):
+        samples = samples.underlying_iterators[0]
+    return samples

@@ -9,7 +9,7 @@ from typing import Any
 
 from data_stack.dataset.iterator import DatasetIteratorIF
 from data_stack.exception import ConfigError
-from data_stack.formats.column_source import source_of_iterator
+from data_stack.formats.column_source import ColumnSource, source_of_iterator
 from data_stack.formats.conversion.column_names import parse_columns
 from data_stack.formats.conversion.format_choice import (
     format_of_source,
@@ -22,6 +22,7 @@ from data_stack.formats.conversion.writing import write
 from data_stack.formats.format import WritableFormat
 from data_stack.formats.registry import writable_format_named, writable_formats
 from data_stack.io.location import location_of
+from data_stack.util.logger import logger
 
 
 @dataclass(frozen=True)
@@ -119,6 +120,8 @@ def convert(
         writable_format = writable_format_named(target_format or name_of_target_format(location))
         _check_shardlen(writable_format, shardlen)
         writable_format.check(column_source, location, shardlen)
+        if not writable_format.keeps_class_names:
+            _warn_of_lost_class_names(column_source, location.full_name, writable_format.name)
 
         n_verified = 0
         is_folder = writable_format.writes_folder(location)
@@ -141,6 +144,20 @@ def convert(
             n_verified=n_verified,
             seconds=time.perf_counter() - started_at,
         )
+
+
+def _warn_of_lost_class_names(source: ColumnSource, target: str, format_name: str) -> None:
+    """Log the columns whose classes have names that the target does not store."""
+    for column_name, names in source.class_names.items():
+        if column_name in source.schema:
+            logger.warning(
+                "%s keeps the numbers of the %d classes of column %r, not their names, which the "
+                "format %s does not store; Arrow and Parquet files do.",
+                target,
+                len(names),
+                column_name,
+                format_name,
+            )
 
 
 def _check_no_file_arguments(source_format: str | None, options: Mapping[str, Any] | None) -> None:

@@ -168,8 +168,31 @@ def parquet_schema(name: str, source: ColumnSource) -> Schema:
     Raises:
         ConfigError: Parquet cannot store a column.
     """
-    fields = [_field_of_column(column_name, source) for column_name in source.schema]
+    fields = []
+    for column_name in source.schema:
+        field = _field_of_column(column_name, source)
+        if column_name in source.class_names and str(field.arrow_type()) == "int64":
+            # datasets finds the names of a nullable column only.
+            field = Field(column_name, np.int64, nullable=True)
+        fields.append(field)
     return Schema(name, fields)
+
+
+def labels_of_schema(schema: Schema, source: ColumnSource) -> dict[str, Sequence[str]]:
+    """Return the names of the classes of fields of integers.
+
+    ``datasets`` reads those of int64, and we read all.
+
+    Args:
+        schema: the fields, as of :func:`parquet_schema`.
+        source: the dataset.
+    """
+    labels = {}
+    for field in schema:
+        is_integer = str(field.arrow_type()).startswith(("int", "uint"))
+        if field.name in source.class_names and is_integer:
+            labels[field.name] = source.class_names[field.name]
+    return labels
 
 
 def _field_of_column(name: str, source: ColumnSource) -> Field:

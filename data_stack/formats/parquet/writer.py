@@ -15,6 +15,7 @@ import pyarrow as pa
 from data_stack.dataset.iterator import DatasetIteratorIF
 from data_stack.dataset.iterator.adapted import Indexable, as_iterator
 from data_stack.exception import ConfigError, StorageConflictError
+from data_stack.formats.class_name_metadata import metadata_of_class_names
 from data_stack.formats.dataset_writer import DatasetWriter
 from data_stack.formats.parquet.column_values import column_values
 from data_stack.formats.parquet.earlier_files import (
@@ -111,6 +112,8 @@ class ParquetWriter(DatasetWriter):
             pickle; this requires the package ``lazy-data-stack-petastorm``.
         resume: continue the dataset in the folder; False to raise if the folder has one.
         overwrite: remove an existing dataset first.
+        class_names: the names of the classes of columns of labels, by column. ``datasets`` of
+            Hugging Face reads them as ``ClassLabel`` where the field is a nullable int64.
 
     Attributes:
         schema: of the rows; None until it is known.
@@ -127,6 +130,8 @@ class ParquetWriter(DatasetWriter):
     _format: FileFormat
     #: Whether to write Petastorm's metadata.
     _petastorm: bool
+    #: The metadata with the names of classes; empty without such.
+    _class_metadata: dict[bytes, bytes]
     #: The folder of the dataset.
     _folder: Folder
     #: Name of the folder, for messages.
@@ -162,6 +167,7 @@ class ParquetWriter(DatasetWriter):
         petastorm: bool = False,
         resume: bool = True,
         overwrite: bool = False,
+        class_names: Mapping[str, Sequence[str]] | None = None,
     ) -> None:
         if schema is not None and not isinstance(schema, Schema):
             raise ConfigError(f"schema must be a Schema, got {schema!r:.80}")
@@ -183,6 +189,7 @@ class ParquetWriter(DatasetWriter):
             file_rows=_max_rows("rows_per_file", rows_per_file),
         )
         self._petastorm = bool(petastorm)
+        self._class_metadata = metadata_of_class_names(class_names or {})
         self._folder = folder_of(target, prefix)
         self._name = self._folder.name or "the root of the store"
         self._pid = os.getpid()
@@ -434,7 +441,9 @@ class ParquetWriter(DatasetWriter):
             # Raise for fields that Petastorm lacks, before anything is written.
             add_foreign_metadata({}, schema, (), always=True)
         notes = ParquetManifest(schema, self._earlier.noted, partition_by, self._earlier.n_parts)
-        part = WriterPart(self._folder, notes, encoder.arrow_schema, self._format)
+        metadata = {**(encoder.arrow_schema.metadata or {}), **self._class_metadata}
+        arrow_schema = encoder.arrow_schema.with_metadata(metadata)
+        part = WriterPart(self._folder, notes, arrow_schema, self._format)
         self.schema = schema
         return _RowSink(encoder, part)
 
@@ -491,6 +500,7 @@ class ParquetWriter(DatasetWriter):
             if stored is not None:
                 metadata.update(stored.metadata)
         metadata.update(manifest.schema.metadata())
+        metadata.update(self._class_metadata)
         metadata.pop(INDEXES_KEY, None)  # the indexes lack the new rows
         complete_metadata = add_foreign_metadata(
             metadata, manifest.schema, manifest.files, always=self._petastorm
