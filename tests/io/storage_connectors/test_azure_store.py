@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import gc
 import logging
 import os
 import random
@@ -54,6 +55,7 @@ def server() -> Iterator[AzureServer]:
 @pytest.fixture
 def azure(server: AzureServer, monkeypatch: pytest.MonkeyPatch) -> Iterator[AzureServer]:
     """The server, with nothing in it, without faults; nothing but a test says how to log in."""
+    gc.collect()  # connectors of earlier tests would share their logins
     server.reset()
     for name in os.environ:
         if name.startswith("AZURE_"):
@@ -203,6 +205,20 @@ def test_objects_of_other_tools_are_read_under_their_keys(
     assert store.list_keys() == [key]
     with store.open_key(key) as resource:
         assert resource.read() == DATA
+
+
+def test_both_clients_describe_a_blob_alike(azure: AzureServer) -> None:
+    for name, data in (("plain", DATA), ("empty", b"")):
+        azure.put(f"f/{name}", data)
+    azure.put("f/folder", b"", hdi_isfolder="true")
+    by_obstore = azure.store(client="obstore")
+    by_fsspec = azure.store(client="fsspec")
+
+    for name in ("plain", "empty", "folder", "missing"):
+        assert by_obstore._files.info(name) == by_fsspec._files.info(name)
+    assert by_obstore.stat("plain") == by_fsspec.stat("plain")
+    listed = {file.path: file for file in by_fsspec._files.files("")}
+    assert listed["plain"] == by_obstore._files.info("plain")
 
 
 @pytest.mark.parametrize("client", CLIENTS)
