@@ -215,7 +215,8 @@ def test_a_missing_token_of_a_workload_is_an_error(
         with pytest.raises(StorageError) as caught:
             ask("plain")
         assert not isinstance(caught.value, ResourceNotFoundError)
-    assert tokens.requests == azure.requests == []
+    assert tokens.requests == []
+    assert azure.requests == []
 
 
 def test_a_token_is_sent_without_encryption_on_this_machine_only(azure: AzureServer) -> None:
