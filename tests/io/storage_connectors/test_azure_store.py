@@ -7,7 +7,6 @@ import gc
 import logging
 import os
 import random
-import threading
 from collections.abc import Iterator
 from functools import partial
 from typing import Any
@@ -371,21 +370,10 @@ def test_a_busy_server_is_asked_again(azure: AzureServer, client: str) -> None:
 @pytest.mark.parametrize("client", CLIENTS)
 def test_a_body_that_is_cut_short_is_requested_again(azure: AzureServer, client: str) -> None:
     azure.put("f/plain", DATA)
-    n_cuts = 0
-
-    def rule(request: Request) -> Answer | None:
-        nonlocal n_cuts
-        if n_cuts == 1 or request.method != "GET" or key_of(request) != "f/plain":
-            return None
-        answer = azure.right_answer(request)
-        answer.cut_at = len(answer.body) // 2
-        n_cuts += 1
-        return answer
-
-    azure.rule = rule
+    cut = azure.cut_first(lambda request: request.method == "GET" and key_of(request) == "f/plain")
 
     assert content(azure.store(client=client, timeout_seconds=20.0), "plain") == DATA
-    assert n_cuts == 1
+    assert len(cut) == 1
 
 
 @pytest.mark.parametrize("client", CLIENTS)
@@ -432,17 +420,7 @@ def test_nothing_logged_holds_a_key_or_token(
 
 @pytest.mark.parametrize("client", CLIENTS)
 def test_a_server_that_hangs_is_an_error_in_time(azure: AzureServer, client: str) -> None:
-    may_go_on = threading.Event()
-
-    def rule(request: Request) -> Answer | None:
-        may_go_on.wait(60)
-        return None
-
-    azure.rule = rule
     store = azure.store(client=client, timeout_seconds=1.0)
 
-    try:
-        with pytest.raises(StorageUnavailableError):
-            store.get_resource("a")
-    finally:
-        may_go_on.set()
+    with azure.hanging(), pytest.raises(StorageUnavailableError):
+        store.get_resource("a")
