@@ -6,11 +6,12 @@ A test may replace the answer to any request (:attr:`ObjectServer.rule`).
 from __future__ import annotations
 
 import base64
+import contextlib
 import hashlib
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from email.utils import formatdate
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -138,6 +139,40 @@ class ObjectServer(ABC):
         self._server.shutdown()
         self._server.server_close()
         self._thread.join()
+
+    @contextlib.contextmanager
+    def hanging(self) -> Iterator[None]:
+        """Answer no request until the end of the block."""
+        may_go_on = threading.Event()
+
+        def rule(request: Request) -> Answer | None:
+            may_go_on.wait(60)
+            return None
+
+        self.rule = rule
+        try:
+            yield
+        finally:
+            may_go_on.set()
+
+    def cut_first(self, is_wanted: Callable[[Request], bool]) -> list[Request]:
+        """Cut the body of the first right answer to a wanted request in its middle.
+
+        Returns:
+            The requests whose answers were cut: none at first, later one.
+        """
+        cut = list[Request]()
+
+        def rule(request: Request) -> Answer | None:
+            if cut or not is_wanted(request):
+                return None
+            cut.append(request)
+            answer = self.right_answer(request)
+            answer.cut_at = len(answer.body) // 2
+            return answer
+
+        self.rule = rule
+        return cut
 
     def reset(self) -> None:
         """Remove all objects, rules and noted requests."""

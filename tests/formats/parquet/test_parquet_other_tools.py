@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from parquet_layouts import COLUMNS, LAYOUTS, N_ROWS, SCHEMA, write_layout
@@ -84,3 +85,23 @@ def test_the_manifest_moves_into_the_first_partition_of_a_dataset_that_had_none(
 
     assert [path.parent.name for path in tmp_path.rglob("_*")] == ["day=2024-01-01"]
     assert len(ParquetDataset(tmp_path)) == 2
+
+
+def test_views_of_text_and_bytes_within_other_types_are_read(tmp_path: Path) -> None:
+    text = pa.array(["x", None, "größe"], pa.string_view())
+    data = pa.array([b"1", b"", None], pa.binary_view())
+    struct = pa.StructArray.from_arrays([text, data], names=["text", "data"])
+    lists = pa.array([["a"], [], None], pa.list_(pa.string_view()))
+    pq.write_table(pa.table({"struct": struct, "lists": lists}), tmp_path / "a.parquet")
+
+    rows = ParquetDataset(tmp_path / "a.parquet")
+
+    expected = struct.to_pylist()
+    assert rows.read_column("struct").tolist() == expected
+    assert rows.read_column("struct", [2, 0]).tolist() == [expected[2], expected[0]]
+    assert [row["struct"] for row in rows] == expected
+    assert [None if row["lists"] is None else list(row["lists"]) for row in rows] == [
+        ["a"],
+        [],
+        None,
+    ]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import multiprocessing
 import os
 import random
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -205,40 +204,22 @@ def test_a_busy_server_is_asked_again(gcs: GCSServer, client: str, status: int) 
 def test_a_body_that_is_cut_short_is_requested_again(gcs: GCSServer, client: str) -> None:
     gcs.is_public = True
     gcs.put("f/plain", DATA)
-    n_cuts = 0
-
-    def rule(request: Request) -> Answer | None:
-        nonlocal n_cuts
-        is_read = request.method == "GET" and "range" in request.headers
-        if n_cuts == 1 or not is_read or key_of(request) != "f/plain":
-            return None
-        answer = gcs.right_answer(request)
-        answer.cut_at = len(answer.body) // 2
-        n_cuts += 1
-        return answer
-
-    gcs.rule = rule
+    cut = gcs.cut_first(
+        lambda request: (
+            request.method == "GET" and "range" in request.headers and key_of(request) == "f/plain"
+        )
+    )
 
     assert content(gcs.store(client=client, timeout_seconds=20.0), "plain") == DATA
-    assert n_cuts == 1
+    assert len(cut) == 1
 
 
 @pytest.mark.parametrize("client", CLIENTS)
 def test_a_server_that_hangs_is_an_error_in_time(gcs: GCSServer, client: str) -> None:
-    may_go_on = threading.Event()
-
-    def rule(request: Request) -> Answer | None:
-        may_go_on.wait(60)
-        return None
-
-    gcs.rule = rule
     store = gcs.store(client=client, timeout_seconds=1.0)
 
-    try:
-        with pytest.raises(StorageUnavailableError):
-            store.get_resource("a")
-    finally:
-        may_go_on.set()
+    with gcs.hanging(), pytest.raises(StorageUnavailableError):
+        store.get_resource("a")
 
 
 # ---------------------------------------------------------------------- races

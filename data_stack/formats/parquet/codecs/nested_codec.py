@@ -53,6 +53,9 @@ class NestedCodec(ArrowCodec):
         return exact_cells(values, self._arrow_type)
 
     def _column(self, field: FieldLike, cells: pa.Array, has_nulls: bool) -> GroupColumn:
+        if "_view" in str(cells.type):
+            # pyarrow takes no rows of views of text or bytes within other types.
+            cells = cells.cast(self._arrow_type)
         return _NestedColumn(cells)
 
 

@@ -81,8 +81,9 @@ class ObstoreObjects(ObjectClient):
       it to any host, with the session token;
     - objects whose names obstore does not take as they are, such as ``a//b`` and ``a/``;
     - listing containers of Azure, and buckets of S3 for which botocore has certificates of its own;
-    - describing and deleting objects of Google and Azure: it names their versions otherwise, and
-      deletes by requests for many objects;
+    - describing objects of Google, whose versions it names otherwise, and empty ones of Azure,
+      which may stand for folders;
+    - deleting objects of Google and Azure, which it does by requests for many objects;
     - deleting a certain version of an object;
     - writing to Google without a login, for which obstore logs in as the machine all the same;
     - everything for Google where a client certificate must be shown.
@@ -139,13 +140,27 @@ class ObstoreObjects(ObjectClient):
         return answers
 
     def describe(self, path: str) -> RemoteFile | None:
-        if not self._is_s3:
+        if self._is_google:
             return self._other.describe(path)
-        return self._send(
+        file = self._send(
             path,
             lambda key: self._request_description(path, key),
             lambda: self._other.describe(path),
         )
+        if self._is_s3:
+            return file
+        if file is None:
+            self._check_missing(path)
+        elif file.size == 0:
+            # It may stand for a folder, which only its metadata say.
+            return self._other.describe(path)
+        return file
+
+    def _check_missing(self, path: str) -> None:
+        """Check that an object is missing, not its container: an answer to HEAD does not say."""
+        (answer,) = self.read_ranges([FileRange(path, 0, 1)], None)
+        if isinstance(answer, Exception) and not isinstance(answer, FileNotFoundError):
+            raise answer
 
     def put(self, path: str, data: bytes) -> None:
         if not self._writes():

@@ -19,6 +19,7 @@ from data_stack.io.storage_connectors.object_store.s3_place import S3Place
 if TYPE_CHECKING:
     from data_stack.io.storage_connectors.object_store.google_login import GoogleLogin
 
+_LOOPBACK_HOSTS: Final = ("127.0.0.1", "::1", "localhost")
 #: The limit of connecting to a server.
 _MAX_CONNECT_SECONDS: Final = 10.0
 #: obstore asks for credentials again five minutes before they expire. So it asks botocore, which
@@ -119,13 +120,17 @@ def make_az_store(container: str, options: Mapping[str, Any], timeout_seconds: f
         timeout_seconds: the limit of a request.
 
     Raises:
-        ConfigError: no account is named, or something is malformed.
+        ConfigError: no account is named, something is malformed, or the token of an identity would
+            be sent without encryption.
     """
     account = find_account(options, os.environ)
     if _has_proxy(account.endpoint):
         return None
     client_arguments = _client_options(account.endpoint, timeout_seconds, None)
-    if account.key or account.sas_token or account.is_anonymous:
+    is_identity = not (account.key or account.sas_token or account.is_anonymous)
+    if is_identity and not _keeps_token_secret(account.endpoint):
+        raise ConfigError("an identity of Azure logs in by https:// only: give a key or SAS token")
+    if not is_identity:
         _refuse_other_hosts(client_arguments, account.endpoint)
     config: Any = {
         "account_name": account.name,
@@ -192,6 +197,12 @@ def _refuse_other_hosts(client_options: dict[str, Any], endpoint: str) -> None:
     """
     client_options["proxy_url"] = f"http://{REFUSING_PROXY}"
     client_options["proxy_excludes"] = urlsplit(endpoint).hostname
+
+
+def _keeps_token_secret(endpoint: str) -> bool:
+    """Return whether nobody between here and an endpoint sees what is sent there."""
+    parts = urlsplit(endpoint)
+    return parts.scheme == "https" or parts.hostname in _LOOPBACK_HOSTS
 
 
 def _has_proxy(endpoint: str) -> bool:
