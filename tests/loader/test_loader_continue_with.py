@@ -18,8 +18,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sizes import sized
 
-from data_stack.dataset.iterator import DatasetIteratorIF, SequenceDatasetIterator
+from data_stack.dataset.iterator import (
+    DatasetIteratorIF,
+    InformedDatasetIterator,
+    SequenceDatasetIterator,
+)
 from data_stack.dataset.iterator.layers.mix_in_stack import MixInStack
+from data_stack.dataset.meta import DatasetMeta
 from data_stack.exception import ConfigError, LoaderStateError
 from data_stack.loader import BlockShuffled, Loader, LoaderState
 from data_stack.loader.workers.base import WorkerKind
@@ -285,6 +290,23 @@ def test_layers_below_and_above_the_mix_are_made_again() -> None:
         assert positions == [int(position) for _, position in alone.at_epoch(2)]
 
 
+def test_sources_with_meta_go_on() -> None:
+    def informed_mix() -> Any:
+        sources = two_sources()
+        return mix(
+            {name: InformedDatasetIterator(sources[name], DatasetMeta()) for name in sources},
+            [1, 1],
+        )
+
+    loader = Loader(informed_mix(), 4, workers=0)
+    read = read_steps(loader, 3)
+    read += read_steps(loader.continue_with(informed_mix()), 3)
+
+    for number, name in enumerate("ab"):
+        positions = positions_of(number, read)
+        assert positions == passes_of(name, 30, len(positions))
+
+
 def test_the_next_epoch_begins_anew() -> None:
     new_mix = mix(two_sources(), [1, 3], n_samples=16)
     loader = Loader(mix(two_sources(), [1, 1]), 4, epochs=2, workers=0)
@@ -448,6 +470,8 @@ def test_stacks_without_such_a_mix_are_refused() -> None:
         refused(loader, stack, "is above the mix: .*shuffle or load each source, then mix")
         refused(Loader(stack, 4, workers=0), mixed, "is above the mix")
     refused(loader, mixed.combine(mixed), "has no mix below CombinedDatasetIterator")
+    loaded = InformedDatasetIterator(mixed, DatasetMeta(), origin={"name": "digits"})
+    refused(loader, loaded, "has no mix below InformedDatasetIterator")
 
 
 def test_a_loader_that_shuffles_is_refused() -> None:
@@ -531,11 +555,13 @@ def test_known_damage_of_a_source_stays_known_at_another_place(tmp_path: Path) -
         next(batches)
     assert [sample.position for sample in loader.damaged_samples()] in ([31, 35], [35, 31])
 
-    continued = loader.continue_with(mix({"damaged": damaged, "other": other}, [3, 1]))
+    more = SequenceDatasetIterator([np.arange(200, 207)])
+    sources: dict[str, DatasetIteratorIF] = {"more": more, "damaged": damaged, "other": other}
+    continued = loader.continue_with(mix(sources, [1, 3, 1]))
     state = continued.state_dict()
     numbers = [number for batch in continued for number in batch[0].tolist()]
 
-    assert sorted(state["damaged"]["DatasetFileCorruptError"]) == [1, 5]
+    assert sorted(state["damaged"]["DatasetFileCorruptError"]) == [8, 12]
     assert {1, 5}.isdisjoint(numbers)
     assert continued.stats().n_skipped > 0
     assert len(log.read_text(encoding="utf-8").splitlines()) == 2  # none is met again

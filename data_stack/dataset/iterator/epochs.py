@@ -31,7 +31,7 @@ def at_epoch(iterator: DatasetIteratorIF, epoch: int) -> DatasetIteratorIF:
     wanted_epoch = check_integer("an epoch", epoch, at_least=0)
     #: The layer at the wanted epoch, by the id of the layer.
     redrawn_of: dict[int, Any] = {}
-    for layer, below in walk_stack(iterator, _iterators_to_redraw):
+    for layer, below in walk_stack(iterator, iterators_to_redraw):
         redrawn_below = [redrawn_of[id(other)] for other in below]
         redrawn_of[id(layer)] = _redraw(layer, below, redrawn_below, wanted_epoch)
     redrawn: DatasetIteratorIF = redrawn_of[id(iterator)]
@@ -63,7 +63,7 @@ def _redraw(layer: Any, below: list[Any], redrawn_below: list[Any], epoch: int) 
 
 def has_random_layers(iterator: DatasetIteratorIF) -> bool:
     """Return whether :func:`at_epoch` makes another stack for another epoch; reads no sample."""
-    layers = walk_stack(iterator, _iterators_to_redraw)
+    layers = walk_stack(iterator, iterators_to_redraw)
     return any(_draw_of(layer) is not None for layer, _ in layers)
 
 
@@ -75,7 +75,7 @@ def list_draws(iterator: DatasetIteratorIF) -> list[Any]:
     """
     ids_of_random_layers: set[int] = set()
     draws: list[Any] = []
-    for layer, below in walk_stack(iterator, _iterators_to_redraw):
+    for layer, below in walk_stack(iterator, iterators_to_redraw):
         is_drawn_below = any(id(other) in ids_of_random_layers for other in below)
         if not is_drawn_below and _draw_of(layer) is None:
             continue
@@ -85,7 +85,7 @@ def list_draws(iterator: DatasetIteratorIF) -> list[Any]:
     return draws
 
 
-def _iterators_to_redraw(iterator: Any) -> list[Any]:
+def iterators_to_redraw(iterator: Any) -> list[Any]:
     """Return what a layer was made on; nothing where a repository has loaded the iterator."""
     if not isinstance(iterator, DatasetIteratorIF):
         return []

@@ -8,6 +8,7 @@ from typing import Any
 
 from data_stack.dataset.iterator.access import OneToOneAccess, own_access
 from data_stack.dataset.iterator.contract import DatasetIteratorIF
+from data_stack.dataset.iterator.epochs import iterators_to_redraw
 from data_stack.dataset.iterator.layers.mixed import MixedDatasetIterator
 from data_stack.exception import ConfigError
 
@@ -86,7 +87,7 @@ def _layer_below(layer: Any, stack: DatasetIteratorIF) -> DatasetIteratorIF:
     )
     # A subclass of a layer may do anything.
     is_layer = "_layer_name" in vars(type(layer))
-    below: list[DatasetIteratorIF] = list(layer._iterators_below()) if is_layer else []
+    below: list[DatasetIteratorIF] = iterators_to_redraw(layer) if is_layer else []
     if len(below) != 1:
         raise ConfigError(f"{stack!r} has no mix below {kind}: {advice}")
     if not isinstance(own_access(layer), OneToOneAccess):
