@@ -177,6 +177,21 @@ def test_options_out_of_range_are_refused(options: Any, message: str) -> None:
         Budget(9, 1, **options)
 
 
+def test_small_integers_of_numpy_are_options() -> None:
+    plain = Budget(100, 1, max_samples=4, window=50, group=3)
+    small = Budget(
+        np.uint8(100),
+        1,
+        max_samples=np.uint8(4),
+        window=np.uint8(50),
+        group=np.uint8(3),
+    )
+
+    assert samples_in(loader_of(budget=small, cost=None)) == samples_in(
+        loader_of(budget=plain, cost=None)
+    )
+
+
 def test_lanes_need_batches_of_one_size() -> None:
     lanes = Lanes(BlockShuffled(block_lengths=10), lanes=2, batch_size=4)
 
