@@ -23,7 +23,7 @@ Cost = ColumnKey | Callable[[Any], int] | npt.ArrayLike
 #: Costs and budgets fit into int64, also when they are added or multiplied by a number of samples.
 MAX_BUDGET = 2**40
 
-#: The largest number of samples in a window.
+#: The largest number of samples in a window, and so of batches in a group.
 _MAX_WINDOW = 2**22
 
 
@@ -96,7 +96,7 @@ class Budget:
         window = check_integer(
             "the window of a budget", self.window, at_least=1, at_most=_MAX_WINDOW
         )
-        group = check_integer("the group of a budget", self.group, at_least=1)
+        group = check_integer("the group of a budget", self.group, at_least=1, at_most=_MAX_WINDOW)
         object.__setattr__(self, "max_cost", max_cost)
         object.__setattr__(self, "window", window)
         object.__setattr__(self, "group", group)

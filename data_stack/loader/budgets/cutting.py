@@ -35,7 +35,9 @@ def cut_window(costs: npt.NDArray[Any], budget: Budget, *, is_sorted: bool) -> E
         budget: what a batch may cost.
         is_sorted: whether the costs descend.
     """
-    max_samples = len(costs) if budget.max_samples is None else budget.max_samples
+    max_samples = len(costs)
+    if budget.max_samples is not None:
+        max_samples = min(budget.max_samples, len(costs))
     if not budget.padded:
         return _cut_by_sum(costs, budget.max_cost, max_samples)
     if is_sorted:
