@@ -168,6 +168,8 @@ def test_arguments_that_conflict_are_refused(arguments: Any, message: str) -> No
         ({"padded": "no"}, "padded must be True or False"),
         ({"max_samples": 0}, "max_samples must be at least 1"),
         ({"window": 0}, "the window of a budget must be at least 1"),
+        ({"window": 2**30}, "the window of a budget must be at most"),
+        ({"group": 2**70}, "the group of a budget must be at most"),
         ({"group": 1.5}, "the group of a budget must be an integer"),
         ({"too_long": "cut"}, "too_long must be one of 'refuse', 'alone', 'drop'"),
     ],
@@ -175,6 +177,27 @@ def test_arguments_that_conflict_are_refused(arguments: Any, message: str) -> No
 def test_options_out_of_range_are_refused(options: Any, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         Budget(9, 1, **options)
+
+
+def test_small_integers_of_numpy_are_options() -> None:
+    plain = Budget(100, 1, max_samples=4, window=50, group=3)
+    small = Budget(
+        np.uint8(100),
+        1,
+        max_samples=np.uint8(4),
+        window=np.uint8(50),
+        group=np.uint8(3),
+    )
+
+    assert samples_in(loader_of(budget=small, cost=None)) == samples_in(
+        loader_of(budget=plain, cost=None)
+    )
+
+
+def test_a_limit_above_all_samples_is_none() -> None:
+    unlimited = samples_in(loader_of(budget=Budget(100, 1), cost=None))
+
+    assert samples_in(loader_of(budget=Budget(100, 1, max_samples=2**70), cost=None)) == unlimited
 
 
 def test_lanes_need_batches_of_one_size() -> None:

@@ -56,9 +56,10 @@ class Case:
 
 @st.composite
 def cases(draw: st.DrawFn) -> Case:
+    unit = draw(st.sampled_from([1, 100, 2**20, 2**33 - 1]))
     return Case(
-        costs=draw(st.lists(st.integers(0, 20), max_size=60)),
-        max_cost=draw(st.integers(1, 60)),
+        costs=[unit * cost for cost in draw(st.lists(st.integers(0, 20), max_size=60))],
+        max_cost=unit * draw(st.integers(1, 60)),
         padded=draw(st.booleans()),
         max_samples=draw(st.none() | st.integers(1, 6)),
         window=draw(st.integers(1, 70)),

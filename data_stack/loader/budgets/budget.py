@@ -23,7 +23,7 @@ Cost = ColumnKey | Callable[[Any], int] | npt.ArrayLike
 #: Costs and budgets fit into int64, also when they are added or multiplied by a number of samples.
 MAX_BUDGET = 2**40
 
-#: The largest number of samples in a window.
+#: The largest number of samples in a window, and so of batches in a group.
 _MAX_WINDOW = 2**22
 
 
@@ -91,26 +91,32 @@ class Budget:
     storage: StorageConnector | str | os.PathLike[str] | None = None
 
     def __post_init__(self) -> None:
-        check_integer("a budget", self.max_cost, at_least=1, at_most=MAX_BUDGET)
+        # Integers of numpy become Python's, whose arithmetic does not wrap.
+        max_cost = check_integer("a budget", self.max_cost, at_least=1, at_most=MAX_BUDGET)
+        window = check_integer(
+            "the window of a budget", self.window, at_least=1, at_most=_MAX_WINDOW
+        )
+        group = check_integer("the group of a budget", self.group, at_least=1, at_most=_MAX_WINDOW)
+        object.__setattr__(self, "max_cost", max_cost)
+        object.__setattr__(self, "window", window)
+        object.__setattr__(self, "group", group)
+        if self.max_samples is not None:
+            max_samples = check_integer("max_samples", self.max_samples, at_least=1)
+            object.__setattr__(self, "max_samples", max_samples)
         if not isinstance(self.padded, bool):
             raise ConfigError(f"padded must be True or False, got {self.padded!r:.80}")
-        if self.max_samples is not None:
-            check_integer("max_samples", self.max_samples, at_least=1)
-        check_integer("the window of a budget", self.window, at_least=1, at_most=_MAX_WINDOW)
-        check_integer("the group of a budget", self.group, at_least=1)
         if self.too_long not in get_args(TooLong):
             choices = ", ".join(repr(choice) for choice in get_args(TooLong))
             raise ConfigError(f"too_long must be one of {choices}, got {self.too_long!r:.80}")
 
     def content(self) -> dict[str, Any]:
         """Return plain JSON data that identifies the budget, without the costs."""
-        max_samples = None if self.max_samples is None else int(self.max_samples)
         return {
-            "max_cost": int(self.max_cost),
+            "max_cost": self.max_cost,
             "padded": self.padded,
-            "max_samples": max_samples,
-            "window": int(self.window),
-            "group": int(self.group),
+            "max_samples": self.max_samples,
+            "window": self.window,
+            "group": self.group,
             "too_long": self.too_long,
         }
 

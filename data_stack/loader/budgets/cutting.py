@@ -35,52 +35,49 @@ def cut_window(costs: npt.NDArray[Any], budget: Budget, *, is_sorted: bool) -> E
         budget: what a batch may cost.
         is_sorted: whether the costs descend.
     """
-    wide_costs = costs.astype(np.int64)
-    max_samples = len(costs) if budget.max_samples is None else budget.max_samples
-    if budget.padded and not is_sorted:
-        return _cut_by_largest(wide_costs, budget.max_cost, max_samples)
+    max_samples = len(costs)
+    if budget.max_samples is not None:
+        max_samples = min(budget.max_samples, len(costs))
+    if not budget.padded:
+        return _cut_by_sum(costs, budget.max_cost, max_samples)
+    if is_sorted:
+        return _cut_by_first(costs, budget.max_cost, max_samples)
+    return _cut_by_largest(costs, budget.max_cost, max_samples)
 
+
+def _cut_by_sum(costs: npt.NDArray[Any], max_cost: int, max_samples: int) -> Ends:
+    """Return the ends of batches whose samples cost at most ``max_cost`` together."""
     # Find where a batch would end for each sample that it may begin with.
-    if budget.padded:
-        ends_from = _ends_by_first(wide_costs, budget.max_cost)
-    else:
-        ends_from = _ends_by_sum(wide_costs, budget.max_cost)
+    sums = np.cumsum(costs, dtype=np.int64)
+    sums_before = sums - costs.astype(np.int64)  # uint64 would make floats of both
     starts = np.arange(len(costs))
-    n_samples = np.clip(ends_from - starts, 1, max_samples)
-    return _follow(np.minimum(starts + n_samples, len(costs)))
+    n_samples = np.searchsorted(sums, sums_before + max_cost, side="right") - starts
+    end_of = np.minimum(starts + np.clip(n_samples, 1, max_samples), len(costs)).tolist()
 
-
-def _follow(ends_from: npt.NDArray[np.int64]) -> Ends:
-    """Return the ends of the batches, of which the first begins with sample 0.
-
-    Args:
-        ends_from: where a batch ends that begins with a sample, for each sample.
-    """
-    end_of = ends_from.tolist()
+    # The first batch begins with sample 0, each other one where the one before it ends.
     ends = []
     end = 0
-    while end < len(end_of):
+    while end < len(costs):
         end = end_of[end]
         ends.append(end)
     return np.array(ends, dtype=np.int64)
 
 
-def _ends_by_sum(costs: npt.NDArray[np.int64], max_cost: int) -> npt.NDArray[np.int64]:
-    """Return where batches end whose samples cost at most ``max_cost`` together."""
-    sums = np.cumsum(costs)
-    sums_before = sums - costs
-    ends: npt.NDArray[np.int64] = np.searchsorted(sums, sums_before + max_cost, side="right")
-    return ends
+def _cut_by_first(costs: npt.NDArray[Any], max_cost: int, max_samples: int) -> Ends:
+    """Return the ends of padded batches if costs descend: the first sample is the largest one."""
+    ends = []
+    end = 0
+    while end < len(costs):
+        largest = int(costs[end])
+        n_samples = max_samples
+        if largest > 0:
+            n_samples = min(max_cost // largest, max_samples)
+        end = min(end + max(n_samples, 1), len(costs))
+        ends.append(end)
+    return np.array(ends, dtype=np.int64)
 
 
-def _ends_by_first(costs: npt.NDArray[np.int64], max_cost: int) -> npt.NDArray[np.int64]:
-    """Return where padded batches end if costs descend: the first sample is the largest one."""
-    n_samples = np.full(len(costs), len(costs), dtype=np.int64)  # as many as there are of cost 0
-    np.floor_divide(max_cost, costs, out=n_samples, where=costs > 0)
-    return n_samples + np.arange(len(costs))
-
-
-def _cut_by_largest(costs: npt.NDArray[np.int64], max_cost: int, max_samples: int) -> Ends:
+def _cut_by_largest(costs: npt.NDArray[Any], max_cost: int, max_samples: int) -> Ends:
     """Return the ends of padded batches, whatever the order of costs."""
     ends = []
     start = 0

@@ -122,7 +122,8 @@ class EpochBatches:
 
     def _samples_of_window(self, window: int) -> IndexArrayOfInts:
         """Return the samples of a window, in the order in which they are cut into batches."""
-        positions = np.asarray(self._positions_of(window), dtype=np.int64)
+        interval = self._positions_of(window)
+        positions = np.arange(interval.start, interval.stop, dtype=np.int64)
         samples = indices_of(self._order, positions, len(self._costs), self._seed, self._epoch)
         if self._budget.too_long == "drop":
             samples = samples[self._costs[samples] <= self._budget.max_cost]
