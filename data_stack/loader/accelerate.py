@@ -57,7 +57,7 @@ class AccelerateLoader(DataLoaderStateMixin, TorchLoader):  # type: ignore[misc]
             return -1
         epoch, position, first_epoch = self.tell()
         last_epoch = first_epoch + self._epochs - 1
-        plan = self._plan_of(last_epoch)
+        plan = self._timetable.plan_of(last_epoch)
         n_samples = plan.n_samples
         if epoch == last_epoch:
             n_samples -= position

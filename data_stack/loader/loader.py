@@ -25,10 +25,9 @@ from data_stack.loader.agreement import check_ranks_agree
 from data_stack.loader.batch_maker import BatchMaker
 from data_stack.loader.budgets.budget import Budget, Cost, parse_budget
 from data_stack.loader.budgets.budget_batches import BudgetBatches
-from data_stack.loader.budgets.budget_schedule import BudgetSchedule
 from data_stack.loader.collation.collation import Collation
 from data_stack.loader.conversion import Conversion
-from data_stack.loader.cursors import Cursors, check_is_of_mix, consumed_at, find_cursors
+from data_stack.loader.cursors import consumed_at, find_cursors
 from data_stack.loader.damage_in_mix import find_in_mix
 from data_stack.loader.damage_record import DamageRecord
 from data_stack.loader.damaged_sample import DamagedSample
@@ -36,7 +35,6 @@ from data_stack.loader.delivery import DeliveryObserver
 from data_stack.loader.epoch_stacks import EpochStacks
 from data_stack.loader.error_log import parse_error_log
 from data_stack.loader.error_policy import OnError, parse_error_policy
-from data_stack.loader.job import Job
 from data_stack.loader.meshes import DeviceMesh, ProcessGroup
 from data_stack.loader.metrics import MetricsReporter
 from data_stack.loader.model_speed import SpeedWithoutLoading
@@ -51,12 +49,8 @@ from data_stack.loader.schedule import Schedule
 from data_stack.loader.session import Session
 from data_stack.loader.state import LoaderState, find_place
 from data_stack.loader.statistics import LoaderStatistics
-from data_stack.loader.step_samples import (
-    SampleOfStep,
-    StepSamples,
-    check_step_of_epoch,
-    find_step_after,
-)
+from data_stack.loader.step_samples import SampleOfStep, StepSamples, find_jobs_of_step
+from data_stack.loader.timetable import Timetable
 from data_stack.loader.trace import TraceWriter
 from data_stack.loader.workers.base import WorkerKind
 from data_stack.loader.workers.make_workers import make_workers
@@ -379,7 +373,7 @@ class Loader:
         if self._epochs is None:
             raise TypeError("an endless loader (epochs=None) has no length")
         _, _, first_epoch = self.tell()
-        return self._count_steps(range(first_epoch, first_epoch + self._epochs))
+        return self._timetable.count_steps(range(first_epoch, first_epoch + self._epochs))
 
     @property
     def n_batches_left(self) -> int:
@@ -396,20 +390,8 @@ class Loader:
             raise TypeError("an endless loader (epochs=None) has no number of batches")
         epoch, position, first_epoch = self.tell()
         later_epochs = range(epoch + 1, first_epoch + self._epochs)
-        return self._plan_of(epoch).n_steps(position) + self._count_steps(later_epochs)
-
-    def _count_steps(self, epochs: range) -> int:
-        """Return the number of this rank's batches in whole epochs, see :meth:`__len__`."""
-        if self._budget_batches is not None:
-            return sum(self._plan_of(epoch).n_steps() for epoch in epochs)
-        n_steps = self._plan_for_stack(self._iterator).n_steps()
-        n_batches = len(epochs) * n_steps
-
-        # The epoch in which a mix was changed has as many samples as the new mix.
-        cursors = self._session.cursors
-        if cursors is not None and cursors.epoch in epochs:
-            n_batches += self._plan_of(cursors.epoch).n_steps() - n_steps
-        return n_batches
+        timetable = self._timetable
+        return timetable.plan_of(epoch).n_steps(position) + timetable.count_steps(later_epochs)
 
     def stats(self) -> LoaderStatistics:
         """Return the figures of the current or last iteration."""
@@ -457,7 +439,7 @@ class Loader:
         The number is 0 if there is no batch.
         """
         epoch, _, _ = self.tell()
-        schedule = self._make_schedule(epoch, 0, epoch + 1)
+        schedule = self._timetable.schedule(epoch, 0, epoch + 1)
         first_job = next(schedule.jobs(), None)
         if first_job is None:
             return None, 0
@@ -470,22 +452,20 @@ class Loader:
     def _schedule_from_here(self) -> Schedule:
         """Return the batches from here to the end of the iteration."""
         progress = self._session.progress
-        return self._make_schedule(progress.epoch, progress.position, self._end_epoch())
+        return self._timetable.schedule(progress.epoch, progress.position, self._end_epoch())
 
-    def _make_schedule(self, epoch: int, position: int, end_epoch: int) -> Schedule:
-        """Return the batches from a place to the end of an epoch."""
-        schedule = Schedule(
+    @property
+    def _timetable(self) -> Timetable:
+        """The batches of all epochs of this rank."""
+        session = self._session
+        return Timetable(
+            stacks=self._stacks,
             order=self._order,
-            seed=self._session.seed,
-            plan_of=self._plan_of,
-            epoch=epoch,
-            position=position,
-            end_epoch=end_epoch,
-            cursors=self._session.cursors,
+            plan=self.plan,
+            seed=session.seed,
+            cursors=session.cursors,
+            budget_batches=self._budget_batches,
         )
-        if self._budget_batches is None:
-            return schedule
-        return BudgetSchedule.of(schedule, self._budget_batches)
 
     def _end_epoch(self) -> int:
         """Return the epoch after the last one of the iteration."""
@@ -558,7 +538,11 @@ class Loader:
         """Return where a rank is after as many batches as this one has received."""
         progress = self._session.progress
         return place_after(
-            progress.n_batches, progress.origin, rank, self._plan_of, self._end_epoch()
+            progress.n_batches,
+            progress.origin,
+            rank,
+            self._timetable.plan_of,
+            self._end_epoch(),
         )
 
     def _ranks_are_apart(self) -> bool:
@@ -600,9 +584,8 @@ class Loader:
         """
         # Check everything first, so that a wrong state changes nothing.
         loaded = self._read_state(state)
-        cursors = Cursors.of_state(loaded.cursors)
-        plan_of = functools.partial(self._plan_with, cursors, seed=loaded.seed)
-        place = find_place(loaded, self.plan, plan_of)
+        timetable = self._timetable.of_state(loaded)
+        place = find_place(loaded, timetable.plan, timetable.plan_of)
 
         # An iteration has to reach the epoch that was interrupted. If this loader has fewer epochs
         # than the interrupted iteration, the next one counts its epochs from a later one on.
@@ -615,9 +598,9 @@ class Loader:
         self._session.progress.n_batches = place.n_batches
         self._session.damage.load_state(loaded.damaged)
         self._session.seed = loaded.seed
-        self._session.cursors = cursors
+        self._session.cursors = timetable.cursors
         if self._budget_batches is not None:
-            self._session.plan = self._plan_of(0)  # the seed decides the number of batches
+            self._session.plan = timetable.plan_of(0)  # the seed decides the number of batches
         self._session.compares_ranks = True
 
     def _read_state(self, state: Mapping[str, Any]) -> LoaderState:
@@ -628,8 +611,7 @@ class Loader:
         """
         loaded = LoaderState.from_dict(state)
         loaded.check_is_of(self._state(), self._iterator)
-        cursors = Cursors.of_state(loaded.cursors)
-        n_samples = self._plan_with(cursors, loaded.epoch, loaded.seed).n_samples
+        n_samples = self._timetable.of_state(loaded).plan_of(loaded.epoch).n_samples
         if loaded.n_samples != n_samples:
             parts = "samples" if self._budget_batches is None else "batches"
             raise LoaderStateError(
@@ -657,7 +639,7 @@ class Loader:
             epoch=progress.epoch,
             position=progress.position,
             first_epoch=progress.first_epoch,
-            n_samples=self._plan_of(progress.epoch).n_samples,
+            n_samples=self._timetable.plan_of(progress.epoch).n_samples,
             order=self._order_content(),
             fingerprint=session.fingerprint,
             ranks=ranks,
@@ -728,59 +710,31 @@ class Loader:
         """
         if epoch is not None and state is not None:
             raise ConfigError("samples_of() takes epoch= or state=, not both")
-        seed = self._session.seed
+        timetable = self._timetable
         damage = self._session.damage
-        cursors = self._session.cursors
         loaded = None
-        if state is not None:
+        if state is None:
+            step_number = check_integer("step", step, at_least=0)
+        else:
             step_number = check_integer("step", step)
             loaded = self._read_state(state)
-            seed = loaded.seed
+            timetable = timetable.of_state(loaded)
             damage = damage.with_state(loaded.damaged)
-            cursors = Cursors.of_state(loaded.cursors)
-        else:
-            step_number = check_integer("step", step, at_least=0)
-
-        # With uneven="keep" the last step of an epoch may be one of the first ranks only.
-        ranks = self._parse_ranks(rank)
+        epoch_number = None
         if epoch is not None:
             epoch_number = check_integer("epoch", epoch, at_least=0)
-            plan = self._plan_with(cursors, epoch_number, seed)
-            check_step_of_epoch(step_number, epoch_number, plan, ranks[0])
-            ranks = [number for number in ranks if plan.n_steps(rank=number) > step_number]
 
         samples: list[SampleOfStep] = []
-        for rank_number in ranks:
-            plan_of = functools.partial(self._plan_of_rank, cursors, rank_number, seed)
-            if loaded is not None:
-                place = find_place(loaded, plan_of(loaded.epoch), plan_of)
-                start = (place.epoch, place.position)
-            else:
-                start = (0 if epoch is None else epoch_number, 0)
-            step_epoch, position = find_step_after(
-                step_number,
-                start,
-                rank_number,
-                plan_of,
-                epochs_differ=self._stacks.differ or self._budget_batches is not None,
-            )
-            check_is_of_mix(cursors, step_epoch)
-
-            # The first batch from there on is that of the step.
-            schedule = self._make_schedule(step_epoch, position, step_epoch + 1)
-            schedule = replace(schedule, seed=seed, plan_of=plan_of, cursors=cursors)
-            job = damage.inform(next(schedule.jobs()))
-            samples += self._samples_of_job(job, rank_number)
+        jobs = find_jobs_of_step(
+            timetable, step_number, self._parse_ranks(rank), epoch=epoch_number, state=loaded
+        )
+        for rank_number, job in jobs:
+            informed_job = damage.inform(job)
+            access = self._stacks.access_of(informed_job)
+            for index in self._maker.choose_samples(informed_job).tolist():
+                origins = tuple(access.origins(index))
+                samples.append(SampleOfStep(rank_number, job.epoch, index, origins))
         return StepSamples(step_number, tuple(samples))
-
-    def _samples_of_job(self, job: Job, rank: int) -> list[SampleOfStep]:
-        """Return the samples of a rank's batch, with their origins."""
-        access = self._stacks.access_of(job)
-        samples = []
-        for index in self._maker.choose_samples(job).tolist():
-            origins = tuple(access.origins(index))
-            samples.append(SampleOfStep(rank, job.epoch, index, origins))
-        return samples
 
     def _parse_ranks(self, rank: SupportsIndex | Literal["all"] | None) -> list[int]:
         """Return the ranks that an argument names, at least one."""
@@ -792,10 +746,6 @@ class Loader:
                 raise ConfigError(f'rank must be a number, None or "all", got {rank!r:.80}')
             return list(range(plan.world))
         return [check_integer("rank", rank, at_least=0, at_most=plan.world - 1)]
-
-    def _plan_of_rank(self, cursors: Cursors | None, rank: int, seed: int, epoch: int) -> Plan:
-        """Return the plan of a rank in an epoch, with the cursors and the seed of a state."""
-        return replace(self._plan_with(cursors, epoch, seed), rank=rank)
 
     def continue_with(self: _Self, iterator: DatasetIteratorIF) -> _Self:
         """Return a loader that continues where this one is, with another mixture.
@@ -855,7 +805,7 @@ class Loader:
         Loader.__init__(loader, iterator, shard=self.shard, **self._arguments)
         loader._conversion = self._conversion
         loader._session.continue_from(session, cursors, damaged_samples)
-        loader._plan_of(epoch)  # a mix that ends too early fails here
+        loader._timetable.plan_of(epoch)  # a mix that ends too early fails here
         self.close()
         return loader
 
@@ -959,7 +909,7 @@ class Loader:
         progress = self._session.progress
         if self._budget_batches is None or progress.resumes_here or progress.position == 0:
             return
-        plan = self._plan_of(progress.epoch)
+        plan = self._timetable.plan_of(progress.epoch)
         n_read, n_begun = divmod(progress.position, plan.samples_per_step)
         n_batches = plan.n_steps()
         counts = self._budget_batches.known_numbers(self._session.seed)
@@ -974,31 +924,6 @@ class Loader:
             "makes all epochs equally long",
             stacklevel=stacklevel + 1,
         )
-
-    def _plan_of(self, epoch: int, seed: int | None = None) -> Plan:
-        """Return the plan of an epoch, which may have another number of samples than others.
-
-        Args:
-            epoch: the number of the epoch.
-            seed: the seed of the order; None for that of this loader.
-        """
-        return self._plan_with(self._session.cursors, epoch, seed)
-
-    def _plan_with(self, cursors: Cursors | None, epoch: int, seed: int | None = None) -> Plan:
-        """Return the plan of an epoch as of :meth:`_plan_of`, with cursors of a state."""
-        if self._budget_batches is None:
-            return self._plan_for_stack(self._stacks.at(epoch, consumed_at(cursors, epoch)))
-        if seed is None:
-            seed = self._session.seed
-        return replace(self.plan, n_samples=self._budget_batches.n_batches(epoch, seed))
-
-    def _plan_for_stack(self, iterator: DatasetIteratorIF) -> Plan:
-        """Return the plan of an epoch with the samples of a stack."""
-        plan = self.plan
-        n_samples = len(iterator)
-        if n_samples == plan.n_samples:
-            return plan
-        return replace(plan, n_samples=n_samples)
 
     # ------------------------------------------------------------------ conversion
 
@@ -1174,11 +1099,11 @@ class TorchLoader(Loader):
         # of an endless iteration may be empty, too.
         epoch = first_epoch
         step_of_epoch = step
-        plan = self._plan_of(epoch)
+        plan = self._timetable.plan_of(epoch)
         while step_of_epoch >= plan.n_steps() and plan.n_steps() > 0:
             step_of_epoch -= plan.n_steps()
             epoch += 1
-            plan = self._plan_of(epoch)
+            plan = self._timetable.plan_of(epoch)
         self.seek(epoch, step_of_epoch * plan.samples_per_step, first_epoch)
 
 

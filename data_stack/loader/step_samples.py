@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, overload
 
@@ -11,7 +11,11 @@ import numpy.typing as npt
 
 from data_stack.dataset.iterator.origins import Origin
 from data_stack.exception import ConfigError
+from data_stack.loader.cursors import check_is_of_mix
+from data_stack.loader.job import Job
 from data_stack.loader.plan import Plan
+from data_stack.loader.state import LoaderState, find_place
+from data_stack.loader.timetable import Timetable
 from data_stack.show.markup import Block, Table, as_html, as_text
 
 #: The columns of a table.
@@ -107,7 +111,52 @@ class StepSamples(Sequence[SampleOfStep]):
 # ---------------------------------------------------------------------- the place of a step
 
 
-def check_step_of_epoch(step: int, epoch: int, plan: Plan, rank: int) -> None:
+def find_jobs_of_step(
+    timetable: Timetable,
+    step: int,
+    ranks: Sequence[int],
+    *,
+    epoch: int | None,
+    state: LoaderState | None,
+) -> list[tuple[int, Job]]:
+    """Find the batches of a step.
+
+    Args:
+        timetable: the batches of all epochs.
+        step: the number of the step: from the start of epoch 0, or from ``epoch`` or ``state``.
+        ranks: the ranks, at least one.
+        epoch: the epoch from whose start the step is counted; None if it is not.
+        state: the state from which the step is counted; None if it is not.
+
+    Returns:
+        Each rank that has the step, with the job of its batch.
+
+    Raises:
+        ConfigError: there is no such step, or it had samples of a mix before.
+    """
+    if epoch is not None:
+        plan = timetable.plan_of(epoch)
+        _check_step_of_epoch(step, epoch, plan, ranks[0])
+        # With uneven="keep" the last step of an epoch may be one of the first ranks only.
+        ranks = [rank for rank in ranks if plan.n_steps(rank=rank) > step]
+
+    jobs = []
+    for rank in ranks:
+        timetable_of_rank = timetable.of_rank(rank)
+        start = (epoch or 0, 0)
+        if state is not None:
+            place = find_place(state, timetable_of_rank.plan, timetable_of_rank.plan_of)
+            start = (place.epoch, place.position)
+        step_epoch, position = _find_step_after(step, start, timetable_of_rank)
+        check_is_of_mix(timetable.cursors, step_epoch)
+
+        # The first batch from there on is that of the step.
+        schedule = timetable_of_rank.schedule(step_epoch, position, step_epoch + 1)
+        jobs.append((rank, next(schedule.jobs())))
+    return jobs
+
+
+def _check_step_of_epoch(step: int, epoch: int, plan: Plan, rank: int) -> None:
     """Check that a rank has a step in an epoch, counted from its start.
 
     Raises:
@@ -121,28 +170,19 @@ def check_step_of_epoch(step: int, epoch: int, plan: Plan, rank: int) -> None:
         )
 
 
-def find_step_after(
-    step: int,
-    start: tuple[int, int],
-    rank: int,
-    plan_of: Callable[[int], Plan],
-    *,
-    epochs_differ: bool,
-) -> tuple[int, int]:
-    """Return the epoch and position of a rank's step, counted from a place on.
+def _find_step_after(step: int, start: tuple[int, int], timetable: Timetable) -> tuple[int, int]:
+    """Return the epoch and position of a step of a rank, counted from a place on.
 
     Args:
         step: 0 for the first step from there on; negative for those before it in its epoch.
         start: the epoch and position of the place.
-        rank: the rank.
-        plan_of: returns the plan of an epoch.
-        epochs_differ: whether epochs may have different numbers of samples.
+        timetable: the batches of the rank.
 
     Raises:
         ConfigError: there is no such step.
     """
     epoch, position = start
-    plan = plan_of(epoch)
+    plan = timetable.plan_of(epoch)
     if step < 0:
         n_steps_before = position // plan.samples_per_step
         if -step > n_steps_before:
@@ -155,18 +195,18 @@ def find_step_after(
         return epoch, position + step * plan.samples_per_step
 
     n_left = step
-    n_steps = plan.n_steps(position, rank)
+    n_steps = plan.n_steps(position)
     while n_left >= n_steps:
         if n_steps == 0 and position == 0:
-            raise ConfigError(f"rank {rank} has no batch in epoch {epoch}")
+            raise ConfigError(f"rank {plan.rank} has no batch in epoch {epoch}")
         n_left -= n_steps
         epoch += 1
         position = 0
-        plan = plan_of(epoch)
-        n_steps = plan.n_steps(position, rank)
+        plan = timetable.plan_of(epoch)
+        n_steps = plan.n_steps(position)
 
         # Epochs that are alike are counted at once.
-        if not epochs_differ and n_steps > 0:
+        if not timetable.epochs_differ and n_steps > 0:
             n_epochs, n_left = divmod(n_left, n_steps)
             epoch += n_epochs
     return epoch, position + n_left * plan.samples_per_step
