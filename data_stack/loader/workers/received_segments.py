@@ -45,6 +45,12 @@ class ReceivedSegments:
         if not keep_map(mapped):
             self._copied.add(number)
 
+    def drop(self, numbers: list[int]) -> None:
+        """Unmap segments without values."""
+        for number in numbers:
+            del self._maps[number]
+            self._copied.discard(number)
+
     def open(self, content: Content) -> list[Any]:
         """Return the pickle of a received value, and its buffers."""
         arrays: dict[int, npt.NDArray[Any]] = {}
@@ -77,8 +83,7 @@ class ReceivedSegments:
                 unused.reusable.append(number)
             else:
                 unused.dropped.append(number)
-                del self._maps[number]
-                self._copied.discard(number)
+        self.drop(unused.dropped)
         if unused.reusable or unused.dropped:
             return unused
         return None

@@ -68,6 +68,16 @@ class AddSegment(NamedTuple):
     number: int
 
 
+class DropSegments(NamedTuple):
+    """Unmap segments, in which no value will come any more.
+
+    Attributes:
+        numbers: the numbers of the segments.
+    """
+
+    numbers: list[int]
+
+
 class ReturnSegments(NamedTuple):
     """Use segments again, as nothing refers to the values in them any more.
 
@@ -151,6 +161,8 @@ class SegmentPool:
     _in_use: list[_Segment]
     #: The segments that the receiver uses, by number.
     _lent: dict[int, _Segment]
+    #: The numbers of segments that the receiver has mapped, and has not been told to unmap.
+    _dropped: list[int]
 
     def __init__(self, channel: Channel) -> None:
         self._channel = channel
@@ -159,6 +171,7 @@ class SegmentPool:
         self._free = []
         self._in_use = []
         self._lent = {}
+        self._dropped = []
         self._lock = fork_lock()
         call_in_forks(self._leave_to_parent)
 
@@ -229,8 +242,12 @@ class SegmentPool:
             segments += self._lend_places(places, content)
             for segment in segments:
                 self._lent[segment.number] = segment
+            dropped = self._dropped
+            self._dropped = []
 
         # Not with the lock, which the thread that receives needs to take segments back.
+        if dropped:
+            self._channel.send(DropSegments(dropped))
         for segment in segments:
             self._send_memory(segment)
         return content
@@ -340,7 +357,9 @@ class SegmentPool:
             is_alive = segment.array is not None and segment.array() is not None
             if is_alive:
                 still_in_use.append(segment)
-            elif not segment.is_known_to_fork:
+            elif segment.is_known_to_fork:
+                self._drop(segment)
+            else:
                 self._free.append(segment)
         self._in_use = still_in_use
 
@@ -360,7 +379,13 @@ class SegmentPool:
         if self._free:
             largest = max(self._free, key=lambda segment: segment.size)
             self._free.remove(largest)
+            self._drop(largest)
         return self._make(n_bytes)
+
+    def _drop(self, segment: _Segment) -> None:
+        """Let the receiver unmap a segment that is not used again."""
+        if segment.file is None:
+            self._dropped.append(segment.number)
 
     def _make(self, n_bytes: int) -> _Segment:
         """Make a segment of at least so many bytes.

@@ -11,7 +11,7 @@ from data_stack.loader.job import Job
 from data_stack.loader.workers import worker_process
 from data_stack.loader.workers.messages import BatchMade, Ready, Unfit
 from data_stack.loader.workers.received_segments import ReceivedSegments
-from data_stack.loader.workers.segment_pool import AddSegment
+from data_stack.loader.workers.segment_pool import AddSegment, DropSegments
 from data_stack.processes.child_process import ChildProcess
 from data_stack.processes.fork_server import hold, is_readable
 from data_stack.processes.pickling import load
@@ -81,6 +81,9 @@ class WorkerHandle(ChildProcess):
         message, load_payload = received
         if isinstance(message, AddSegment) and load_payload is not None:
             self.segments.add(message.number, load_payload())
+            return
+        if isinstance(message, DropSegments):
+            self.segments.drop(message.numbers)
             return
 
         # A batch whose job was dropped is opened as well, so that its segments are returned.
