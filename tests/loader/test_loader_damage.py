@@ -615,7 +615,7 @@ def cases(draw: st.DrawFn) -> dict[str, Any]:
         "batch_size": draw(st.integers(1, 7)),
         "world": draw(st.integers(1, 4)),
         "shuffle": draw(st.booleans()),
-        "is_redrawn": draw(st.booleans()),
+        "stack": draw(st.sampled_from(["source", "shuffled", "mixed"])),
         "seed": draw(st.integers(0, 5)),
         "n_received": draw(st.integers(0, 12)),
         "on_error": draw(st.sampled_from(["skip", "replace"])),
@@ -625,7 +625,12 @@ def cases(draw: st.DrawFn) -> dict[str, Any]:
 
 def stack_of(case: dict[str, Any], damaged: set[int]) -> DatasetIteratorIF:
     source = DamagedNumbers(case["n"], damaged)
-    return source.shuffle(seed=4) if case["is_redrawn"] else source
+    if case["stack"] == "shuffled":
+        return source.shuffle(seed=4)
+    if case["stack"] == "mixed":
+        others = SequenceDatasetIterator([np.arange(1000, 1015)])
+        return source.shuffle(seed=4).mix(others, proportions=[0.7, 0.3], seed=5)
+    return source
 
 
 def rank_loader(case: dict[str, Any], damaged: set[int], rank: int, **options: Any) -> Loader:
