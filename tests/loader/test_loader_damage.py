@@ -514,6 +514,13 @@ def test_copies_remember_damage_by_themselves() -> None:
     assert [sample.position for sample in loader.damaged_samples()] == [1, 6]
 
 
+def test_a_damaged_first_sample_damages_no_other_one() -> None:
+    pairs = DamagedNumbers(8, [0]).zip(numbers_to(8)).as_tuple(0)
+    loader = Loader(pairs, 4, on_error="skip", worker_kind="inline")
+
+    assert numbers_given(loader) == [[1, 2, 3], [4, 5, 6, 7]]
+
+
 def test_an_example_has_no_damaged_samples() -> None:
     loader = loader_of(8, [1])
 

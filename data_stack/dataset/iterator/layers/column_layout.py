@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -18,7 +19,7 @@ from data_stack.dataset.iterator.access import (
 )
 from data_stack.dataset.iterator.contract import Sample
 from data_stack.dataset.positions import IndexArrayOfInts
-from data_stack.exception import ConfigError
+from data_stack.exception import ConfigError, DatasetFileCorruptError
 from data_stack.values.stacking import Batch, ColumnArray, SampleForm, value_of
 
 
@@ -64,12 +65,15 @@ class ColumnLayout:
         return keys_below
 
 
+#: So many samples are tried for the columns, as a damaged one does not have them.
+_MAX_DAMAGED = 100
+
 LayoutMaker = Callable[[SampleForm], ColumnLayout]
 """Makes the layout for the form of the samples below."""
 
 
 def find_form(samples: SampleAccess) -> SampleForm:
-    """Return the form of samples: by a schema, by sample 0, or by the empty batch.
+    """Return the form of samples: by a schema, by the first intact sample, or by the empty batch.
 
     Of an empty iterator whose columns are unknown, it is the form of an empty tuple.
     """
@@ -77,8 +81,27 @@ def find_form(samples: SampleAccess) -> SampleForm:
     if declared is not None:
         return SampleForm("dict", tuple(declared))
     if samples.n_samples:
-        return SampleForm.of(samples.sample(0))
+        return SampleForm.of(read_first_intact(samples.sample, samples.n_samples))
     return SampleForm.of(samples.batch(np.empty(0, dtype=np.intp)))
+
+
+def read_first_intact(read: Callable[[int], Any], n_samples: int) -> Any:
+    """Return the first sample that is not damaged.
+
+    Args:
+        read: reads a sample.
+        n_samples: the number of samples, at least 1.
+
+    Raises:
+        DatasetFileCorruptError: so many samples are damaged that the first one's error is raised.
+    """
+    try:
+        return read(0)
+    except DatasetFileCorruptError:
+        for position in range(1, min(n_samples, _MAX_DAMAGED)):
+            with contextlib.suppress(DatasetFileCorruptError):
+                return read(position)
+        raise
 
 
 class ColumnLayoutAccess(OneToOneAccess):

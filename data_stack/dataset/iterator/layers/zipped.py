@@ -14,6 +14,7 @@ from data_stack.dataset.iterator.access import ColumnKey, SampleAccess, access_t
 from data_stack.dataset.iterator.adapted import as_iterator
 from data_stack.dataset.iterator.contract import AccessedDatasetIterator, DatasetIteratorIF, Sample
 from data_stack.dataset.iterator.layer import layer
+from data_stack.dataset.iterator.layers.column_layout import read_first_intact
 from data_stack.dataset.iterator.origins import Origin
 from data_stack.dataset.meta import DatasetMeta, IteratorMeta, column_names
 from data_stack.dataset.positions import IndexArrayOfInts
@@ -221,7 +222,9 @@ class _ZippedAccess(SampleAccess):
         if self.n_samples == 0:
             return self._empty_columns(keys)
         if self._side_by_side is None:
-            self._side_by_side = _SideBySide.of([read(0) for read in self._readers])
+            self._side_by_side = _SideBySide.of(
+                [read_first_intact(read, self.n_samples) for read in self._readers]
+            )
         wanted = [self._side_by_side.find(key) for key in keys]
         column_of: dict[_ColumnOfPart, ColumnArray] = {}
         # One request to each iterator that has a wanted column.
