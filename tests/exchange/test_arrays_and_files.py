@@ -9,6 +9,7 @@ import io
 import json
 import pickle
 import re
+from decimal import Decimal
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -360,6 +361,39 @@ def test_no_recipe_makes_rows_or_reads_other_sources(tmp_path: Path) -> None:
             data_stack.from_recipe(other)
 
 
+_FAR_TIMES = [
+    "2500-01-01T01:02:03.5",
+    "0001-01-01T00:00:00.000000001",
+    "2262-04-11T23:47:16.854775808",
+    "1677-09-21T00:12:43.145224191",
+]
+
+
+@pytest.mark.parametrize("time", _FAR_TIMES)
+def test_a_time_beyond_nanoseconds_is_text_or_refused(time: str) -> None:
+    csv = f"x\n2020-01-01T00:00:00.000000001\n{time}\n".encode()
+    json_line = json.dumps({"x": time}).encode()
+    dtypes = {"x": "datetime64[ns]"}
+
+    assert data_stack.from_csv(io.BytesIO(csv))[1] == {"x": time}
+    with pytest.raises(DatasetFileCorruptError, match=r"line 3, column 'x': .*not fit"):
+        data_stack.from_csv(io.BytesIO(csv), dtypes=dtypes)
+    with pytest.raises(DatasetFileCorruptError, match=r"line 1, key 'x': .*not fit"):
+        data_stack.from_jsonl(io.BytesIO(json_line), dtypes=dtypes)
+
+
+def test_the_last_nanosecond_is_a_time() -> None:
+    last = "2262-04-11T23:47:16.854775807"
+
+    inferred = data_stack.from_csv(io.BytesIO(f"x,y\n{last},1\n,2\n".encode()))
+    given = data_stack.from_jsonl(
+        io.BytesIO(json.dumps({"x": last}).encode()), dtypes={"x": "datetime64[ns]"}
+    )
+
+    assert [row["x"] for row in inferred] == [np.datetime64(last), None]
+    assert given[0]["x"] == np.datetime64(last)
+
+
 _UNFIT = [
     ("1.5", "int64"),
     ("300", "int8"),
@@ -372,6 +406,9 @@ _UNFIT = [
     ("1.5", "timedelta64[s]"),
     ("1706659200", "datetime64[s]"),
     ("1.555", "decimal(5,2)"),
+    ("5e-324", "decimal(20,3)"),
+    ("1e-76", "decimal(20,3)"),
+    ("-9223372036854775808", "timedelta64[s]"),
 ]
 
 
@@ -395,6 +432,7 @@ def test_a_number_that_fits_has_its_declared_dtype(tmp_path: Path, suffix: str) 
         ("5", "timedelta64[s]", np.timedelta64(5, "s")),
         ("18446744073709551615", "uint64", 2**64 - 1),
         ("1.10", "str", "1.10"),
+        ("15e-1", "decimal(5,2)", Decimal("1.5")),
     ):
         path.write_text(f'{{"x": {number}}}\n' if suffix == "jsonl" else f"x\n{number}\n")
 

@@ -15,6 +15,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 from datasets.table import InMemoryTable
+from feature_lists import list_feature
 
 import data_stack
 from data_stack.dataset.iterator import SequenceDatasetIterator
@@ -397,7 +398,7 @@ _UNFIT = [
     ([1.5, None], pa.int64(), datasets.Value("int64")),
     ([1, None], pa.string(), datasets.Value("string")),
     (["1", None], pa.int64(), datasets.Value("int64")),
-    ([[1.5], [2]], pa.list_(pa.int64()), datasets.List(datasets.Value("int64"))),
+    ([[1.5], [2]], pa.list_(pa.int64()), list_feature(datasets.Value("int64"))),
     ([{"a": 1.5}], pa.struct([("a", pa.int64())]), {"a": datasets.Value("int64")}),
     ([_NOON.replace(microsecond=1)], pa.timestamp("s"), datasets.Value("timestamp[s]")),
     ([_NOON], pa.date32(), datasets.Value("date32")),

@@ -41,7 +41,6 @@ CELLS: dict[str, tuple[pa.Array, list[Any]]] = {
         pa.StructArray.from_arrays([pa.array(IDS, pa.uuid())], ["a"]),
         [{"a": value} for value in IDS],
     ),
-    "json": (pa.array(['{"a": 1}'] * 4).cast(pa.json_()), ['{"a": 1}'] * 4),
     "view of text": (
         pa.array(["a", None, "b" * 30, ""], pa.string_view()),
         ["a", None, "b" * 30, ""],
@@ -95,6 +94,8 @@ CELLS: dict[str, tuple[pa.Array, list[Any]]] = {
         [True, True, None, None],
     ),
 }
+if hasattr(pa, "json_"):  # since version 19 of pyarrow
+    CELLS["json"] = (pa.array(['{"a": 1}'] * 4).cast(pa.json_()), ['{"a": 1}'] * 4)
 
 
 def plain(value: Any) -> Any:
@@ -237,6 +238,60 @@ def test_types_within_others_are_refused_by_name(tmp_path: Path, cells: pa.Array
         data_stack.from_arrow(table)
     with pytest.raises(ConfigError, match=r"'bad' has the unsupported type"):
         ArrowDataset(written(tmp_path / "a.arrow", table))
+
+
+@pytest.mark.parametrize("n_chunks", [0, 1, 2])
+@pytest.mark.parametrize(
+    "values",
+    [pa.large_string(), pa.decimal128(5, 1), pa.duration("s")],
+    ids=str,
+)
+def test_dictionaries_without_rows_are_a_column(values: pa.DataType, n_chunks: int) -> None:
+    type_ = pa.dictionary(pa.int8(), values)
+    table = pa.table({"x": pa.chunked_array([pa.nulls(0, type_)] * n_chunks, type_)})
+
+    rows = data_stack.from_arrow(table)
+
+    assert len(rows.read_column("x")) == 0
+    assert rows.to_arrow().schema == table.schema
+    assert rows.to_arrow(lazy=True).read_all().num_rows == 0
+    assert rows.to_pandas().shape == (0, 1)
+
+
+def test_text_in_dictionaries_without_rows_comes_to_polars() -> None:
+    no_cells = pa.nulls(0, pa.dictionary(pa.int8(), pa.large_string()))
+    table = pa.table({"x": pa.chunked_array([no_cells, no_cells])})
+
+    frame = data_stack.from_arrow(table).to_polars()
+
+    assert frame.shape == (0, 1)
+
+
+def test_float16_within_other_values_is_a_float_of_python(tmp_path: Path) -> None:
+    half = np.float16(0.1)
+    table = pa.table(
+        {
+            "struct": pa.array([{"a": half}, {"a": None}], pa.struct([("a", pa.float16())])),
+            "list": pa.array([[{"a": half}], []], pa.list_(pa.struct([("a", pa.float16())]))),
+            "map": pa.array([[("k", half)], None], pa.map_(pa.string(), pa.float16())),
+        }
+    )
+    expected = [
+        {"struct": {"a": float(half)}, "list": [{"a": float(half)}], "map": [("k", float(half))]},
+        {"struct": {"a": None}, "list": [], "map": None},
+    ]
+
+    readers: list[Any] = [
+        data_stack.from_arrow(table),
+        ArrowDataset(written(tmp_path / "a", table)),
+    ]
+    for rows in readers:
+        samples = list(rows)
+        assert samples == expected
+        assert type(samples[0]["struct"]["a"]) is float
+        assert type(samples[0]["list"][0]["a"]) is float
+        assert type(samples[0]["map"][0][1]) is float
+        assert type(rows.read_batch([0])["struct"][0]["a"]) is float
 
 
 def test_views_that_overlap_do_not_fill_the_memory(tmp_path: Path) -> None:

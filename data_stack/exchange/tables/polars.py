@@ -64,7 +64,7 @@ def to_polars(iterator: Any) -> pl.DataFrame:
     Raises:
         ConfigError: a column holds values of several types, or of a type that polars lacks.
     """
-    table = _copy_lists_of_fixed_size(to_arrow(iterator))
+    table = _as_polars_reads(to_arrow(iterator))
     try:
         return pl.DataFrame(table)
     except _POLARS_ERRORS as error:
@@ -73,15 +73,20 @@ def to_polars(iterator: Any) -> pl.DataFrame:
         ) from error
 
 
-def _copy_lists_of_fixed_size(table: pa.Table) -> pa.Table:
-    """Return a table whose lists of a fixed size are slices of no larger array.
+def _as_polars_reads(table: pa.Table) -> pa.Table:
+    """Return a table whose chunks polars reads.
 
-    polars 2.1 raises a ComputeError for such a slice with nulls ("validity mask length must be
-    equal to the number of values divided by size").
+    - Lists of a fixed size become slices of no larger array. polars 2.1 raises a ComputeError for
+      such a slice with nulls ("validity mask length must be equal to the number of values divided
+      by size").
+    - A column without rows becomes one chunk. polars joins several chunks by pyarrow, old versions
+      of which cannot join dictionaries without rows.
     """
     columns: list[pa.ChunkedArray] = []
     for column in table.columns:
-        if "fixed_size_list" in str(column.type):
+        if not table.num_rows:
+            column = pa.chunked_array([pa.nulls(0, column.type)])
+        elif "fixed_size_list" in str(column.type):
             copies = [pa.concat_arrays([chunk]) for chunk in column.chunks]
             column = pa.chunked_array(copies, column.type)
         columns.append(column)

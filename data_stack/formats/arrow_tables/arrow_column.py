@@ -17,6 +17,7 @@ from data_stack.formats.arrow_tables.cell_types import (
     describe_values,
     has_python_values,
     is_list_of_numbers_or_text,
+    is_number_of_python,
 )
 from data_stack.formats.arrow_tables.origin import IndexLevel, Origin
 from data_stack.formats.arrow_tables.readable_cells import (
@@ -31,6 +32,7 @@ from data_stack.formats.arrow_tables.values import (
     values_of,
 )
 from data_stack.formats.column_reader import ArrayReader, ColumnReader, list_values
+from data_stack.formats.parquet.codecs.cells import python_scalars
 from data_stack.formats.parquet.types import is_list
 from data_stack.values.stacking import join_columns
 
@@ -113,7 +115,7 @@ class ArrowColumn(ColumnReader):
 
         self.class_names = None
         if as_codes:
-            self.class_names = categories.to_pylist()
+            self.class_names = python_scalars(categories)
         self.origin = Origin(field, categories, as_codes, kind, level)
         self.cells = cells
         # The digest names an extension type, and not the type that it is stored as.
@@ -130,7 +132,7 @@ class ArrowColumn(ColumnReader):
         self._is_flat_list = not shape and is_list_of_numbers_or_text(type_)
         is_plain_struct = pa.types.is_struct(type_) and has_python_values(type_)
         # Numbers of a column with nulls are numpy's in samples.
-        is_plain_number = _is_plain_number(type_) and not as_codes and not cells.null_count
+        is_plain_number = is_number_of_python(type_) and not as_codes and not cells.null_count
         self._is_python = is_text or is_plain_struct or is_plain_number
 
     def __len__(self) -> int:
@@ -192,7 +194,7 @@ class ArrowColumn(ColumnReader):
         """Return the digest of the column before its first cell."""
         categories = None
         if self.origin.categories is not None:
-            categories = self.origin.categories.to_pylist()
+            categories = python_scalars(self.origin.categories)
         digest = hashlib.sha256(repr((self._declared[:3], categories)).encode())
         if not _is_described_by_dtype(self._type_of_digest):
             digest.update(str(self._type_of_digest).encode())
@@ -216,7 +218,8 @@ class ArrowColumn(ColumnReader):
         # No values have no shape that others could be joined with.
         chunks = [chunk for chunk in cells.chunks if len(chunk)]
         if not chunks:
-            chunks = [pa.array([], cells.type)]
+            # pa.array() makes no dictionaries of some types.
+            chunks = [pa.nulls(0, cells.type)]
         return join_columns([self._decode(chunk, lent=lent) for chunk in chunks])
 
     def _decode(self, cells: pa.Array, *, lent: bool = False) -> _Array:
@@ -248,13 +251,7 @@ def _categories_of(cells: pa.ChunkedArray) -> pa.Array:
     """Return the categories of a column whose chunks have the same ones."""
     if cells.num_chunks:
         return cells.chunk(0).dictionary
-    return pa.array([], cells.type.value_type)
-
-
-def _is_plain_number(type_: pa.DataType) -> bool:
-    """Return whether a type is that of integers, floats or truth values."""
-    is_number = pa.types.is_integer(type_) or pa.types.is_floating(type_)
-    return bool(is_number or pa.types.is_boolean(type_))
+    return pa.nulls(0, cells.type.value_type)
 
 
 def _is_described_by_dtype(type_: pa.DataType) -> bool:

@@ -54,7 +54,8 @@ def array_of_list(cell: Any) -> _Array | None:
 def has_python_values(type_: pa.DataType) -> bool:
     """Return whether ``as_py()`` returns the values of a type as samples hold them.
 
-    It does not for times, which are numpy's in samples.
+    It does not for times, which are numpy's in samples; nor for float16, of which old versions of
+    pyarrow return scalars of numpy.
     """
     if pa.types.is_struct(type_):
         fields = [type_.field(number) for number in range(type_.num_fields)]
@@ -63,5 +64,10 @@ def has_python_values(type_: pa.DataType) -> bool:
         return are_distinct and all(has_python_values(field.type) for field in fields)
     if is_list(type_):
         return has_python_values(type_.value_type)
-    is_number = pa.types.is_integer(type_) or pa.types.is_floating(type_)
-    return bool(is_number or pa.types.is_boolean(type_) or pa.types.is_string(type_))
+    return is_number_of_python(type_) or bool(pa.types.is_string(type_))
+
+
+def is_number_of_python(type_: pa.DataType) -> bool:
+    """Return whether ``as_py()`` returns numbers or truth values of Python for a type."""
+    is_float = pa.types.is_float32(type_) or pa.types.is_float64(type_)
+    return bool(is_float or pa.types.is_integer(type_) or pa.types.is_boolean(type_))

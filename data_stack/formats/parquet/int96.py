@@ -176,7 +176,7 @@ def exact_times(
 def _as_one_array(column: pa.ChunkedArray) -> pa.Array:
     """Return the rows of a column as one array."""
     if column.num_chunks == 0:
-        return pa.array([], column.type)
+        return pa.nulls(0, column.type)
     if column.num_chunks == 1:
         return column.chunk(0)
     return pa.concat_arrays(column.chunks)

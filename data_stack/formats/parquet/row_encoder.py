@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from data_stack.exception import ConfigError, MissingDependencyError
 from data_stack.formats.parquet.codecs import CellError
+from data_stack.formats.parquet.codecs.cells import python_scalars
 from data_stack.formats.parquet.codecs.exact_cells import cast_exactly
 from data_stack.formats.parquet.column_values import column_values, plain_value
 from data_stack.formats.parquet.partition_folders import folder_of_value, partition_fields
@@ -292,7 +293,7 @@ def _encode_folders(field: Field, values: Any, is_encoded: bool) -> list[str]:
     """
     folders = []
     cells = _encode_column(field, values, is_encoded)
-    for row, value in enumerate(cells.to_pylist()):
+    for row, value in enumerate(python_scalars(cells)):
         try:
             folders.append(folder_of_value(field.name, value))
         except ValueError as error:

@@ -355,7 +355,7 @@ def _take_rows(table: pa.Table, rows: Rows) -> pa.Table:
 def _join_chunks(column: pa.ChunkedArray) -> pa.Array:
     """Join the chunks of a column to one array."""
     if column.num_chunks == 0:
-        return pa.array([], column.type)
+        return pa.nulls(0, column.type)
     if column.num_chunks == 1:
         return column.chunk(0)
     if column.nbytes > _MAX_BYTES_OF_ARRAY:

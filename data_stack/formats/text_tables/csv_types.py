@@ -12,10 +12,12 @@ import pyarrow.compute as pc
 
 from data_stack.formats.text_tables.exact_numbers import (
     FIRST_INEXACT,
+    decimals_are_exact,
     floats_are_exact,
     has_tiny_numbers,
     narrow_floats,
 )
+from data_stack.formats.text_tables.far_times import NOT_A_TIME, may_be_misread, times_are_exact
 
 #: The errors of a text that does not fit a type. They include the MemoryError of pyarrow, which is
 #: therefore caught and raised before them.
@@ -35,7 +37,7 @@ _TIMES: Final = {pa.date32(), pa.timestamp("s"), pa.timestamp("ns")}
 
 
 def columns_to_check(data: bytes, table: pa.Table) -> list[str]:
-    """Return the columns of numbers that pyarrow may have changed when it read a text.
+    """Return the columns of numbers or times that pyarrow may have changed when it read a text.
 
     Args:
         data: the text of the rows.
@@ -52,7 +54,7 @@ def columns_to_check(data: bytes, table: pa.Table) -> list[str]:
         elif pa.types.is_floating(numbers.type):
             may_be_inexact = _has_large(numbers) or (_has_zero(numbers) and has_tiny())
         else:
-            may_be_inexact = False
+            may_be_inexact = may_be_misread(numbers.type)
         if may_be_inexact:
             names.append(name)
     return names
@@ -76,13 +78,15 @@ def _has_zero(numbers: pa.ChunkedArray) -> bool:
 
 
 def exact_column(numbers: pa.ChunkedArray, texts: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Return the values of texts: as numbers if these equal the texts, otherwise as text.
+    """Return the values of texts: as numbers or times if these equal the texts, otherwise as text.
 
     Args:
-        numbers: the column as pyarrow read it.
+        numbers: the column of numbers or times, as pyarrow read it.
         texts: the same column as text.
     """
     trimmed = pc.utf8_trim(texts, " \t")
+    if pa.types.is_timestamp(numbers.type):
+        return numbers if times_are_exact(numbers, trimmed) else texts
     if pa.types.is_integer(numbers.type):
         are_hexadecimal = pc.match_substring_regex(trimmed, "^[+-]?0[xX]")
         return texts if pc.any(are_hexadecimal).as_py() else numbers
@@ -115,9 +119,14 @@ def reads_exactly(type_: pa.DataType) -> bool:
 
     A column of another type is read as text, and converted by :func:`convert_texts`.
     """
-    if pa.types.is_boolean(type_) or pa.types.is_floating(type_):
-        return False
-    return not pa.types.is_decimal256(type_)
+    # Old versions of pyarrow read no durations. All versions change some decimals.
+    is_converted = (
+        pa.types.is_boolean(type_)
+        or pa.types.is_floating(type_)
+        or pa.types.is_decimal(type_)
+        or pa.types.is_duration(type_)
+    )
+    return not is_converted and not may_be_misread(type_)
 
 
 def convert_texts(texts: Any, type_: pa.DataType) -> Any:
@@ -130,7 +139,14 @@ def convert_texts(texts: Any, type_: pa.DataType) -> Any:
             return _truth_values(trimmed)
         if pa.types.is_floating(type_):
             return _floats(trimmed, type_)
-        return trimmed.cast(type_)
+        if pa.types.is_decimal(type_):
+            return _decimals(trimmed, type_)
+        if pa.types.is_duration(type_):
+            return _durations(trimmed, type_)
+        values = trimmed.cast(type_)
+        if may_be_misread(type_) and not times_are_exact(values, trimmed):
+            return None
+        return values
     except MemoryError:
         raise
     except MISFIT_ERRORS:
@@ -145,6 +161,20 @@ def _floats(trimmed: Any, type_: pa.DataType) -> Any:
     if type_ == pa.float64():
         return doubles
     return narrow_floats(doubles, type_)
+
+
+def _decimals(trimmed: Any, type_: pa.DataType) -> Any:
+    """Return texts as decimals; None if a decimal differs from its text."""
+    decimals = trimmed.cast(type_)
+    return decimals if decimals_are_exact(decimals, trimmed) else None
+
+
+def _durations(trimmed: Any, type_: pa.DataType) -> Any:
+    """Return integers as durations, of which they count the units; None for NaT."""
+    counts = trimmed.cast(pa.int64())
+    if pc.any(pc.equal(counts, NOT_A_TIME)).as_py():
+        return None
+    return counts.cast(type_)
 
 
 def _truth_values(texts: Any) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from decimal import Decimal
 from typing import Any, Final
 
 import pyarrow as pa
@@ -39,6 +40,24 @@ def floats_are_exact(numbers: pa.ChunkedArray, trimmed: pa.ChunkedArray) -> bool
     # Python's exact parser is slow, so it looks only at texts that float64 may have changed.
     doubtful_texts = pc.unique(trimmed.filter(pc.or_(are_large, are_extreme)))
     return all(float_of(text) is not None for text in doubtful_texts.to_pylist())
+
+
+def decimals_are_exact(decimals: Any, texts: Any) -> bool:
+    """Return whether decimals are what their texts say.
+
+    pyarrow reads some small numbers with an exponent as 0, such as ``5e-324``.
+
+    Args:
+        decimals: the texts as pyarrow reads them.
+        texts: the texts.
+    """
+    have_exponent = pc.match_substring_regex(texts, "[eE]")
+    doubtful_texts = texts.filter(have_exponent).to_pylist()
+    doubtful_decimals = decimals.filter(have_exponent).to_pylist()
+    for text, decimal in zip(doubtful_texts, doubtful_decimals, strict=True):
+        if Decimal(text) != decimal:
+            return False
+    return True
 
 
 def narrow_floats(doubles: Any, type_: pa.DataType) -> Any:

@@ -13,6 +13,7 @@ import pyarrow as pa
 from data_stack.exception import ConfigError
 from data_stack.formats.parquet.inference import infer_schema
 from data_stack.formats.text_tables.exact_numbers import narrow_floats
+from data_stack.formats.text_tables.far_times import NOT_A_TIME, may_be_misread, times_are_exact
 from data_stack.formats.text_tables.json_types import JSON, CellType, JsonType
 from data_stack.values.text_numbers import float_of
 
@@ -203,15 +204,16 @@ def convert_values(values: list[Any], type_: CellType) -> pa.Array:
         return pa.array(texts, pa.string())
     if pa.types.is_string(type_):
         return pa.array([_text_of(value) for value in values], type_)
-    # The cells of a duration are integers, which count its units.
-    if pa.types.is_integer(type_) or pa.types.is_duration(type_):
+    if pa.types.is_integer(type_):
         return pa.array([_integer_of(value) for value in values], type_)
+    if pa.types.is_duration(type_):
+        return _durations_of(values, type_)
     if pa.types.is_temporal(type_):
         return _times_of(values, type_)
     if pa.types.is_floating(type_):
         return _floats_of(values, type_)
     if pa.types.is_decimal(type_):
-        return pa.array([_decimal_of(value) for value in values], type_)
+        return _decimals_of(values, type_)
     return pa.array(values, type_)
 
 
@@ -233,12 +235,29 @@ def _times_of(values: list[Any], type_: pa.DataType) -> pa.Array:
     """Return texts as dates or times.
 
     Raises:
-        ValueError: a value is not a text.
+        ValueError: a value is not a text, or the unit cannot hold its time.
+        pyarrow.ArrowInvalid: a text is not a time.
     """
     for value in values:
         if value is not None and not isinstance(value, str):
             raise ValueError("a number has no unit of time; read int64, and convert it")
-    return pa.array(values, pa.string()).cast(type_)
+    texts = pa.array(values, pa.string())
+    times = texts.cast(type_)
+    if may_be_misread(type_) and not times_are_exact(times, texts):
+        raise ValueError("a time is outside of the years 1677 to 2262 of nanoseconds")
+    return times
+
+
+def _durations_of(values: list[Any], type_: pa.DataType) -> pa.Array:
+    """Return integers as durations, of which they count the units.
+
+    Raises:
+        ValueError or an error of pyarrow: a value is no integer, or is NaT in numpy.
+    """
+    counts = [_integer_of(value) for value in values]
+    if NOT_A_TIME in counts:
+        raise ValueError("it is no duration of numpy, but NaT")
+    return pa.array(counts, type_)
 
 
 def _integer_of(value: Any) -> int | None:
@@ -273,6 +292,20 @@ def _floats_of(values: list[Any], type_: pa.DataType) -> pa.Array:
     if floats is None:
         raise ValueError(f"{type_} lacks a number")
     return floats
+
+
+def _decimals_of(values: list[Any], type_: pa.DataType) -> pa.Array:
+    """Return numbers as decimals.
+
+    Raises:
+        TypeError, ValueError or an error of pyarrow: a value is not a number, or does not fit.
+    """
+    decimals = [_decimal_of(value) for value in values]
+    cells = pa.array(decimals, type_)
+    # pyarrow takes some small numbers as 0, such as 5e-324.
+    if cells.to_pylist() != decimals:
+        raise ValueError(f"a number has more decimals than {type_}")
+    return cells
 
 
 def _decimal_of(value: Any) -> Decimal | None:

@@ -15,6 +15,7 @@ import pyarrow.json
 
 from data_stack.formats.text_tables.byte_counts import count_characters
 from data_stack.formats.text_tables.exact_numbers import FIRST_INEXACT, has_tiny_numbers
+from data_stack.formats.text_tables.far_times import may_be_misread
 from data_stack.formats.text_tables.json_shapes import keys_in
 from data_stack.formats.text_tables.json_types import CellType, JsonType
 
@@ -52,7 +53,7 @@ def count_present(
     types_to_parse: dict[str, pa.DataType] = {}
     for name, type_ in types.items():
         type_to_parse = shapes.get(name) if isinstance(type_, JsonType) else type_
-        if type_to_parse is None:
+        if type_to_parse is None or may_be_misread(type_to_parse):
             return None
         types_to_parse[name] = type_to_parse
     if not types_to_parse or _needs_many_cells(text, types_to_parse):

@@ -120,6 +120,8 @@ def _check_unchanged(before: pa.Array, after: pa.Array) -> None:
         _check_unchanged(before.flatten(), after.flatten())
     elif types.is_floating(after.type):
         _check_still_finite(before, after)
+    elif types.is_string(before.type) or types.is_large_string(before.type):
+        _check_parsed(before, after)
     elif types.is_date(after.type) and types.is_timestamp(before.type):
         _check_starts_of_days(before, after)
     elif types.is_time(after.type) and types.is_timestamp(before.type):
@@ -150,6 +152,23 @@ def _check_still_finite(before: pa.Array, after: pa.Array) -> None:
         is_lost = pc.and_(is_lost, pc.invert(was_infinite))
     if pc.any(is_lost).as_py():
         raise ValueError(f"a number is beyond the largest of {after.type}")
+
+
+def _check_parsed(texts: pa.Array, values: pa.Array) -> None:
+    """Check that values of texts are those of the texts, where Arrow does not.
+
+    Raises:
+        ValueError: a time has become another time, or a decimal another number.
+    """
+    import pyarrow as pa
+
+    from data_stack.formats.text_tables.exact_numbers import decimals_are_exact
+    from data_stack.formats.text_tables.far_times import may_be_misread, times_are_exact
+
+    if may_be_misread(values.type) and not times_are_exact(values, texts):
+        raise ValueError("a time is outside of the years 1677 to 2262 of nanoseconds")
+    if pa.types.is_decimal(values.type) and not decimals_are_exact(values, texts):
+        raise ValueError(f"a number has more decimals than {values.type}")
 
 
 def _check_starts_of_days(before: pa.Array, after: pa.Array) -> None:

@@ -32,7 +32,7 @@ def parts_of(features: Mapping[str, Any], names: Sequence[str]) -> Parts:
         features: features by column; may be empty.
         names: names of the columns, in their order.
     """
-    kinds = {name: features.get(name, {}).get("_type") for name in names}
+    kinds = {name: _kind_of(features.get(name)) for name in names}
     labels = [name for name in names if kinds[name] == "ClassLabel"]
     images = [name for name in names if kinds[name] == "Image"]
 
@@ -51,3 +51,14 @@ def parts_of(features: Mapping[str, Any], names: Sequence[str]) -> Parts:
         target = labels[0]
         class_names = features[target].get("names")
     return Parts(IteratorMeta(sample, target), class_names)
+
+
+def _kind_of(feature: Any) -> Any:
+    """Return the kind of a feature, such as "ClassLabel".
+
+    Returns:
+        None without a feature; and for a struct or the short form of a list, ``[feature]``.
+    """
+    if not isinstance(feature, Mapping):
+        return None
+    return feature.get("_type")

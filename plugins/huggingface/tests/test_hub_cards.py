@@ -85,6 +85,17 @@ def test_the_only_label_is_the_target_the_only_image_the_sample() -> None:
     assert without_labels.class_names is None
 
 
+def test_a_short_form_of_a_list_is_no_label() -> None:
+    features = {
+        "words": [{"_type": "Value", "dtype": "string"}],
+        "kind": {"_type": "ClassLabel", "names": ["cat", "dog"]},
+    }
+
+    parts = parts_of(features, list(features))
+
+    assert parts.iterator_meta == IteratorMeta("words", "kind")
+
+
 def test_a_damaged_list_of_features_is_as_none() -> None:
     assert features_of_card({"dataset_info": {"features": [{"dtype": "int32"}]}}, None) == {}
 

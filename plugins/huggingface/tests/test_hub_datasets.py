@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import yaml
+from feature_lists import list_feature
 from hub_server import HubServer, Repo, parquet_of
 from kept_samples import exact
 
@@ -544,11 +545,11 @@ PAIRS: list[tuple[Any, list[Any]]] = [
     (_TIMES, ["string", "date32", "int64", "timestamp[ms]", "timestamp[us, tz=Europe/Berlin]"]),
     ([5, None], ["timestamp[s]", "duration[ms]"]),
     ([Decimal("1.50"), None], ["string", "float64"]),
-    ([["1"], [], None], [datasets.List(datasets.Value("int64"))]),
-    ([[1, 2], [3, 4]], [datasets.List(datasets.Value("string"))]),
-    ([[[1]], [[2], []]], [datasets.List(datasets.List(datasets.Value("string")))]),
+    ([["1"], [], None], [list_feature(datasets.Value("int64"))]),
+    ([[1, 2], [3, 4]], [list_feature(datasets.Value("string"))]),
+    ([[[1]], [[2], []]], [list_feature(list_feature(datasets.Value("string")))]),
     ([{"a": "1", "b": True}, None], [{"a": datasets.Value("int64"), "b": datasets.Value("int8")}]),
-    ([[{"a": "1"}], []], [datasets.List({"a": datasets.Value("float64")})]),
+    ([[{"a": "1"}], []], [list_feature({"a": datasets.Value("float64")})]),
     (pa.nulls(2), ["int64", "string"]),
 ]
 
@@ -589,6 +590,8 @@ def test_all_pairs_of_types_are_those_of_datasets(hub: HubServer, tmp_path: Path
         (pa.array([0, 1], pa.timestamp("us")), "timestamp[ms]"),
         ([b"a", b"\xff"], "string"),
         (["1", "1.555"], "decimal128(5, 2)"),
+        (["1", "5e-324"], "decimal128(20, 3)"),
+        (["2020-01-01", "2500-01-01"], "timestamp[ns]"),
         (["yes", "no"], "bool"),
     ],
 )

@@ -40,7 +40,9 @@ def test_nan_is_no_member() -> None:
 def test_times_become_times_of_numpy() -> None:
     members = check_members([datetime.date(2020, 1, 1), datetime.timedelta(1)], "test")
 
-    assert members == {np.datetime64("2020-01-01"), np.timedelta64(1, "D")}
+    # In old versions of numpy, equal times of two units have other hashes.
+    time_by_kind = {time.dtype.kind: time for time in members}
+    assert time_by_kind == {"M": np.datetime64("2020-01-01"), "m": np.timedelta64(1, "D")}
 
 
 def test_times_are_compared_as_instants() -> None:

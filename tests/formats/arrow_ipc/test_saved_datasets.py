@@ -11,6 +11,7 @@ import datasets
 import numpy as np
 import pyarrow as pa
 import pytest
+from feature_lists import list_feature
 from fuzz_readings import same
 
 import data_stack
@@ -32,9 +33,9 @@ FEATURES = datasets.Features(
         "matrix": datasets.Array2D((2, 3), "float32"),
         "ragged": datasets.Array2D((None, 3), "float32"),
         "pairs": datasets.Sequence({"q": Value("int32")}),
-        "words": datasets.List(Value("string")),
+        "words": list_feature(Value("string")),
         "long": datasets.LargeList(Value("int64")),
-        "three": datasets.List(Value("int8"), length=3),
+        "three": list_feature(Value("int8"), length=3),
         "image": datasets.Image(),
         "nested": {"a": [{"b": Value("int16")}], "when": Value("timestamp[s]")},
     }

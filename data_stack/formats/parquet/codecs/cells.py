@@ -76,6 +76,20 @@ def numbers(cells: pa.Array) -> npt.NDArray[Any]:
     return np.frombuffer(buffer, dtype, len(cells), cells.offset * dtype.itemsize)
 
 
+def python_scalars(cells: pa.Array) -> list[Any]:
+    """Return scalars as objects of Python, None for null.
+
+    ``to_pylist()`` of old versions of pyarrow returns scalars of numpy for float16.
+    """
+    if not pa.types.is_float16(cells.type):
+        scalars: list[Any] = cells.to_pylist()
+        return scalars
+    floats: list[Any] = numbers(cells).tolist()
+    for position in np.flatnonzero(null_mask(cells)):
+        floats[position] = None
+    return floats
+
+
 def index_cells(indices: npt.NDArray[np.int32]) -> pa.Array:
     """Return row numbers as cells, for ``take()``."""
     contiguous = np.ascontiguousarray(indices, np.int32)

@@ -9,7 +9,7 @@ import pyarrow as pa
 from data_stack.exception import ConfigError
 from data_stack.formats.parquet import types
 from data_stack.formats.parquet.codecs.arrow_codec import ArrowCodec, Values
-from data_stack.formats.parquet.codecs.cells import null_mask, plain_cells
+from data_stack.formats.parquet.codecs.cells import null_mask, plain_cells, python_scalars
 from data_stack.formats.parquet.codecs.exact_cells import exact_cells
 from data_stack.formats.parquet.codecs.list_codec import list_parts
 from data_stack.formats.parquet.codecs.scalar_values import as_objects, read_times
@@ -87,8 +87,7 @@ def _plain_objects(cells: pa.Array) -> list[Any]:
     if pa.types.is_temporal(type_) and not pa.types.is_interval(type_):
         times: list[Any] = as_objects(read_times(cells), null_mask(cells)).tolist()
         return times
-    scalars: list[Any] = cells.to_pylist()
-    return scalars
+    return python_scalars(cells)
 
 
 def _dicts(cells: pa.Array) -> list[Any]:

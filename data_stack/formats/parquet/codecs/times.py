@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -63,8 +64,10 @@ def to_scalar(value: Any, type_: pa.DataType) -> Any:
     Before version 21, pyarrow accepts only a ``numpy.float16`` for a float16.
 
     Raises:
-        ValueError: the unit of the type cannot hold the time exactly.
+        ValueError: the type cannot hold the time or the decimal exactly.
     """
+    if isinstance(value, Decimal) and value and pa.types.is_decimal(type_):
+        _check_decimals(value, type_)
     if isinstance(value, (np.datetime64, np.timedelta64)):
         if np.isnat(value):
             return None
@@ -74,3 +77,23 @@ def to_scalar(value: Any, type_: pa.DataType) -> Any:
     if value is not None and pa.types.is_float16(type_):
         return np.float16(value)
     return value
+
+
+def _check_decimals(value: Decimal, type_: pa.DataType) -> None:
+    """Check that a type has the decimals of a number.
+
+    pyarrow checks it only for numbers of a usual size: it takes 5E-324 as 0.
+
+    Raises:
+        ValueError: the last digit that is not 0 is beyond the scale of the type.
+    """
+    _, digits, exponent = value.as_tuple()
+    if not isinstance(exponent, int):  # infinite or NaN, which pyarrow refuses
+        return
+    n_zeros = 0
+    for digit in reversed(digits):
+        if digit:
+            break
+        n_zeros += 1
+    if exponent + n_zeros < -type_.scale:
+        raise ValueError(f"{value!s:.60} has more decimals than {type_}")
