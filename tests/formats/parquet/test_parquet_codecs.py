@@ -221,7 +221,7 @@ def test_a_missing_time_is_null() -> None:
         (Field("x", "float32"), np.float64(0.1), "does not fit"),
         (Field("x", str), "\ud800", "surrogates"),
         (Field("x", Decimal), Decimal("NaN"), "NaN"),
-        (Field("x", Decimal, (), ScalarCodec("decimal(5,2)")), Decimal("1.234"), "data loss"),
+        (Field("x", Decimal, (), ScalarCodec("decimal(5,2)")), Decimal("1.234"), "more decimals"),
         (Field("x", "datetime64[D]"), np.datetime64("2020-01-01T12:00"), "does not fit"),
         (Field("x", "int32"), None, "it is null, but the field is not nullable"),
         (Field("x", "int32"), np.zeros(3, np.int32), r"scalar.*\(3,\)"),

@@ -92,7 +92,10 @@ def test_views_of_text_and_bytes_within_other_types_are_read(tmp_path: Path) -> 
     data = pa.array([b"1", b"", None], pa.binary_view())
     struct = pa.StructArray.from_arrays([text, data], names=["text", "data"])
     lists = pa.array([["a"], [], None], pa.list_(pa.string_view()))
-    pq.write_table(pa.table({"struct": struct, "lists": lists}), tmp_path / "a.parquet")
+    try:
+        pq.write_table(pa.table({"struct": struct, "lists": lists}), tmp_path / "a.parquet")
+    except pa.ArrowNotImplementedError:
+        pytest.skip("old versions of pyarrow write no views to Parquet")
 
     rows = ParquetDataset(tmp_path / "a.parquet")
 
