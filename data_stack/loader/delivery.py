@@ -34,8 +34,12 @@ class DeliveryObserver(ABC):
     """Is told of the batches of a loader, in the thread of the consumer."""
 
     @abstractmethod
-    def begin(self, shard: Shard) -> None:
-        """Note that an iteration begins, whose first batch is requested now."""
+    def begin(self, shard: Shard) -> bool:
+        """Note that an iteration begins, whose first batch is requested now.
+
+        Returns:
+            Whether the observer is to be told of its batches, each of which takes a microsecond.
+        """
         raise NotImplementedError
 
     @abstractmethod

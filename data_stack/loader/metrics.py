@@ -46,14 +46,13 @@ class MetricsReporter(DeliveryObserver):
     def __reduce__(self) -> tuple[type[MetricsReporter], tuple[()]]:
         return MetricsReporter, ()
 
-    def begin(self, shard: Shard) -> None:
+    def begin(self, shard: Shard) -> bool:
         self._counters = _find_counters()
         self._attributes = {"rank": shard.rank, "world": shard.world}
         self._forget_amounts()
+        return self._counters is not None
 
     def add(self, delivery: Delivery) -> None:
-        if self._counters is None:
-            return
         self._amounts["loader.batches"] += 1
         self._amounts["loader.samples"] += len(delivery.job.indices)
         self._amounts["loader.bytes"] += delivery.made.n_bytes

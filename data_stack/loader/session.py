@@ -253,8 +253,10 @@ class Session:
         schedule = make_schedule()
         end_epoch = schedule.end_epoch
         recorder.begin()
+        told_observers = []
         for observer in self._observers:
-            observer.begin(self.shard.shard)
+            if observer.begin(self.shard.shard):
+                told_observers.append(observer)
         pairs: Pairs = self._make_batches(schedule)
         if conversion is not None:
             pairs = conversion.convert_all(recorder.time_making(pairs))
@@ -271,12 +273,12 @@ class Session:
                 batch, (job, made, n_in_flight) = pair
                 del pair
                 recorder.add_delivered(made, len(job.indices), waiting_seconds)
-                if self._observers:
+                if told_observers:
                     making_seconds = recorder.split_wait(waiting_seconds)
                     delivery = Delivery(
                         job, made, n_in_flight, asked_at, making_seconds, delivered_at
                     )
-                    for observer in self._observers:
+                    for observer in told_observers:
                         observer.add(delivery)
 
                 # The place advances last, so that an interruption loses no batch.

@@ -128,12 +128,13 @@ class TraceWriter(DeliveryObserver):
 
     # ------------------------------------------------------------------ an iteration
 
-    def begin(self, shard: Shard) -> None:
+    def begin(self, shard: Shard) -> bool:
         if self._target is None:
             self._target = self._choose_target(shard)
             _begin_array(self._target)
         self._consumer = (os.getpid(), threading.get_native_id())
         self._begin_iteration()
+        return True
 
     def add(self, delivery: Delivery) -> None:
         if self._n_events >= self._max_events:
