@@ -383,7 +383,10 @@ class BatchMaker:
         def has_damage(job: Job) -> bool:
             return self._have_known_damage([job], job.indices)
 
-        for is_damaged, group in itertools.groupby(jobs, has_damage):
+        # An earlier job may have a sample whose damage was found after the job was scheduled, so
+        # that only a later job names it.
+        informed_jobs = [job._replace(damaged=jobs[-1].damaged) for job in jobs]
+        for is_damaged, group in itertools.groupby(informed_jobs, has_damage):
             if not is_damaged:
                 yield from self.make_several(list(group))
                 continue

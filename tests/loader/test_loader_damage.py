@@ -35,7 +35,10 @@ from data_stack.exception import (
     TooManyDamagedSamplesError,
 )
 from data_stack.loader import Collation, Concatenated, DamagedSample, Loader, LoaderState, Padded
-from data_stack.loader.error_policy import ErrorPolicy, OnError
+from data_stack.loader.batch_maker import BatchMaker
+from data_stack.loader.epoch_stacks import EpochStacks
+from data_stack.loader.error_policy import ErrorPolicy, OnError, parse_error_policy
+from data_stack.loader.job import Job
 from data_stack.loader.workers.base import WorkerKind
 
 KINDS: list[WorkerKind] = ["inline", "threads", "processes"]
@@ -54,6 +57,17 @@ def test_skipped_samples_shorten_their_batches(kind: WorkerKind) -> None:
     loader = loader_of(12, [1, 2, 7], worker_kind=kind)
 
     assert numbers_given(loader) == [[0, 3], [4, 5, 6], [8, 9, 10, 11]]
+
+
+def test_damage_that_a_later_job_names_is_left_out_of_an_earlier_one() -> None:
+    stacks = EpochStacks(DamagedNumbers(8, [1]), redraws=True)
+    maker = BatchMaker(stacks, policy=parse_error_policy("skip", 100, ()))
+    earlier_job = Job(0, 0, 0, np.arange(4), 0, (0, 4))
+    later_job = Job(0, 1, 4, np.arange(4, 8), 0, (1, 0), damaged=np.array([1]))
+
+    made = list(maker.make_several([earlier_job, later_job]))
+
+    assert [one.batch[0].tolist() for one in made] == [[0, 2, 3], [4, 5, 6, 7]]
 
 
 @pytest.mark.parametrize("kind", KINDS)
