@@ -214,7 +214,7 @@ def _add_plots(page: Path) -> None:
 
 #: The groups of the sidebar: the heading of each, and where its pages lie.
 _GROUPS = {
-    "Notebooks": ("getting_started/getting_started.ipynb", "getting_started/0*.ipynb"),
+    "Notebooks": ("getting_started/getting_started.ipynb", "getting_started/[0-9]*.ipynb"),
     "How to": ("docs/how_to/*.md",),
     "Guides": ("docs/*.md",),
     "Reference": ("docs/reference/*.md",),
