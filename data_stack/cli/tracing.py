@@ -144,7 +144,7 @@ def _read_state(path: Path) -> Mapping[str, Any]:
     """Read the state of a loader from a JSON file, in which it may lie anywhere.
 
     Raises:
-        LoaderStateError: it is no JSON file, or does not have one state.
+        LoaderStateError: it is not a JSON file, or does not have exactly one state.
     """
     from data_stack.util.untrusted_text import MAX_BYTES, parse_json
 
@@ -154,8 +154,8 @@ def _read_state(path: Path) -> Mapping[str, Any]:
         document = parse_json(data)
     except ValueError as error:
         raise LoaderStateError(
-            f"{str(path)!r} is no JSON file with the state of a loader ({error!s:.200}). Write one "
-            f"from a checkpoint in the program: json.dump(loader_state, open('state.json', 'w'))"
+            f"{str(path)!r} is not a JSON file with the state of a loader ({error!s:.200}). Write "
+            f"one from a checkpoint in a program: json.dump(loader_state, open('state.json', 'w'))"
         ) from error
     states = list(_find_states(document))
     if len(states) != 1:

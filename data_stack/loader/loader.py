@@ -795,9 +795,11 @@ class Loader:
 
         # Samples that are known to be damaged stay known, if they can be found again.
         damaged_samples: list[DamagedSample] = []
-        keys = [SampleKeys(stacks) for stacks in (self._stacks, new_stacks)]
-        if self._session.damage.samples and all(each.are_of_all_epochs for each in keys):
-            damaged_samples = find_in_mix(session.damage.samples, old, new)
+        if session.damage.samples:
+            old_keys = SampleKeys(self._stacks)
+            new_keys = SampleKeys(new_stacks)
+            if old_keys.are_of_all_epochs and new_keys.are_of_all_epochs:
+                damaged_samples = find_in_mix(session.damage.samples, old, new)
 
         # A loader of a subclass keeps the attributes that the subclass has added.
         loader = object.__new__(type(self))

@@ -203,9 +203,11 @@ class Session:
         if self._iteration is None:
             return
         self._last_statistics = self._iteration.recorder.read()
+        # The parent process reports what was noted of its own iteration.
+        if not self._iteration.is_of_parent:
+            for observer in self._observers:
+                observer.end()
         self._iteration = None
-        for observer in self._observers:
-            observer.end()
         if self._keeps_workers:
             self.workers.cancel()
         else:

@@ -129,6 +129,10 @@ class TraceWriter(DeliveryObserver):
     # ------------------------------------------------------------------ an iteration
 
     def begin(self, shard: Shard) -> bool:
+        process_id, _ = self._consumer
+        if process_id != os.getpid():
+            # A fork has a file of its own. What was kept here is written by the parent.
+            self._begin_file()
         if self._target is None:
             self._target = self._choose_target(shard)
             _begin_array(self._target)

@@ -227,8 +227,8 @@ def test_damaged_samples_need_the_policy(command: Run, tmp_path: Path, documents
 @pytest.mark.parametrize(
     ("content", "problem"),
     [
-        ("{", "no JSON file"),
-        ("PK\3\4", "no JSON file"),
+        ("{", "not a JSON file"),
+        ("PK\3\4", "not a JSON file"),
         ("[]", "0 states of loaders"),
         ('{"data_stack_loader": 2}', "state_dict"),
         ('[{"data_stack_loader": 2}, {"data_stack_loader": 2}]', "2 states of loaders"),

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import logging
+import multiprocessing
+import os
 import pickle
 import signal
 import subprocess
@@ -221,6 +223,27 @@ def test_a_copy_in_another_process_writes_to_another_file(tmp_path: Path) -> Non
 
     (written,) = tmp_path.iterdir()
     assert written.name.startswith("trace.pid")
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no forks")
+def test_a_fork_writes_a_trace_of_its_own(tmp_path: Path) -> None:
+    path = tmp_path / "trace.json"
+    loader = Loader(numbers(), 50, worker_kind="inline", transform=wait_a_little, trace=path)
+    batches = iter(loader)
+    next(batches)
+    next(batches)
+
+    process = multiprocessing.get_context("fork").Process(target=lambda: list(loader))
+    process.start()
+    process.join(60)
+    list(batches)
+
+    assert process.exitcode == 0
+    rows = {(wait["pid"], wait["tid"]) for wait in spans_of(path, "wait")}
+    steps = [wait["args"]["step"] for wait in spans_of(path, "wait")]
+    assert len(rows) == 1
+    assert steps == sorted(set(steps))
+    assert spans_of(tmp_path / f"trace.pid{process.pid}.json", "wait")
 
 
 class TraceWriterOf:
