@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from data_stack.dataset.iterator.access import OneToOneAccess, SampleAccess
-from data_stack.dataset.iterator.layers.combined import CombinedAccess
+from data_stack.dataset.iterator.layers.combined_access import CombinedAccess
 from data_stack.dataset.positions import IndexArrayOfInts, take
 
 
