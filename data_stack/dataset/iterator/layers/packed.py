@@ -154,8 +154,8 @@ class PackedDatasetIterator(LayerDatasetIterator):
         token_column = find_column(dataset_iterator, below, column)
         self._keys = {TOKENS: token_column, **_find_extra_columns(dataset_iterator, with_columns)}
 
-        # The arguments that decide the sequences. The later ones stand in a recipe only if they
-        # were given, so that recipes and fingerprints of earlier versions hold.
+        # The arguments that decide the sequences. Those that a later version has added stand in a
+        # recipe only if they were given, so that earlier recipes and fingerprints hold.
         made_with: dict[str, Any] = {"length": checked_length}
         if end_token is not None:
             made_with["end_token"] = check_integer("end_token", end_token)
@@ -268,7 +268,8 @@ class PackedDatasetIterator(LayerDatasetIterator):
     def _derive_meta(self, meta: DatasetMeta) -> DatasetMeta:
         return replace(
             meta,
-            # The positions of before would name other columns now; "target" and "tag" name none.
+            # The positions in the meta below would name other columns here. "target" and "tag"
+            # name none.
             iterator_meta=IteratorMeta(TOKENS, "target", "tag"),
             target_kind=None,
             class_names=None,
