@@ -40,7 +40,7 @@ class BasePositions:
         """Return where samples of the stack are in its bases.
 
         Args:
-            positions: of the samples in the stack, shape ``(n,)``.
+            positions: the positions of the samples in the stack, shape ``(n,)``.
 
         Returns:
             Their positions, shape ``(n,)``: those in the first base, then those in the second one,
