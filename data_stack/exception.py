@@ -493,7 +493,7 @@ class RequestLimitError(DataStackError):
     """Decoding a value would exceed the limit of a request. The value was not decoded.
 
     Attributes:
-        what: names the value.
+        what: the name of the value in the message.
         n_bytes: what the request would take, at least.
         limit_bytes: what a request may take.
     """
@@ -550,9 +550,10 @@ class LoadingError(DataStackError, RuntimeError):
     Attributes:
         problem: what failed, e.g. ``"sample 17 could not be read"``.
         cause: type and message of what was raised.
-        epoch: of the batch, counted from where the iteration entered the epoch.
-        step: of the batch in that epoch, counted likewise.
-        index: of the sample in the loader's iterator; None if no single sample is to blame.
+        epoch: the epoch of the batch.
+        step: the number of the batch, counted from where the iteration entered the epoch.
+        index: the position of the sample in the loader's iterator; None if no single sample is to
+            blame.
         worker: where the batch was made, e.g. ``"worker process 1 (pid 4242)"``; None in the thread
             of the program.
         traceback_text: the traceback in the worker's process; empty if the chained error has its

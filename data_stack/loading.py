@@ -79,9 +79,9 @@ def load(
         fit, check = data_stack.load("digits", split=["train[:80%]", "train[80%:]"])
 
     Args:
-        name: of the dataset, see :func:`datasets`; ``"name@version"`` for a certain version,
-            ``"distribution:name"`` where several distributions provide the name. Or a path or URL:
-            ``"./pictures"``, ``"/data/train.csv"``, ``"s3://bucket/x.h5"``,
+        name: the name of the dataset, see :func:`datasets`; ``"name@version"`` for a certain
+            version, ``"distribution:name"`` where several distributions provide the name. Or a path
+            or URL: ``"./pictures"``, ``"/data/train.csv"``, ``"s3://bucket/x.h5"``,
             ``"https://example.org/x.jsonl"``, or a ``Path`` (text that begins with ``./``, ``../``,
             ``/`` or ``~``, or has ``://``); its format is recognised.
         split: name of the split, or an expression as of TFDS and Hugging Face: ``"train[:10%]"``,

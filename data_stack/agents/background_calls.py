@@ -26,7 +26,7 @@ class BackgroundCalls:
 
     Args:
         tools: the tools.
-        limits: of each call.
+        limits: the limits of each call.
     """
 
     #: The tools.

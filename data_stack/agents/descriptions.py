@@ -61,7 +61,7 @@ class Tool:
             :class:`~data_stack.agents.tools.DatasetTools`.
         title: a few words for people.
         description: what it does and returns, for an agent.
-        arguments: by name.
+        arguments: the arguments by their names.
     """
 
     name: str

@@ -16,15 +16,15 @@ class Limits:
 
     Attributes:
         max_seconds: how long a call may take.
-        max_answer_bytes: of the JSON text of an answer, in UTF-8.
-        max_samples: samples that one call of ``sample`` returns.
-        max_samples_read: samples that one call of ``statistics`` or ``diff`` reads.
-        max_pictures: pictures of an answer.
-        max_picture_bytes: of the PNG files of an answer together.
-        max_picture_pixels: of each picture.
-        max_items: entries of one list or mapping of an answer, and of one page of a list.
-        max_text_characters: of one text of a dataset.
-        max_values: values of one array.
+        max_answer_bytes: the size of an answer, as JSON in UTF-8.
+        max_samples: the number of samples that a call of ``sample`` returns.
+        max_samples_read: the number of samples that a call of ``statistics`` or ``diff`` reads.
+        max_pictures: the number of pictures of an answer.
+        max_picture_bytes: the size of all PNG files of an answer together.
+        max_picture_pixels: the number of pixels of a picture.
+        max_items: the number of entries of a list or mapping of an answer, and of a page of a list.
+        max_text_characters: the length of a text of a dataset.
+        max_values: the number of values of an array.
         max_depth: how deep the lists and mappings of an answer are nested.
     """
 

@@ -58,7 +58,7 @@ class PlainValues:
     direction of text are escaped.
 
     Args:
-        limits: of the answer.
+        limits: the limits of the answer.
     """
 
     #: The limits of the answer.
@@ -80,8 +80,8 @@ class PlainValues:
         """Convert a value of any type. Never raises.
 
         Args:
-            value: of any type. Text stays, or becomes its beginning with its length; bytes become
-                their length and digest; an array becomes its dtype, shape, some values and
+            value: a value of any type. Text stays, or becomes its beginning with its length; bytes
+                become their length and digest; an array becomes its dtype, shape, some values and
                 statistics; NaN and infinities become text.
             depth: in how many lists and mappings of the answer the value is.
         """

@@ -89,7 +89,7 @@ class ReadOnlyStorageConnector(StorageConnector):
         self._refuse(new_identifier)
 
     def delete_resource(self, identifier: str) -> NoReturn:
-        # Of this error, readers of a store know that what was left over stays there.
+        # Readers that delete what an earlier run left over expect this error, and leave it there.
         raise UnsupportedStorageOperationError(f"{identifier!r} in {self!r} is read only")
 
     def delete_key(self, key: str) -> NoReturn:

@@ -8,7 +8,7 @@ from importlib.metadata import version
 from typing import Any
 
 from data_stack.agents.background_calls import BackgroundCalls
-from data_stack.agents.descriptions import INSTRUCTIONS, TOOLS
+from data_stack.agents.descriptions import INSTRUCTIONS, TOOLS, Tool
 from data_stack.agents.limits import Limits
 from data_stack.agents.permissions import Permissions
 from data_stack.agents.standard_input import StandardInput
@@ -30,7 +30,7 @@ def serve(tools: DatasetTools, permissions: Permissions, limits: Limits) -> None
     Args:
         tools: the tools.
         permissions: what the user allows, which the agent is told.
-        limits: of each call.
+        limits: the limits of each call.
 
     Raises:
         BrokenPipeError: the agent reads no answers any more.
@@ -60,7 +60,7 @@ async def _serve(server: Server[Any]) -> None:
 def make_server(tools: DatasetTools, permissions: Permissions, limits: Limits) -> Server[Any]:
     """Return a server of the tools; arguments are those of :func:`serve`."""
     calls = BackgroundCalls(tools, limits)
-    listed_tools = [_listed(tool.name, permissions) for tool in TOOLS]
+    listed_tools = [_list_tool(tool, permissions) for tool in TOOLS]
 
     async def list_tools(
         context: ServerRequestContext[Any], parameters: types.PaginatedRequestParams | None
@@ -83,9 +83,8 @@ def make_server(tools: DatasetTools, permissions: Permissions, limits: Limits) -
     )
 
 
-def _listed(name: str, permissions: Permissions) -> types.Tool:
+def _list_tool(tool: Tool, permissions: Permissions) -> types.Tool:
     """Return a tool as the protocol lists it."""
-    (tool,) = (tool for tool in TOOLS if tool.name == name)
     reads_samples = tool.name in ("sample", "statistics", "diff")
     may_prepare = permissions.prepare and reads_samples
     return types.Tool(

@@ -10,58 +10,46 @@ from typing import Any, Final
 
 import numpy as np
 
-from data_stack.agents.datasets import DatasetFinder, FoundDataset
+from data_stack.agents.album import Album
+from data_stack.agents.datasets import DatasetFinder
 from data_stack.agents.descriptions import NOTE, find_tool
+from data_stack.agents.facts import (
+    count_values,
+    facts_of_column,
+    find_columns,
+    find_examples,
+    list_left_out,
+    list_sources,
+)
 from data_stack.agents.limits import Deadline, Limits
+from data_stack.agents.listing import list_contents, list_installed_datasets
 from data_stack.agents.permissions import Permissions
 from data_stack.agents.plain_values import PlainValues
-from data_stack.agents.references import WHOLE_STORE, check_store
+from data_stack.agents.references import check_store
 from data_stack.agents.stores import NamedStore, hide_secrets
-from data_stack.dataset.iterator import DatasetIteratorIF
-from data_stack.dataset.meta import column_key, column_names
+from data_stack.dataset.meta import column_names
 from data_stack.exception import (
     ConfigError,
     DatasetOutOfBoundsError,
     DataStackError,
     describe_error,
 )
-from data_stack.factories.declarative import DatasetFactory
-from data_stack.factories.definition import DatasetDefinition
 from data_stack.io.identifiers import check_key_prefix, is_identifier
 from data_stack.io.redaction import hide_credentials
 from data_stack.io.storage_connectors.connector import StorageConnector, info_of
-from data_stack.plugins.manager import default_manager
-from data_stack.plugins.record import DATASETS_GROUP
 from data_stack.repository.places import Place
-from data_stack.reproduce.difference import DatasetDiff
 from data_stack.reproduce.difference import diff as compare
 from data_stack.reproduce.planning import plan as plan_loading
-from data_stack.show.column_report import ColumnReport, columns_of, fields_of
+from data_stack.show.column_report import fields_of
 from data_stack.show.column_statistics import with_statistics
-from data_stack.show.display_value import to_display_value
-from data_stack.show.sample_parts import default_keys, hints_of, part_of
-from data_stack.show.target_distribution import (
-    MAX_VALUES_OF_A_TARGET,
-    class_name,
-    n_values_of,
-    target_distribution,
-)
+from data_stack.show.sample_parts import hints_of
 from data_stack.stores.inventory import Inventory, take_inventory
-
-#: Columns are found from this many samples.
-_N_SAMPLES_TO_FIND_COLUMNS: Final = 3
 
 #: Samples that ``sample`` returns by default.
 _N_SAMPLES: Final = 3
 
 #: Entries of a page by default.
 _PAGE: Final = 50
-
-#: Positions that ``diff`` returns of each kind of difference.
-_N_POSITIONS: Final = 10
-
-#: Kinds of values that are returned as pictures.
-_KINDS_OF_PICTURES: Final = ("image", "mask")
 
 #: The maximum number of characters of an error.
 _MAX_ERROR_CHARACTERS: Final = 2_000
@@ -101,7 +89,7 @@ class DatasetTools:
     Args:
         stores: the stores by name; datasets that are named without a store are kept in the first.
         permissions: what the user allows.
-        limits: of each call.
+        limits: the limits of each call.
     """
 
     #: The stores by name.
@@ -128,7 +116,7 @@ class DatasetTools:
         """Call a tool. Never raises; the message of an error says what to do.
 
         Args:
-            name: of the tool.
+            name: the name of the tool.
             arguments: as the agent wrote them; they are checked.
             deadline: when the call must have ended.
         """
@@ -149,8 +137,10 @@ class DatasetTools:
         cause = error.__cause__
         if isinstance(cause, DataStackError) and str(cause) not in message:
             message += f" ({cause})"
-        safe_message = hide_secrets(message, list(self._stores.values()))
-        return safe_message[:_MAX_ERROR_CHARACTERS]
+        return self._hide_secrets(message)[:_MAX_ERROR_CHARACTERS]
+
+    def _hide_secrets(self, text: str) -> str:
+        return hide_secrets(text, list(self._stores.values()))
 
     def _finish(self, answer: Answer) -> ToolResult:
         """Return an answer as JSON of limited size."""
@@ -191,14 +181,17 @@ class DatasetTools:
         # What can be read comes first.
         rows: list[dict[str, Any]] = []
         rows_of_unprepared_datasets = []
+        installed_names = self._finder.installed_names()
         if store is None:
-            for row in self._rows_of_installed_datasets(inventories):
+            for row in list_installed_datasets(installed_names, inventories, self._hide_secrets):
                 if row["prepared_in"]:
                     rows.append(row)
                 else:
                     rows_of_unprepared_datasets.append(row)
         for name, inventory in inventories.items():
-            rows += self._rows_of_store(name, inventory, shows_installed=store is not None)
+            rows += list_contents(
+                name, inventory, installed_names, shows_installed=store is not None
+            )
         rows += rows_of_unprepared_datasets
         folded_text = text.casefold()
         rows = [row for row in rows if folded_text in row["dataset"].casefold()]
@@ -210,70 +203,6 @@ class DatasetTools:
             facts["problems"] = problems
         facts.update(self._page("datasets", rows, offset, limit))
         return Answer(facts)
-
-    def _rows_of_installed_datasets(
-        self, inventories: Mapping[str, Inventory]
-    ) -> list[dict[str, Any]]:
-        """Return an entry for each installed dataset; imports no plugin."""
-        records = {}
-        for installed in default_manager().records():
-            if installed.group == DATASETS_GROUP:
-                records[installed.name] = installed
-                records[installed.qualified_name] = installed
-        rows = []
-        for name in self._finder.installed_names():
-            row: dict[str, Any] = {"dataset": name, "kind": "installed dataset"}
-            plain_name = name
-            record = records.get(name)
-            if record is not None:
-                plain_name = record.name
-                row["package"] = f"{record.distribution} {record.version}"
-                if record.error is not None:
-                    row["problem"] = hide_secrets(record.error, list(self._stores.values()))
-            prepared_in = {}
-            for store_name, inventory in inventories.items():
-                versions = inventory.prepared_versions.get(plain_name)
-                if versions:
-                    prepared_in[store_name] = versions
-            row["prepared_in"] = prepared_in
-            rows.append(row)
-        return rows
-
-    def _rows_of_store(
-        self, store_name: str, inventory: Inventory, *, shows_installed: bool
-    ) -> list[dict[str, Any]]:
-        """Return an entry for each prepared dataset, folder and file of a store.
-
-        Args:
-            store_name: the name of the store.
-            inventory: of the store.
-            shows_installed: whether datasets of installed packages are among them.
-        """
-        installed_names = set(self._finder.installed_names())
-        rows: list[dict[str, Any]] = []
-        for name, versions in inventory.prepared_versions.items():
-            kind = "prepared dataset, whose package is not installed"
-            if name in installed_names:
-                if not shows_installed:
-                    continue
-                kind = "prepared dataset"
-            rows.append({"dataset": f"{store_name}:{name}", "kind": kind, "versions": versions})
-        names_of_files: dict[str, str] = {}
-        has_files_at_top = False
-        for key in [*inventory.loose, *inventory.others]:
-            top, slash, _ = key.partition("/")
-            names_of_files[top] = "folder" if slash else "file"
-            has_files_at_top = has_files_at_top or not slash
-        for name in sorted(names_of_files):
-            rows.append({"dataset": f"{store_name}:{name}", "kind": names_of_files[name]})
-        if has_files_at_top:
-            rows.append(
-                {
-                    "dataset": f"{store_name}:{WHOLE_STORE}",
-                    "kind": "all files of the store as one dataset",
-                }
-            )
-        return rows
 
     def _page(self, name: str, rows: Sequence[Any], offset: int, limit: int) -> dict[str, Any]:
         """Return one page of a list, and where the next one begins."""
@@ -306,7 +235,7 @@ class DatasetTools:
             facts["homepage"] = hide_credentials(description.homepage)
         if not isinstance(found.dataset, Place):
             facts["is_prepared"] = found.is_ready
-            facts["sources"] = _sources_of(found)
+            facts["sources"] = list_sources(found)
         if not found.is_ready:
             facts["reason"] = found.reason or "nothing of it is stored"
             facts["advice"] = found.advice()
@@ -319,7 +248,7 @@ class DatasetTools:
         else:
             split, samples = next(iter(splits.items()))
         facts["columns_of"] = split
-        columns = [_facts_of_column(column) for column in _find_columns(samples)]
+        columns = [facts_of_column(column) for column in find_columns(samples)]
         facts["n_columns"] = len(columns)
         stop = column_offset + self._limits.max_items
         if stop < len(columns):
@@ -384,7 +313,7 @@ class DatasetTools:
         hints = hints_of(samples)
 
         shown = []
-        album = _Album(self._limits, is_open=pictures)
+        album = Album(self._limits, is_open=pictures)
         for position in chosen_positions:
             row: dict[str, Any] = {"position": position}
             try:
@@ -406,7 +335,7 @@ class DatasetTools:
             "n_samples": len(samples),
             "samples": shown,
         }
-        left_out = _left_out_of(found)
+        left_out = list_left_out(found)
         if left_out:
             facts["left_out"] = left_out
         if album.pictures:
@@ -471,7 +400,7 @@ class DatasetTools:
             "n_samples": n_all,
             "n_samples_read": n_read,
         }
-        left_out = _left_out_of(found)
+        left_out = list_left_out(found)
         if left_out:
             facts["left_out"] = left_out
         if n_all == 0:
@@ -480,14 +409,14 @@ class DatasetTools:
             facts["which_samples"] = "spread evenly over the split"
             spread = np.linspace(0, n_all - 1, n_read).round().astype(np.int64)
             samples = samples[spread]
-        facts["counts"] = _count_values(samples, count)
+        facts["counts"] = count_values(samples, count)
         if columns is not None:
             samples = samples.select(*columns)
-        reports = with_statistics(samples, _find_columns(samples))
+        reports = with_statistics(samples, find_columns(samples))
         facts["n_columns"] = len(reports)
         shown = []
         for report in reports:
-            column = _facts_of_column(report)
+            column = facts_of_column(report)
             if report.statistics is not None:
                 column.update(asdict(report.statistics))
             shown.append(column)
@@ -521,8 +450,8 @@ class DatasetTools:
             )
         difference = compare(first_splits, second_splits, key=key)
         facts: dict[str, Any] = {"first": first, "second": second, **difference.to_dict()}
-        facts["examples"] = _examples_of(difference)
-        left_out = [*_left_out_of(found_first), *_left_out_of(found_second)]
+        facts["examples"] = find_examples(difference)
+        left_out = [*list_left_out(found_first), *list_left_out(found_second)]
         if left_out:
             facts["left_out"] = left_out
         return Answer(facts)
@@ -555,65 +484,6 @@ class DatasetTools:
         return Answer({"store": named_store.name, **page})
 
 
-class _Album:
-    """The pictures of an answer.
-
-    Args:
-        limits: of the answer.
-        is_open: whether pictures are wanted.
-    """
-
-    #: PNG files.
-    pictures: list[bytes]
-
-    #: Why a picture was left out; None if none was.
-    problem: str | None
-
-    def __init__(self, limits: Limits, *, is_open: bool) -> None:
-        self.pictures = []
-        self.problem = None
-        self._limits = limits
-        self._is_open = is_open
-        self._bytes_left = limits.max_picture_bytes
-
-    def add(self, value: Any, hint: str | None) -> Any:
-        """Return what an answer shows of a value, and add its picture if it is one."""
-        shown = to_display_value(value, hint)
-        if shown.kind not in _KINDS_OF_PICTURES or not self._is_open:
-            return value
-        number = self._draw(value, hint)
-        if number is None:
-            return value
-        facts: dict[str, Any] = {"picture": number}
-        if isinstance(value, (bytes, bytearray, memoryview)):
-            facts["file"] = value
-        facts["dtype"] = str(shown.data.dtype)
-        facts["shape"] = list(shown.data.shape)
-        return facts
-
-    def _draw(self, value: Any, hint: str | None) -> int | None:
-        """Draw a picture, and return its number; None if it is left out."""
-        if len(self.pictures) >= self._limits.max_pictures:
-            self.problem = f"an answer has at most {self._limits.max_pictures} pictures"
-            return None
-        try:
-            # Pillow, which the extra `images` brings, may be missing.
-            from data_stack.show.pictures import as_png
-
-            picture = as_png(value, max_pixels=self._limits.max_picture_pixels, hint=hint)
-        except DataStackError as error:
-            self.problem = str(error)
-            return None
-        if len(picture) > self._bytes_left:
-            self.problem = (
-                f"the pictures of an answer have at most {self._limits.max_picture_bytes:,} bytes"
-            )
-            return None
-        self._bytes_left -= len(picture)
-        self.pictures.append(picture)
-        return len(self.pictures)
-
-
 def _name_of_column(key: Any, names: Sequence[str]) -> Any:
     """Return the name of a column in tuple samples if it has one, else its key."""
     if key is None:
@@ -621,124 +491,6 @@ def _name_of_column(key: Any, names: Sequence[str]) -> Any:
     if isinstance(key, int) and key < len(names):
         return names[key]
     return key
-
-
-def _find_columns(samples: DatasetIteratorIF) -> tuple[ColumnReport, ...]:
-    """Return reports on the columns, from the schema and a few samples."""
-    n_samples = len(samples)
-    if n_samples == 0:
-        return ()
-    n_read = min(n_samples, _N_SAMPLES_TO_FIND_COLUMNS)
-    spread = np.linspace(0, n_samples - 1, n_read).round().astype(int)
-    return columns_of(samples, [samples[position] for position in spread.tolist()])
-
-
-def _facts_of_column(column: ColumnReport) -> dict[str, Any]:
-    """Return name, role, dtype and shape of a column."""
-    key = "value" if column.key is None else column.key
-    facts: dict[str, Any] = {"column": key if column.name is None else column.name}
-    if column.role is not None:
-        facts["role"] = column.role
-    facts["dtype"] = column.dtype
-    facts["shape"] = column.shape
-    return facts
-
-
-def _count_values(samples: DatasetIteratorIF, column: int | str | None) -> Any:
-    """Return the number of samples of each value of a column.
-
-    Args:
-        samples: at least one.
-        column: its name or number; None for the target.
-
-    Returns:
-        None if no column is named, and the samples declare no target or one of large arrays.
-
-    Raises:
-        ConfigError: there is no such column, or its values are large arrays.
-    """
-    meta: Any = getattr(samples, "dataset_meta", None)
-    first_sample = samples[0]
-    target_key = None
-    if meta is not None:
-        _, target_key = default_keys(meta, first_sample)
-    if column is None:
-        if target_key is None or part_of(first_sample, target_key) is None:
-            return None
-        key = target_key
-    else:
-        key = column_key(samples, column)
-
-    value = part_of(first_sample, key)
-    if n_values_of(value) > MAX_VALUES_OF_A_TARGET:
-        if column is None:
-            return None
-        raise ConfigError(
-            f"the values of column {column!r:.80} are arrays of {n_values_of(value):,} values, "
-            f"which are not counted"
-        )
-    rows = []
-    for counted_value, n_samples in target_distribution(samples.read_column(key)).items():
-        row: dict[str, Any] = {"value": counted_value, "n_samples": n_samples}
-        if key == target_key:
-            name = class_name(counted_value, meta.class_names, getattr(meta, "target_kind", None))
-            if name is not None:
-                row["name"] = name
-        rows.append(row)
-    return rows
-
-
-def _sources_of(found: FoundDataset) -> list[dict[str, Any]]:
-    """Return identifier, size, digest and places of each source of a dataset."""
-    if isinstance(found.dataset, Place):
-        return []
-    factory = found.dataset.factory
-    if not isinstance(factory, DatasetFactory):
-        return []
-    sources = []
-    for source in DatasetDefinition(factory, DatasetFactory).retrieval_jobs:
-        places = [hide_credentials(str(place)) for place in source.sources]
-        sources.append(
-            {
-                "identifier": source.identifier,
-                "n_bytes": source.size,
-                "sha256": source.sha256,
-                "places": places,
-            }
-        )
-    return sources
-
-
-def _left_out_of(found: FoundDataset) -> tuple[str, ...]:
-    """Return which files of a place are not read; empty if none is left out."""
-    if not isinstance(found.dataset, Place):
-        return ()
-    return found.dataset.describe().left_out
-
-
-def _examples_of(difference: DatasetDiff) -> dict[str, Any]:
-    """Return the places of some samples of each kind of difference."""
-
-    def places(positions: Any) -> list[dict[str, Any]]:
-        shown = []
-        for split, position in positions[:_N_POSITIONS].tolist():
-            shown.append({"split": difference.splits[split], "position": position})
-        return shown
-
-    examples: dict[str, Any] = {}
-    if len(difference.added):
-        examples["added"] = places(difference.added)
-    if len(difference.removed):
-        examples["removed"] = places(difference.removed)
-    pairs = {
-        "moved": difference.moved,
-        "relabelled": difference.relabelled,
-        "changed": difference.changed,
-    }
-    for name, (first, second) in pairs.items():
-        if len(first):
-            examples[name] = {"in_first": places(first), "in_second": places(second)}
-    return examples
 
 
 def _size_of(reader: StorageConnector, key: str) -> int | None:

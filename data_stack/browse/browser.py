@@ -60,7 +60,7 @@ class Browser:
     Args:
         title: the title of the pages.
         splits: iterators by name. They are not closed.
-        facts: names and values to show, such as the license of the dataset.
+        facts: the names and values to show, such as the license of the dataset.
     """
 
     _title: str

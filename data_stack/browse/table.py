@@ -60,7 +60,7 @@ class BrowsedColumn:
         is_plain: whether its values are single numbers, times or texts; only these can be filtered.
         has_picture: whether its values are shown as pictures.
         hint: its kind in the meta, see :func:`~data_stack.show.pictures.kind_of_value`.
-        class_names: names of the values 0, 1 …; may be empty.
+        class_names: the names of the values 0, 1 …; empty if they have none.
     """
 
     key: int | str | None

@@ -108,25 +108,25 @@ def trace(
         )
     if uneven is None:
         uneven = "pad" if loaded.ranks is None else "keep"
-    world = world or ranks.get("world")
-    if world is None:
+    known_world = world or ranks.get("world")
+    if known_world is None:
         raise click.UsageError("the state does not have the number of ranks: pass --world N")
     redraws = order.pop("redraw", True)
     budget = _find_budget(order, cost)
+    known_batch_size = None
     if budget is not None:
-        batch_size = None
         order = order["of"]
-    elif batch_size is None:
-        batch_size = ranks.get("batch_size")
-        if batch_size is None:
+    else:
+        known_batch_size = batch_size or ranks.get("batch_size")
+        if known_batch_size is None:
             raise click.UsageError("the state does not have the batch size: pass --batch-size N")
 
     loader = Loader(
         _open_stack(settings, source, stack, split, options),
-        batch_size,
+        known_batch_size,
         shuffle=make_order(order),
         seed=loaded.seed,
-        shard=(0, world),
+        shard=(0, known_world),
         drop_last=drop_last,
         uneven=uneven,
         redraw=redraws,

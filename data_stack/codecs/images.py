@@ -165,7 +165,7 @@ def encode_by_pillow(
     Args:
         pixels: the pixels, shape ``(height, width)`` or ``(height, width, channels)``.
         file_format: Pillow's name of the format, such as ``"PNG"``.
-        options: named arguments of Pillow's ``Image.save`` for the format.
+        options: the named arguments of Pillow's ``Image.save`` for the format.
     """
     stream = io.BytesIO()
     pillow().fromarray(pixels).save(stream, format=file_format, **options)

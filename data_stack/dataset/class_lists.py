@@ -36,7 +36,7 @@ def check_class_lists(iterators: Sequence[Any], method: str) -> None:
     """Check that a label means the same class in all iterators whose classes are known.
 
     Args:
-        iterators: to be joined.
+        iterators: the iterators to be joined.
         method: the method that joins them, for the message.
 
     Raises:

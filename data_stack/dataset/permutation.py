@@ -401,7 +401,7 @@ class _RoundTables:
         rounds: what each round adds to one coordinate, by the other coordinate.
         row_starts: the place where each row begins. The table repeats itself, as rows are not
             reduced modulo the number of rows.
-        columns: the columns, repeated likewise.
+        columns: the columns, repeated as the starts of rows are.
         round_pairs: each even round with the odd round after it. A memoryview returns a number in
             half the time that an array takes.
     """

@@ -32,7 +32,7 @@ class PreparationEngine(ABC):
         Args:
             work: the function; cloudpickle pickles it, its arguments and its results.
             tasks: the arguments of ``work``, by readable names.
-            title: of the whole job, for monitoring.
+            title: the title of the whole job, for monitoring.
 
         Yields:
             Name and result of each task, once, in the order of completion.

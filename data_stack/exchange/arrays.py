@@ -1,4 +1,4 @@
-"""Reads arrays, PyTorch datasets, image folders as samples."""
+"""Reads arrays, PyTorch datasets and image folders as samples."""
 
 from __future__ import annotations
 

@@ -12,8 +12,9 @@ class DatasetCard:
     Args:
         name: the folder of the dataset in every store: one segment of an identifier, e.g.
             ``"digits"``. It should equal the name of the entry point.
-        version: of the prepared data, e.g. ``"1.0.0"``: the folder below that, one segment too.
-            Another version when the prepared bytes change makes every store prepare them again.
+        version: the version of the prepared data, e.g. ``"1.0.0"``: the folder below that, one
+            segment too. Another version when the prepared bytes change makes every store prepare
+            them again.
         license: an SPDX identifier such as ``"CC-BY-4.0"``, or a sentence.
         homepage: its web page.
         citation: how to cite it.

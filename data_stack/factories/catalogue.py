@@ -35,7 +35,7 @@ class CatalogueName:
     As text, the version comes last.
 
     Attributes:
-        scheme: of the catalogue, e.g. ``"hf"``.
+        scheme: the scheme of the catalogue, e.g. ``"hf"``.
         name: in the catalogue, e.g. ``"owner/name"``.
         version: a moving one, such as a branch, or an exact one; None for the latest.
         part: a configuration or a file of the dataset; None for its default.
@@ -109,7 +109,7 @@ class CatalogueEntry:
     """A dataset that a catalogue lists.
 
     Attributes:
-        name: to load it by, with the scheme: ``"hf:owner/name"``.
+        name: the name by which it is loaded, with the scheme: ``"hf:owner/name"``.
         title: one line of description; may be empty.
         license: an SPDX identifier, or the catalogue's text; None if unknown.
         size: in bytes; None if unknown.
@@ -145,7 +145,7 @@ class Catalogue(ABC):
         such a version must find it again. ``card.name`` is ``name.folder``.
 
         Args:
-            name: of the dataset; its version may be missing, or move, such as a branch.
+            name: the name of the dataset; its version may be missing, or move, such as a branch.
             store: where the dataset may have been prepared before: without network
                 (``data_stack.io.retriever.is_offline()``), the catalogue may read there what it has
                 stored.
@@ -173,7 +173,7 @@ class Catalogue(ABC):
         Documents such as those of Croissant name files by their paths.
 
         Args:
-            name: of the repository; its version may be a branch.
+            name: the name of the repository; its version may be a branch.
 
         Returns:
             What to retrieve, of exactly one version; the identifiers are the caller's to replace.

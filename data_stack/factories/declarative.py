@@ -88,7 +88,7 @@ class DatasetFactory(BaseDatasetFactory):
     Attributes:
         card: name, version, license, homepage, citation.
         sources: what to retrieve.
-        splits: names of the splits; the first is the default.
+        splits: the names of the splits; the first is the default.
         prepared_resources: names of all resources that ``preprocess`` creates. If declared, a store
             that has all of them but no manifest, as the original DataStack left it, is adopted:
             each split's first and last sample are read, and the manifest is written with
@@ -98,8 +98,8 @@ class DatasetFactory(BaseDatasetFactory):
         iterator_meta: where a sample has its parts: positions, names out of ``columns``, or keys of
             dict samples. The preparation fails if a sample lacks one of them. Default:
             ``IteratorMeta(0, 1, 2)``, for sample, target and tag.
-        class_names: of the classes of targets, in the order of their numbers.
-        feature_names: of the values in the sample proper.
+        class_names: the names of the classes of targets, in the order of their numbers.
+        feature_names: the names of the values in the sample proper.
         column_kinds: how columns are shown if their values do not show it, e.g. ``{"boxes":
             "boxes", "sound": "audio 16000"}``, see ``DatasetMetaIF.column_kinds``.
 
@@ -387,7 +387,7 @@ class DatasetFactory(BaseDatasetFactory):
         """Return the dataset in its store; None if it stores nothing.
 
         Args:
-            definition: of this factory, if it is known.
+            definition: the definition of this factory, if it is known.
         """
         if definition is None:
             definition = self._check_definition()

@@ -345,7 +345,7 @@ def _check_names(values: object, attribute: str) -> tuple[str, ...]:
 
     Args:
         values: what the author declared.
-        attribute: names the declaration in errors.
+        attribute: the name of the declaration in errors.
     """
     names: tuple[Any, ...] = ()
     if isinstance(values, Iterable) and not isinstance(values, str):

@@ -20,7 +20,7 @@ def make_engine(name: str, address: str | None = None) -> PreparationEngine:
 
     Args:
         name: ``"processes"``, or the name that a plugin gives it, such as ``"ray"``.
-        address: of the cluster of a plugin's engine; None: the engine looks for one.
+        address: the address of the cluster of a plugin's engine; None: the engine looks for one.
 
     Raises:
         ConfigError: there is no such engine; the message lists those that are installed, and says

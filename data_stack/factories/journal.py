@@ -28,8 +28,8 @@ class Step:
     """A finished step of a preparation, or a finished shard.
 
     Attributes:
-        name: of the step.
-        resources: that it made.
+        name: the name of the step.
+        resources: the resources that it made.
         staged: the temporary name of each resource, relative to the dataset; None for a resource
             that has its final name.
     """

@@ -40,12 +40,12 @@ class Manifest:
     """A prepared dataset, resource by resource.
 
     Attributes:
-        name: of the dataset.
-        version: of the dataset.
+        name: the name of the dataset.
+        version: the version of the dataset.
         factory: the class that prepared it, ``"module:QualifiedName"``.
         distribution: the installed distribution of that class and its version,
             ``"lazy-data-stack-iris 0.2.0"``; None if unknown.
-        sources: of the preparation.
+        sources: the sources of the preparation.
         prepared: the resources that ``open`` reads.
         adopted: True if the store was complete without a manifest, and the resources were not
             prepared by data_stack.

@@ -57,7 +57,7 @@ class OpeningFiles:
 
         Args:
             data: the stored resource.
-            what: names it in errors.
+            what: the name of the copy in errors.
 
         Raises:
             DatasetFileCorruptError: it is damaged, too large, or of another format.

@@ -91,7 +91,8 @@ class _OpenedSplit:
 
     Attributes:
         names_read: the resources that ``open()`` has read.
-        classes: of the targets, in the order of their numbers, as far as the iterator knows them.
+        classes: the classes of the targets, in the order of their numbers, as far as the iterator
+            knows them.
     """
 
     names_read: tuple[str, ...] = ()
@@ -716,8 +717,8 @@ class Preparation:
         """Return the manifest of the dataset, written now.
 
         Args:
-            sources: of the preparation.
-            records: of the resources that ``open()`` reads.
+            sources: the sources of the preparation.
+            records: the records of the resources that ``open()`` reads.
             adopted: whether the resources were found, and not prepared.
         """
         now = datetime.datetime.now(datetime.timezone.utc)

@@ -14,7 +14,7 @@ class Readiness:
     """Whether a dataset is ready, and why not.
 
     Attributes:
-        manifest: of a ready dataset; None if it is not ready.
+        manifest: the manifest of a ready dataset; None if it is not ready.
         reason: why the stored data cannot be used; None if the dataset is ready, or nothing is
             stored.
         resumes: whether the next preparation resumes an earlier one.

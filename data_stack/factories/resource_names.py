@@ -35,7 +35,7 @@ class ResourceNames:
 
     Args:
         dataset: the folder of the dataset.
-        names: names to take from the start.
+        names: the names to take from the start.
 
     Raises:
         MalformedIdentifierError, ConfigError: as for :meth:`take`.

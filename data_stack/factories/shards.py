@@ -193,10 +193,10 @@ class _ShardWork:
     """Prepares shards in any process.
 
     Args:
-        factory: of the dataset; it pickles with its storage connector.
+        factory: the factory of the dataset; it pickles with its storage connector.
         raw: the sources.
         opening: token of the leading process, see :meth:`StoredDataset.open_shards`.
-        digests: of the modules with the author's code.
+        digests: the digests of the modules with the author's code.
     """
 
     factory: Any

@@ -402,7 +402,7 @@ class StoredDataset:
         """Yield how stored resources differ from their records in size or digest.
 
         Args:
-            records: of the resources.
+            records: the records of the resources.
             reads_undigested: whether to read a resource that has no digest though the store records
                 digests.
         """

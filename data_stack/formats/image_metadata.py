@@ -34,7 +34,7 @@ def read_image_metadata(
         folder: the folder.
         name: the name of the file with the metadata.
         images: the paths of all images in the folder.
-        kinds: of a CSV file, the type of some columns: ``int``, ``float`` or ``str``.
+        kinds: the type of some columns of a CSV file: ``int``, ``float`` or ``str``.
 
     Returns:
         The values of each column; the column :data:`FILE_NAME_COLUMN` has the paths of the images.

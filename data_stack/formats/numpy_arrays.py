@@ -185,8 +185,8 @@ class NpzDatasetIterator(ColumnsDatasetIterator):
 
     Args:
         resource: the file: a path, a resource or an open binary file.
-        keys: names of arrays, in a sequence for tuple samples or a mapping ``{field: name}`` for
-            dict samples. A name may occur several times (target and tag).
+        keys: the names of arrays, in a sequence for tuple samples or a mapping ``{field: name}``
+            for dict samples. A name may occur several times (target and tag).
         max_expansion: the maximum number of bytes per stored byte for more than 64 MiB of values;
             None for no limit.
 

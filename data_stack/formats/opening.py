@@ -116,18 +116,33 @@ def open_splits(
         if may_lack_target:
             target_of_split = None
             columns_of_split = _without_column(columns, target)
-
-        parts_with_target = []
-        # A format may open several files as one part, which then gets the location of the first
-        # file: there are at least as many locations as parts.
-        for part, location in zip(parts[name], datasets[name].parts, strict=False):
-            parts_with_target.append(format_.with_target(part, location, target_of_split))
-        iterator = _join_parts(parts_with_target)
+        samples = _join_with_target(format_, parts[name], datasets[name].parts, target_of_split)
         if columns_of_split is not None:
-            iterator = iterator.select(*columns_of_split)
-        opened[name] = iterator
+            samples = samples.select(*columns_of_split)
+        opened[name] = samples
     _warn_of_types(opened, splits)
     return opened
+
+
+def _join_with_target(
+    format_: Format,
+    parts: Sequence[DatasetIteratorIF],
+    locations: Sequence[Location],
+    target: str | None,
+) -> Any:
+    """Return the samples of all parts of a dataset, whose meta names the target.
+
+    Args:
+        format_: the format of the parts.
+        parts: the parts. A format may open several files as one part.
+        locations: where the files are, at least as many as parts. A part of several files gets the
+            location of the first one.
+        target: the column of the target; None without one.
+    """
+    parts_with_target = []
+    for part, location in zip(parts, locations, strict=False):
+        parts_with_target.append(format_.with_target(part, location, target))
+    return _join_parts(parts_with_target)
 
 
 def _join_parts(parts: Sequence[Any]) -> Any:

@@ -151,8 +151,7 @@ def _parse_column(stated: Mapping[str, Any]) -> ColumnOfTokens:
     """Return a column of the header.
 
     Raises:
-        ValueError: it is not one.
-        KeyError, TypeError: likewise.
+        ValueError, KeyError, TypeError: it is not one.
     """
     dtype = np.dtype(str(stated["dtype"]))
     shape = tuple(stated["shape"])

@@ -27,11 +27,11 @@ class LocalVersion(NamedTuple):
     Attributes:
         size: length in bytes.
         modified_ns: time of the last change of the content, in nanoseconds since 1970.
-        changed_ns: time of the last change of content, name or rights, likewise; programs cannot
-            set it back.
+        changed_ns: time of the last change of content, name or rights, in nanoseconds since 1970;
+            programs cannot set it back.
         device: number of the device.
         inode: number of the file on the device.
-        seen_ns: when the file had these values, likewise.
+        seen_ns: when the file had these values, in nanoseconds since 1970.
         machine: name of the machine, see
             :func:`~data_stack.io.storage_connectors.owners.this_machine`.
     """

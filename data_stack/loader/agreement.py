@@ -75,8 +75,10 @@ def check_ranks_agree(
     if comparison is None:
         return
 
-    own_facts = {
-        **(start if start_together else {}),
+    own_facts: dict[str, Any] = {}
+    if start_together:
+        own_facts.update(start)
+    own_facts |= {
         "batch_size": plan.batch_size,
         "drop_last": plan.drop_last,
         "uneven": plan.uneven,

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from data_stack.dataset.iterator.layers.mix_in_stack import MixInStack
-from data_stack.dataset.iterator.layers.mix_stages import MAX_CONSUMED
+from data_stack.dataset.iterator.layers.mix_sources import MAX_CONSUMED
 from data_stack.dataset.recipes.fingerprint import fingerprint
 from data_stack.exception import ConfigError
 

@@ -23,13 +23,13 @@ def find_in_mix(
     """
     old_places = _find_places(old)
     new_places = _find_places(new)
-    found: list[DamagedSample] = []
+    moved: list[DamagedSample] = []
     for sample in samples:
         for name, place in old_places.items():
             if sample.position in place and name in new_places:
                 position = new_places[name].start + sample.position - place.start
-                found.append(replace(sample, position=position))
-    return found
+                moved.append(replace(sample, position=position))
+    return moved
 
 
 def _find_places(mix: MixInStack) -> dict[str, range]:

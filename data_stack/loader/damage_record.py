@@ -82,7 +82,7 @@ class DamageRecord:
                 continue
             self._samples[sample.key] = sample
             self._positions_by_epoch = {}
-            self._tell(sample)
+            self._log_sample(sample)
             if self._log is not None:
                 self._log.append(sample, rank)
         if len(self._samples) > self._policy.max_errors:
@@ -139,8 +139,8 @@ class DamageRecord:
         self._samples = {sample.key: sample for sample in samples}
         self._positions_by_epoch = {}
 
-    def _tell(self, sample: DamagedSample) -> None:
-        """Log a sample that was added, unless many were."""
+    def _log_sample(self, sample: DamagedSample) -> None:
+        """Log a sample that was added, unless many samples were."""
         n_samples = len(self._samples)
         if n_samples > _MAX_LOGGED_SAMPLES:
             return
@@ -181,8 +181,8 @@ def too_many_damaged_samples(
         texts.append("…")
     error = TooManyDamagedSamplesError(
         f"{n_samples:,} samples are damaged, more than max_errors={max_errors}",
-        f"{'; '.join(texts)}. If all are damaged by one cause, mend that. Otherwise restore the "
-        "files, or pass a larger max_errors=",
+        f"{'; '.join(texts)}. If one cause has damaged all of them, repair that. Otherwise restore "
+        "the files, or pass a larger max_errors=",
         epoch=job.epoch,
         step=job.step,
     )

@@ -11,8 +11,8 @@ from typing import Any
 from data_stack.exception import ConfigError
 from data_stack.loader.damaged_sample import DamagedSample
 
-#: The line is the whole of one write at the end of the file, so that lines of several ranks do not
-#: mix. Windows needs to be told not to change the ends of lines.
+#: Each line is written by one call, at the end of the file, so that lines of several ranks do not
+#: mix. On Windows, the ends of lines are left as they are.
 _FLAGS = os.O_WRONLY | os.O_APPEND | os.O_CREAT | getattr(os, "O_BINARY", 0)
 
 
@@ -26,7 +26,7 @@ class ErrorLog:
         path: the file, which need not exist; its folder must.
 
     Raises:
-        ConfigError: there is no such folder, or ``path`` is none of a file.
+        ConfigError: the folder of the file does not exist, or ``path`` is a folder.
     """
 
     #: The absolute path of the file.
@@ -80,7 +80,8 @@ def parse_error_log(argument: Any) -> ErrorLog | None:
     """Return the log of the argument of a loader.
 
     Raises:
-        ConfigError: it is no path, or not that of a file in a folder that exists.
+        ConfigError: it is no path, is the path of a folder, or the folder of the file does not
+            exist.
     """
     if argument is None:
         return None

@@ -30,8 +30,8 @@ Where half of all samples are damaged, 1,000 damaged ones in a row are as good a
 #: limit of a request even when it is read alone counts as well: its header is damaged, as a rule.
 _DAMAGE = (DatasetFileCorruptError, RequestLimitError)
 
-#: Kinds of these that all samples have in common: a file was replaced while the training reads it,
-#: a source on the network delivered a wrong file, or a cache of all samples was not written.
+#: Errors of these classes that concern all samples, not one of them: a file was replaced while the
+#: training reads it, a source on the network delivered a wrong file, or a cache was not written.
 _NO_DAMAGE = (ResourceChangedError, RetrievalError, UnfilledCacheError)
 
 

@@ -17,6 +17,23 @@ _SECONDS_BETWEEN_REPORTS: Final = 0.1
 _SILENT_PROVIDERS: Final = frozenset(("_ProxyMeterProvider", "NoOpMeterProvider"))
 
 
+#: The counters by their names without the package, each with its unit.
+_UNITS: Final = {
+    "loader.batches": "{batch}",
+    "loader.samples": "{sample}",
+    "loader.bytes": "By",
+    "loader.wait": "s",
+}
+
+#: What each counter counts.
+_DESCRIPTIONS: Final = {
+    "loader.batches": "batches that loaders delivered",
+    "loader.samples": "samples in these batches",
+    "loader.bytes": "size of the arrays in these batches",
+    "loader.wait": "how long consumers waited for these batches",
+}
+
+
 class MetricsReporter(DeliveryObserver):
     """Adds the batches of a loader to the counters of OpenTelemetry.
 
@@ -71,12 +88,7 @@ class MetricsReporter(DeliveryObserver):
         self._forget_amounts()
 
     def _forget_amounts(self) -> None:
-        self._amounts = {
-            "loader.batches": 0,
-            "loader.samples": 0,
-            "loader.bytes": 0,
-            "loader.wait": 0.0,
-        }
+        self._amounts = dict.fromkeys(_UNITS, 0)
         self._reported_at = time.perf_counter()
 
 
@@ -89,21 +101,9 @@ def _find_counters() -> dict[str, Any] | None:
     if type(provider).__name__ in _SILENT_PROVIDERS:
         return None
     meter = provider.get_meter("data_stack")
-    units = {
-        "loader.batches": "{batch}",
-        "loader.samples": "{sample}",
-        "loader.bytes": "By",
-        "loader.wait": "s",
-    }
-    descriptions = {
-        "loader.batches": "batches that loaders delivered",
-        "loader.samples": "samples in these batches",
-        "loader.bytes": "size of the arrays in these batches",
-        "loader.wait": "how long consumers waited for these batches",
-    }
     counters = {}
-    for name, unit in units.items():
+    for name, unit in _UNITS.items():
         counters[name] = meter.create_counter(
-            f"data_stack.{name}", unit=unit, description=descriptions[name]
+            f"data_stack.{name}", unit=unit, description=_DESCRIPTIONS[name]
         )
     return counters

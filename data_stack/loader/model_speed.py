@@ -20,7 +20,8 @@ class SpeedWithoutLoading:
         report: called with the samples per second when an iteration ends.
 
     Attributes:
-        samples_per_second: of the last iteration, as far as it has come; 0 before its second step.
+        samples_per_second: the speed of the last iteration, as far as it has come; 0 before its
+            second step.
     """
 
     samples_per_second: float

@@ -124,7 +124,7 @@ class ReadableSamples:
                 error = read_error
 
         # Reading the samples one by one shows which of them are damaged.
-        chosen = self.find()
+        chosen = self.choose_by_reading()
         if not self._met_samples:
             raise error_of_batch("a batch could not be read", self._job, error) from error
         try:
@@ -176,8 +176,10 @@ class ReadableSamples:
         self._n_replaced = n_replaced
         return np.array(chosen, dtype=np.intp)
 
-    def find(self) -> IndexArrayOfInts:
-        """Choose samples as :meth:`choose` does, after reading each of them by itself.
+    def choose_by_reading(self) -> IndexArrayOfInts:
+        """Choose samples of which each was read by itself, so that none of them is damaged.
+
+        Which samples are chosen is decided as by :meth:`choose`.
 
         Raises:
             LoadingError: a sample cannot be read for another reason than damage, or all substitutes
@@ -248,8 +250,8 @@ class ReadableSamples:
                 return substitute
         raise LoadingError(
             f"there is no substitute for the damaged sample {index}",
-            f"all {MAX_SUBSTITUTES:,} samples that were drawn in its place are damaged, too; mend "
-            "the dataset, or use on_error='skip'",
+            f"all {MAX_SUBSTITUTES:,} samples that were drawn in its place are damaged, too; "
+            "repair the dataset, or use on_error='skip'",
             epoch=job.epoch,
             step=job.step,
             index=index,

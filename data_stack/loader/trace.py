@@ -14,16 +14,17 @@ from data_stack.loader.delivery import Delivery, DeliveryObserver
 from data_stack.loader.ranks import Shard
 from data_stack.util.logger import logger
 
-#: A trace has no more events, which are some 200 MB. Perfetto takes minutes to open more.
+#: The number of events after which a trace ends, at some 200 MB. Perfetto takes minutes to open
+#: more.
 _MAX_EVENTS: Final = 1_000_000
 
 #: The share of an iteration that writing its trace may take.
 _MAX_SHARE: Final = 0.008
 
-#: A program that is killed loses the events of this time.
+#: How often events are written. A program that is killed loses those since the last time.
 _SECONDS_BETWEEN_WRITES: Final = 1.0
 
-#: The number of events that are kept before they are written, if they come faster.
+#: Events are written earlier if this number of them is kept.
 _MAX_KEPT_EVENTS: Final = 4096
 
 _Row = tuple[int, int]
@@ -37,10 +38,11 @@ class TraceWriter(DeliveryObserver):
     (https://docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU), which needs
     no closing bracket. So a program that is killed leaves a trace that opens.
 
-    Each worker has a row with the spans ``read`` (in it ``fetch``: how long it waited for bytes of
-    resources, as one span although the waits lie anywhere; and ``decode``: the remaining time),
-    ``collate`` and ``transform``. The consumer has a row with ``wait``, ``convert`` and ``use``,
-    which is its own work between two batches. A counter shows the batches in flight.
+    Each worker has a row with the spans ``read``, ``collate`` and ``transform``. In ``read`` lie
+    ``fetch``, the time that it waited for bytes of resources, drawn as one span at the start
+    although the waits are spread over the reading, and ``decode``, the remaining time. The consumer
+    has a row with ``wait``, ``convert`` and ``use``, which is its own work between two batches. A
+    counter shows the batches in flight.
 
     Writing takes less than a hundredth of the time. Batches that come faster than that allows are
     left out, and the next one says how many (``n_left_out``). So are spans of less than a
@@ -226,7 +228,7 @@ class TraceWriter(DeliveryObserver):
             row: the row of the thread that did it.
             began_at: when it began, by ``time.perf_counter()``.
             ended_at: when it ended.
-            facts: what else to show, as JSON.
+            facts: what the trace shows of the span besides, as JSON.
         """
         # Both ends are rounded, so that a span does not end after the one that it is in.
         start = _microseconds(began_at)

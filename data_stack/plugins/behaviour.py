@@ -42,7 +42,7 @@ class ProvidedBehaviour:
 
         Args:
             plugin: its module.
-            record: names it.
+            record: the record of the plugin.
 
         Raises:
             PluginError: it has no hooks, or one returned something else than its documentation
@@ -93,7 +93,7 @@ def _connect(record: PluginRecord, connect: Callable[[str], Any], url: str) -> S
     """Call a plugin's function for storage connectors.
 
     Args:
-        record: names the plugin.
+        record: the record of the plugin.
         connect: the function.
         url: its argument.
 

@@ -43,7 +43,7 @@ class HookKind:
         """Check a value that a plugin provides.
 
         Args:
-            name: of the value.
+            name: the name of the value.
             value: what the hook returned under the name.
             taken: the names that other plugins provide.
 

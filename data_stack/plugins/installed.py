@@ -31,7 +31,8 @@ class InstalledPlugins:
         disabled: see :func:`read_disabled`.
 
     Attributes:
-        datasets: by name of a dataset its providers; more than one where the name is ambiguous.
+        datasets: the providers of each dataset, by its name; more than one where the name is
+            ambiguous.
         behaviour: plugins that implement hooks, sorted by distribution.
         unusable: plugins that are broken, blocked, or of another copy of a distribution than the
             one in use.
@@ -192,9 +193,9 @@ class _InstalledCopy:
     """A distribution as a folder of ``sys.path`` has it, with its entry points in our groups.
 
     Attributes:
-        name: of the distribution, as its metadata spell it.
-        version: of the distribution.
-        folder: that holds its metadata.
+        name: the name of the distribution, as its metadata spell it.
+        version: the version of the distribution.
+        folder: the folder with its metadata.
         entry_points: name, group and value of each.
     """
 

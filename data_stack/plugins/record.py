@@ -22,10 +22,10 @@ class PluginRecord:
     """One entry point of an installed distribution, and its state.
 
     Attributes:
-        name: of the entry point; a dataset is loaded by it.
+        name: the name of the entry point; a dataset is loaded by it.
         group: ``"data_stack.datasets"`` or ``"data_stack"``.
         distribution: the installed package that brings it.
-        version: of the distribution.
+        version: the version of the distribution.
         state: ``listed``: installed, not imported yet; ``ok``: imported, and it keeps its contract;
             ``broken``: its name is malformed, importing or calling it failed, it is not a dataset
             factory, or its hooks are not those of this version of data_stack; ``blocked``:

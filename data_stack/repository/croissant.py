@@ -73,7 +73,7 @@ def to_croissant(name: str, storage: Storage | None = None, **config: Any) -> di
     types and shapes of columns.
 
     Args:
-        name: of the dataset, see :func:`data_stack.load`.
+        name: the name of the dataset, see :func:`data_stack.load`.
         storage: where the dataset is kept; None for the default store.
         config: options of the dataset.
 

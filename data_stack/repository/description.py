@@ -18,19 +18,21 @@ class DatasetDescription(Document):
     It prints as text, and shows as HTML in a notebook.
 
     Attributes:
-        name: to load it by.
-        version: of its prepared data. A legacy factory declares neither this nor what follows.
-        description: docstring of its factory, may be empty.
-        license: an SPDX identifier or a sentence.
+        name: the name by which it is loaded.
+        version: the version of its prepared data. A legacy factory declares neither this nor what
+            follows.
+        description: the docstring of its factory; it may be empty.
+        license: an SPDX identifier, or a sentence.
         homepage: where to read about it.
         citation: how to cite it.
-        splits: their names; empty if the factory does not declare them.
+        splits: the names of the splits; empty if the factory does not declare them.
         options: configuration keys besides ``split``, with their defaults, e.g.
             ``("scaled=False",)``.
-        class_names: names of the classes of targets; empty if the factory does not declare them.
+        class_names: the names of the classes of targets; empty if the factory does not declare
+            them.
         distribution: the installed package that provides it; None if this program registered it.
-        distribution_version: its version.
-        left_out: of a place, the files and folders that are not read and may be data, each with the
+        distribution_version: the version of that package.
+        left_out: the files and folders of a place that are not read and may be data, each with the
             rule that leaves it out.
     """
 
@@ -51,7 +53,7 @@ class DatasetDescription(Document):
         """Return name, description and facts.
 
         Args:
-            level: of the heading.
+            level: the level of the heading.
         """
         return [*self.header(level), Facts(self.facts())]
 

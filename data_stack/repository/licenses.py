@@ -46,7 +46,7 @@ def is_denied(expression: str | None, patterns: Sequence[str]) -> bool | None:
 
     Args:
         expression: an SPDX expression. None and texts that are no SPDX expression are not known.
-        patterns: of SPDX identifiers, such as ``"*-NC-*"``, in upper or lower case.
+        patterns: patterns of SPDX identifiers, such as ``"*-NC-*"``, in upper or lower case.
     """
     if expression is None or spdx_problem(expression) is not None:
         return None
@@ -116,7 +116,7 @@ class LicensePolicy:
         """Refuse a dataset if its license is denied.
 
         Args:
-            dataset_name: named by the error.
+            dataset_name: the name of the dataset, for the error.
             expression: the license; None if the card of the dataset names no license.
 
         Raises:
@@ -173,7 +173,7 @@ def check_license(dataset_name: str, expression: str | None) -> None:
     """Refuse a dataset if a policy in force denies its license; see :func:`policy`.
 
     Args:
-        dataset_name: named by the error.
+        dataset_name: the name of the dataset, for the error.
         expression: the license; None if the card of the dataset names no license.
 
     Raises:

@@ -43,7 +43,7 @@ def explain_unknown_dataset(
     Args:
         identifier: the name.
         reason: why no plugin provides the dataset; empty without plugins.
-        names: of all known datasets.
+        names: the names of all known datasets.
         plugins: the plugins that were asked, if any.
     """
     reason = reason or f"no dataset {identifier!r:.80} is registered"
@@ -72,7 +72,7 @@ def explain_scheme(identifier: str, plugins: PluginManager) -> str:
 
     Args:
         identifier: ``"scheme:name"``, or a scheme alone, with or without its ``:``.
-        plugins: provide the catalogues.
+        plugins: the plugins, which provide the catalogues.
 
     Returns:
         What follows the first sentence of an error, so it begins with ``". "``; empty for a name

@@ -123,7 +123,7 @@ class PublishedDataset(NamedDataset):
     """A published dataset: its store is the folder or web server with the files.
 
     Attributes:
-        license: that was published with the files.
+        license: the license that was published with the files.
     """
 
     license: str | None = None

@@ -37,9 +37,9 @@ class PublishedDescription:
     """The contents of ``data_stack.json``.
 
     Attributes:
-        manifest: of the prepared resources.
-        license: of the card; None if it names none.
-        blocks: by resource the digests of its blocks, 16 bytes each.
+        manifest: the manifest of the prepared resources.
+        license: the license on the card; None if the card names none.
+        blocks: for each resource the digests of its blocks, 16 bytes each.
     """
 
     manifest: Manifest
@@ -57,7 +57,7 @@ class PublishedDescription:
 
         Args:
             data: the file.
-            place: names it in errors.
+            place: where the description is, for errors.
 
         Raises:
             DatasetFileCorruptError: it is damaged, of another format or too large.
@@ -103,10 +103,10 @@ def _parse_digests(digests: JsonObject, identifier: str, size: int, what: str) -
     """Return the digests of the blocks of a resource.
 
     Args:
-        digests: of all resources, in base 64.
-        identifier: of the resource.
-        size: of the resource, in bytes.
-        what: names the description in errors.
+        digests: the digests of all resources, in base 64.
+        identifier: the identifier of the resource.
+        size: the size of the resource, in bytes.
+        what: the name of the description in errors.
 
     Raises:
         DatasetFileCorruptError: the digests are not base 64, or not one for each block.
@@ -158,7 +158,7 @@ class Pin:
 
         Args:
             data: the file.
-            place: names it in the error.
+            place: where the description is, for the error.
 
         Raises:
             ChecksumMismatchError: it is another one.

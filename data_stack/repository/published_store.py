@@ -114,8 +114,8 @@ class DescriptionStore(_ReadOnlyStore):
     """A store whose only resource is the description, so that a cache can be put before it.
 
     Args:
-        files: of the published dataset.
-        pin: of the description; each pin has notes of its own in the cache.
+        files: the files of the published dataset.
+        pin: the pin of the description; each pin has notes of its own in the cache.
     """
 
     def __init__(self, files: PublishedFiles, pin: Pin | None) -> None:
@@ -153,8 +153,8 @@ class PublishedStore(_ReadOnlyStore):
     """The prepared resources and the manifest of a published dataset, as a preparation stores them.
 
     Args:
-        files: of the published dataset.
-        description: of the published dataset.
+        files: the files of the published dataset.
+        description: the description of the published dataset.
     """
 
     #: Where the published files are.

@@ -59,7 +59,7 @@ class DatasetRepository:
     installed plugins too. A registered dataset hides a plugin's of the same name.
 
     Args:
-        plugins: provide datasets that are not registered, and catalogues.
+        plugins: the plugins, which provide datasets that are not registered, and catalogues.
         storage: the store for factories that are registered as classes or come from plugins; None
             for the default one.
     """

@@ -145,7 +145,7 @@ def parse_expression(split: str, names: Collection[str] | None) -> list[Term]:
 
     Args:
         split: the expression.
-        names: of the splits, for the error.
+        names: the names of the splits, for the error.
 
     Raises:
         UnknownSplitError: the expression is malformed or too long.

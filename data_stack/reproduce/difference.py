@@ -46,7 +46,7 @@ class DatasetDiff(Document):
     is a sample of the first dataset, and row ``i`` of the second one its counterpart.
 
     Attributes:
-        splits: names of the splits of both datasets; ``("",)`` for iterators.
+        splits: the names of the splits of both datasets; ``("",)`` for iterators.
         n_first: the number of samples of the first dataset, in each of ``splits``.
         n_second: the number of samples of the second dataset, in each of ``splits``.
         n_equal: the number of samples that are equal and in the same split.

@@ -46,7 +46,7 @@ def lock(
         data_stack.lock(train=train, validate=validate)       # writes data_stack.lock; commit it
 
     Args:
-        names: names of datasets, or ``name@version``.
+        names: the names of datasets, with or without a version: ``name@version``.
         path: the lock file; a missing one is created.
         storage: where the datasets are kept; None for the default store.
         stacks: iterators by the names that they have in the lock.

@@ -120,9 +120,9 @@ def kind_of_value(value: Any, hint: str | None = None) -> Kind:
     """Return how a value is shown: ``"image"``, ``"audio"``, ``"text"`` and so on. Never raises.
 
     Args:
-        value: of any type: arrays, tensors, Pillow images, lists of numbers, text, bytes (also of
-            image and sound files), ``(samples, rate)`` or ``{"array": …, "sampling_rate": …}`` for
-            sound.
+        value: a value of any type: arrays, tensors, Pillow images, lists of numbers, text, bytes
+            (also of image and sound files), or for sound ``(samples, rate)`` or
+            ``{"array": …, "sampling_rate": …}``.
         hint: the kind of the column in the meta, see
             :class:`~data_stack.dataset.meta.DatasetMeta`: ``"image"``, ``"mask"``, ``"boxes"``
             (corners) or ``"boxes xywh"``, ``"audio 16000"``, ``"series"``, ``"array"``, ``"text"``.
@@ -149,7 +149,7 @@ def shorten(value: Any, most_characters: int = 200) -> str:
     or array is visited.
 
     Args:
-        value: of any type.
+        value: a value of any type.
         most_characters: longer texts are cut.
     """
     if isinstance(value, str):
@@ -218,7 +218,7 @@ def _classify(value: Any, hinted_kind: str, option: str) -> DisplayValue:
     """Decide how a value is shown. Errors of foreign values pass through.
 
     Args:
-        value: of any type.
+        value: a value of any type.
         hinted_kind: the first word of the hint; empty without a hint.
         option: the rest of the hint: the sampling rate of audio, or ``"xywh"`` for boxes.
     """

@@ -18,7 +18,7 @@ class DatasetUsage:
     """The size of a stored version of a dataset.
 
     Attributes:
-        name: of the dataset.
+        name: the name of the dataset.
         version: None if unknown.
         n_resources: number of resources.
         raw: bytes of the sources, as retrieved.
@@ -61,7 +61,7 @@ class DiskUsage:
 
     Attributes:
         storage: the store, without credentials.
-        datasets: by version.
+        datasets: the usage of each version of each dataset.
         n_resources: number of resources.
         total: their bytes.
         unique: bytes, equal content counted once.

@@ -61,7 +61,7 @@ class StoredVersion:
     Attributes:
         folder: that of all its resources: ``"digits/1.0.0"``, or ``"digits"`` for a dataset without
             folders of versions.
-        identifiers: of its resources, with manifest and journal.
+        identifiers: the identifiers of its resources, with manifest and journal.
         data: the bytes of its manifest; None if it has no manifest.
         manifest: the parsed manifest; None if it is missing or damaged.
         problem: why the manifest is damaged.
@@ -133,7 +133,7 @@ class Inventory:
 
     Attributes:
         connector: the store.
-        versions: of datasets, by folder.
+        versions: the versions of datasets, by their folders.
         loose: identifiers that belong to no version of a dataset.
         others: the keys of files of other tools, which are no identifiers; empty for an inventory
             of some datasets.
@@ -203,8 +203,8 @@ def take_inventory(
 
     Raises:
         MalformedIdentifierError: no dataset can have such a name.
-        DatasetNotFoundError: nothing is stored of one of ``names``, and ``must_exist``.
-        StorageError: the folder does not exist, likewise.
+        DatasetNotFoundError: with ``must_exist``, nothing is stored of one of ``names``.
+        StorageError: with ``must_exist``, the folder does not exist.
         UnsupportedStorageOperationError: the store cannot list its resources.
     """
     if must_exist:

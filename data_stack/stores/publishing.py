@@ -85,7 +85,7 @@ def publish(
     the dataset is published without that document, with a warning.
 
     Args:
-        name: of the dataset; it is prepared first if it is not ready.
+        name: the name of the dataset; it is prepared first if it is not ready.
         destination: a folder, or a place in a store such as ``"s3://bucket/digits"``.
         storage: where the dataset is kept; None for the default store.
         progress: draw bars while it is prepared.
@@ -188,8 +188,8 @@ def check_size(manifest: Manifest, license_name: str | None) -> None:
     """Refuse a dataset whose description would have more bytes than readers of one accept.
 
     Args:
-        manifest: of the dataset.
-        license_name: of its card; None if the card names none.
+        manifest: the manifest of the dataset.
+        license_name: the license on its card; None if the card names none.
 
     Raises:
         ConfigError: the dataset has too many resources, or too many bytes.
@@ -234,9 +234,9 @@ def _describe(manifest: Manifest, license_name: str | None, digests: Mapping[str
     """Return the contents of ``data_stack.json``.
 
     Args:
-        manifest: of the dataset.
-        license_name: of its card; None if the card names none.
-        digests: by resource the digests of its blocks, 16 bytes each.
+        manifest: the manifest of the dataset.
+        license_name: the license on its card; None if the card names none.
+        digests: for each resource the digests of its blocks, 16 bytes each.
     """
     blocks = {}
     for identifier, digests_of_blocks in digests.items():
@@ -262,7 +262,7 @@ def _write_documents(
     """Write the documents of installed plugins.
 
     Args:
-        name: of the prepared dataset.
+        name: the name of the prepared dataset.
         storage: where it is kept.
         folder: where it is published.
         keeps_present: keep documents that are there. Otherwise they are those of an interrupted

@@ -55,8 +55,8 @@ class RemovalReport:
 
     Attributes:
         storage: the store, without credentials.
-        name: of the dataset.
-        removed: by version.
+        name: the name of the dataset.
+        removed: what was removed of each version.
         dry_run: whether nothing was removed.
     """
 
@@ -98,9 +98,9 @@ def remove_dataset(
     that looks ready, and the same call removes what is left.
 
     Args:
-        name: of the dataset in the store.
+        name: the name of the dataset in the store.
         storage: a connector, URL or path; None for the default store.
-        version: to remove; None for the only one.
+        version: the version to remove; None for the only one.
         all_versions: remove all versions, and all other resources below the name.
         dry_run: only report what would be removed.
 

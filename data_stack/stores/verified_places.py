@@ -28,7 +28,7 @@ class PlaceVerification:
 
     Attributes:
         place: the path or URL, without credentials.
-        n_samples: of all splits.
+        n_samples: the number of samples of all splits.
         seconds: how long it took.
         faults: samples that could not be read, at most 1,000: where each is, and what is wrong.
     """
@@ -54,7 +54,7 @@ def verify_place(place: str, **options: Any) -> PlaceVerification:
 
     Args:
         place: a path or URL.
-        options: of :func:`data_stack.load`, such as ``format="bin"``.
+        options: the options of :func:`data_stack.load`, such as ``format="bin"``.
 
     Raises:
         ConfigError: nothing is there, or its format is not recognised.

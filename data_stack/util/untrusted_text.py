@@ -248,7 +248,7 @@ class JsonObject:
 
     Args:
         fields: the parsed object; anything but a ``dict`` is refused.
-        what: names it in errors, e.g. ``"manifest of 'digits'"``.
+        what: the name of the text in errors, e.g. ``"manifest of 'digits'"``.
 
     Raises:
         DatasetFileCorruptError: by every method, if a field is missing or of another type.

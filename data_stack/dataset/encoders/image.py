@@ -36,7 +36,8 @@ class ImageEncoder(Encoder):
 
     Args:
         mean: a number, or one for each channel; None to learn it.
-        std: likewise; pass both or neither.
+        std: a number, or one for each channel; None to learn it. Pass ``mean`` and ``std``, or
+            neither.
         scale: factor of all values; 1/255 scales bytes to [0, 1].
         channels: where the channels are: ``"last"``: ``(n, height, width, c)``, ``"first"``:
             ``(n, c, height, width)``. Images of two dimensions have one.

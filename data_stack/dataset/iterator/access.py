@@ -203,7 +203,7 @@ class SampleAccess(ABC):
 
         Args:
             key: the column.
-            positions: of the samples; None: of all.
+            positions: the positions of the samples; None for all samples.
 
         Returns:
             The distinct values. None where this access cannot find them exactly; the caller then
@@ -222,7 +222,7 @@ class SampleAccess(ABC):
         Args:
             starts: the first position of each run, shape ``(n,)``; all runs end at ``n_samples`` or
                 before.
-            length: of each run, at least 1.
+            length: the length of each run, at least 1.
             keys: the columns to read, in a tuple; None for all, in the form of a batch.
 
         Returns:
@@ -267,9 +267,9 @@ class SampleAccess(ABC):
         """Start to read, in the background, the blocks of samples that are needed soon.
 
         Args:
-            positions: of the samples, in the order in which they are needed. None of them: no
-                samples are needed soon, so that reads that have not begun may be cancelled.
-            keys: of the columns that will be read; None for those of the last request.
+            positions: the positions of the samples, in the order in which they are needed; empty if
+                no samples are needed soon, so that reads that have not begun may be cancelled.
+            keys: the columns that will be read; None for those of the last request.
         """
 
     def locate(self, position: int) -> str | None:

@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from data_stack.dataset.iterator.access import OneToOneAccess, SampleAccess
-from data_stack.dataset.iterator.layers.combined import CombinedAccess
+from data_stack.dataset.iterator.layers.combined_access import CombinedAccess
 from data_stack.dataset.positions import IndexArrayOfInts, take
 
 
@@ -40,7 +40,7 @@ class BasePositions:
         """Return where samples of the stack are in its bases.
 
         Args:
-            positions: of the samples in the stack, shape ``(n,)``.
+            positions: the positions of the samples in the stack, shape ``(n,)``.
 
         Returns:
             Their positions, shape ``(n,)``: those in the first base, then those in the second one,

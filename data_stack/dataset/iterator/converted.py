@@ -53,7 +53,7 @@ class ConvertedIterator:
 
         Args:
             batch_size: number of samples in each element; None for single samples.
-            options: of :class:`~data_stack.loader.loader.Loader`, such as ``shuffle=True, seed=7``.
+            options: options of :class:`~data_stack.loader.loader.Loader`, such as ``shuffle=True``.
         """
         from data_stack.exchange.arrays import to_tensorflow
 

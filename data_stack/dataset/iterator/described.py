@@ -181,7 +181,7 @@ class DescribedIterator:
 
         Args:
             n_samples: how many at most; None: 100, or as many as ``per_class`` gives.
-            seed: of random samples; None: equally many of each class, the first ones.
+            seed: the seed of random samples; None: equally many of each class, the first ones.
             columns: the column of the picture, and those of the labels; None: those of the meta.
             per_class: how many of each class at most, a row for each class.
             n_columns: pictures in a row.
@@ -215,8 +215,8 @@ class DescribedIterator:
 
         Args:
             column: None: the target.
-            bins: of a histogram.
-            title: of the figure; None: the dataset's name and tag.
+            bins: the number of bins of a histogram.
+            title: the title of the figure; None: the dataset's name and tag.
 
         Returns:
             A figure of matplotlib, in the style of its ``rcParams``; notebooks display it.

@@ -380,9 +380,9 @@ class FluentIterator(DescribedIterator, ConvertedIterator, Generic[_Stack, _Same
             )
 
         Args:
-            length: of a sequence.
+            length: the number of tokens of a sequence.
             column: the documents; None for the sample proper.
-            with_columns: names of columns that have a value for each token.
+            with_columns: the names of columns that have a value for each token.
             strategy: ``"concat"`` concatenates documents, and cuts them where a sequence is full;
                 ``"best_fit"`` keeps documents whole, with the least padding; ``"first_fit"`` keeps
                 documents whole, and puts neighbors together.
@@ -662,8 +662,8 @@ class FluentIterator(DescribedIterator, ConvertedIterator, Generic[_Stack, _Same
         ``CachedDatasetIterator`` and ``StoredCacheDatasetIterator``.
 
         Args:
-            max_bytes: of a cache in memory; None for no limit.
-            storage: of a stored cache: a path, a URL or a connector.
+            max_bytes: the size of a cache in memory; None for no limit.
+            storage: the store of a stored cache: a path, a URL or a connector.
             identifier: the folder in ``storage`` in which the cache has a folder named by its
                 fingerprint; None for ``caches``.
             version: a name for what is stored. Change it when the samples change and the

@@ -28,8 +28,8 @@ def from_arrow(table: Any, *, target: str | None = None) -> DatasetIteratorIF:
     numbers is an array; a tensor or list of fixed size is an array of that shape. An extension type
     is read as it is stored: a UUID as 16 bytes, JSON as text. Views of lists are lists, run-end
     encoded values are values; both are copied. A null is None, and its column an array of objects.
-    Dictionary columns return their values; as the target, they
-    return the indices, and the values are the meta's ``class_names``.
+    Dictionary columns return their values; as the target, they return the indices, and the values
+    are the meta's ``class_names``.
 
     Args:
         table: a ``pyarrow.Table`` or ``RecordBatch``; or an object with ``__arrow_c_stream__``,

@@ -263,7 +263,7 @@ def _dataset_of_source(iterator: Any) -> datasets.Dataset | None:
     if not are_of_one_dataset or [reader.name for reader in readers] != names:
         return None
     meta: Any = getattr(iterator, "dataset_meta", None)
-    class_names = list(getattr(meta, "class_names", None) or ())
+    class_names = _class_names_of_meta(meta)
     feature = dataset.features.get(getattr(meta, "target_pos", None))
     if class_names and class_names != getattr(feature, "names", None):
         return None
@@ -291,7 +291,7 @@ def _dataset_of_files(iterator: Any) -> datasets.Dataset | None:
         if is_of_arrays and not has_feature:
             return None
     meta: Any = getattr(iterator, "dataset_meta", None)
-    class_names = list(getattr(meta, "class_names", None) or ())
+    class_names = _class_names_of_meta(meta)
     if class_names and class_names != class_names_of(rows.stored_features.get(meta.target_pos)):
         return None
     table = rows.stored_table()
@@ -307,6 +307,11 @@ def _dataset_of_files(iterator: Any) -> datasets.Dataset | None:
     if positions is None:
         return dataset
     return dataset.select(as_index_array(positions))
+
+
+def _class_names_of_meta(meta: Any) -> list[Any]:
+    """Return the names of the classes of the target; none if a meta has none, or is None."""
+    return list(getattr(meta, "class_names", None) or ())
 
 
 def _feature_described(description: Any) -> Any:
@@ -371,7 +376,7 @@ def _class_names_of(name: str, columns: NamedColumns) -> list[str]:
     meta: Any = getattr(columns.iterator, "dataset_meta", None)
     if meta is None or meta.target_pos not in (name, columns.names.index(name)):
         return []
-    class_names = list(getattr(meta, "class_names", None) or ())
+    class_names = _class_names_of_meta(meta)
     are_texts = all(isinstance(class_name, str) for class_name in class_names)
     return class_names if are_texts else []
 

@@ -101,7 +101,7 @@ class ArrowDataset(ColumnsDatasetIterator):
     #: The features that the caller gave; None without.
     _given_features: dict[str, Any] | None
 
-    #: As in the arguments.
+    #: The mode of Pillow to convert all images to; None for the mode of their feature.
     _image_mode: str | None
 
     def __init__(

@@ -57,7 +57,7 @@ class ArrowRows:
     #: The same as a list, in which a single row is found faster.
     _end_list: list[int]
 
-    #: Where each record batch starts, likewise.
+    #: Where each record batch starts, counted in rows of all files, shape ``(n_batches,)``.
     _starts: _Integers
 
     #: The number of the first record batch of each file.

@@ -34,7 +34,8 @@ class BatchHeaders:
     Args:
         top_nodes: the position of the outermost array of each column among the arrays of a record
             batch, shape ``(n_columns,)``.
-        null_nodes: the position of the array of each column that counts its nulls, likewise.
+        null_nodes: the position of the array of each column that counts its nulls, shape
+            ``(n_columns,)``.
         n_nodes: how many arrays a record batch has.
 
     Attributes:

@@ -51,8 +51,9 @@ class ColumnBuffers:
             return None
         places = []
         for column in columns:
-            first, last = self._spans[column]
-            stored = [buffer for buffer in batch.buffers[first:last].tolist() if buffer[1]]
+            first_buffer, end_buffer = self._spans[column]
+            buffers = batch.buffers[first_buffer:end_buffer].tolist()
+            stored = [(start, n_bytes) for start, n_bytes in buffers if n_bytes > 0]
             if stored:
                 start = min(start for start, _ in stored)
                 end = max(start + n_bytes for start, n_bytes in stored)

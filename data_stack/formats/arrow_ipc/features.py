@@ -56,11 +56,11 @@ def features_of_schema(schema: pa.Schema) -> dict[str, Any]:
         raise DatasetFileCorruptError(
             f"the metadata of Hugging Face in its schema are damaged: {error!s:.200}"
         ) from error
-    return {
-        field.name: features[field.name]
-        for field in schema
-        if field.name in features and _is_stored_as(field, features[field.name])
-    }
+    kept_features = {}
+    for field in schema:
+        if field.name in features and _is_stored_as(field, features[field.name]):
+            kept_features[field.name] = features[field.name]
+    return kept_features
 
 
 def check_features(features: Mapping[str, Any], schema: pa.Schema, place: str) -> None:

@@ -8,7 +8,13 @@ from typing import Final
 
 from data_stack.exception import DatasetFileCorruptError
 from data_stack.formats.arrow_ipc.flatbuffer import FlatTable
-from data_stack.formats.arrow_ipc.message import BUFFER, NODE, MessageKind
+from data_stack.formats.arrow_ipc.message import (
+    BUFFER,
+    NODE,
+    BatchField,
+    MessageField,
+    MessageKind,
+)
 
 _INT64: Final = struct.Struct("<q")
 
@@ -52,15 +58,15 @@ class HeaderForm:
             DatasetFileCorruptError: the header is damaged.
         """
         message = FlatTable.root(data)
-        if message.integer(1, "<B") != MessageKind.RECORD_BATCH:
+        if message.integer(MessageField.KIND, "<B") != MessageKind.RECORD_BATCH:
             return None
-        batch = message.table(2)
+        batch = message.table(MessageField.CONTENT)
         if batch is None:
             raise DatasetFileCorruptError("a message has no content")
-        body_bytes = _span_of_integer(message, 3)
-        n_rows = _span_of_integer(batch, 0)
-        nodes = batch.span_of_structs(1, NODE.itemsize)
-        buffers = batch.span_of_structs(2, BUFFER.itemsize)
+        body_bytes = _span_of_integer(message, MessageField.BODY_BYTES)
+        n_rows = _span_of_integer(batch, BatchField.N_ROWS)
+        nodes = batch.span_of_structs(BatchField.NODES, NODE.itemsize)
+        buffers = batch.span_of_structs(BatchField.BUFFERS, BUFFER.itemsize)
         return cls(
             n_bytes=len(data),
             fixed_parts=_parts_without(data, [body_bytes, n_rows, nodes, buffers]),
@@ -68,7 +74,7 @@ class HeaderForm:
             n_rows=n_rows,
             nodes=nodes,
             buffers=buffers,
-            is_compressed=batch.position_of(3) is not None,
+            is_compressed=batch.position_of(BatchField.COMPRESSION) is not None,
         )
 
     def fits(self, data: bytes) -> bool:

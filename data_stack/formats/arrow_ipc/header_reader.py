@@ -12,6 +12,12 @@ from data_stack.io.positional import PositionalFile
 #: Comes before the size of each header; files of Arrow before version 0.15 lack it.
 _CONTINUATION: Final = b"\xff\xff\xff\xff"
 
+#: The size of the continuation and the size, which come before the FlatBuffer of a header.
+_PREFIX_BYTES: Final = 8
+
+#: The size of the size alone, in files of Arrow before version 0.15.
+_OLD_PREFIX_BYTES: Final = 4
+
 #: The largest header and footer that are read. That of 100,000 columns has 10 MiB.
 _MAX_HEADER_BYTES: Final = 256 << 20
 
@@ -94,12 +100,11 @@ class HeaderReader:
             DatasetFileCorruptError: the header is too large to be one, or is cut off.
         """
         # The old mark of a stream's end has four bytes, behind which nothing need follow.
-        prefix = self._read(start, min(8, max(4, self._end - start)))
-        prefix_bytes = 4
-        if prefix.startswith(_CONTINUATION):
-            prefix_bytes = 8
-            if len(prefix) < prefix_bytes:
-                raise DatasetFileCorruptError(f"it ends within the message at byte {start}")
+        n_left = max(_OLD_PREFIX_BYTES, self._end - start)
+        prefix = self._read(start, min(_PREFIX_BYTES, n_left))
+        prefix_bytes = count_prefix_bytes(prefix)
+        if len(prefix) < prefix_bytes:
+            raise DatasetFileCorruptError(f"it ends within the message at byte {start}")
         size = int.from_bytes(prefix[prefix_bytes - 4 : prefix_bytes], "little")
         if size == 0:
             return None
@@ -166,6 +171,17 @@ class HeaderReader:
         wanted_bytes = min(wanted_bytes, max(0, self._end - start))
         self._piece = memoryview(self._file.read_at(start, wanted_bytes))
         self._piece_start = start
+
+
+def count_prefix_bytes(header: bytes | memoryview) -> int:
+    """Return how many bytes come before the FlatBuffer of a header.
+
+    Args:
+        header: the first four bytes of the header, or more.
+    """
+    if bytes(header[:4]) == _CONTINUATION:
+        return _PREFIX_BYTES
+    return _OLD_PREFIX_BYTES
 
 
 def check_header_size(n_bytes: int) -> None:

@@ -18,6 +18,7 @@ from data_stack.formats.arrow_ipc.header_reader import (
     HeaderReader,
     StoredHeader,
     check_header_size,
+    count_prefix_bytes,
 )
 from data_stack.formats.arrow_ipc.message import (
     MessageKind,
@@ -150,15 +151,22 @@ def _layout_of_file(file: PositionalFile, mapped: memoryview | None) -> IpcLayou
 
     headers = HeaderReader(file, mapped, footer_start)
     builder = _LayoutBuilder(file, headers, _FIRST_MESSAGE, footer_start)
-    for kind, blocks in (
-        (MessageKind.DICTIONARY, footer.dictionaries),
-        (MessageKind.RECORD_BATCH, footer.batches),
-    ):
-        starts = blocks["start"].tolist()
-        places = zip(starts, blocks["header_bytes"].tolist(), strict=True)
-        for start, header in zip(starts, headers.read_many(places), strict=True):
-            builder.add(start, header, kind)
+    _add_listed_messages(builder, headers, footer.dictionaries, MessageKind.DICTIONARY)
+    _add_listed_messages(builder, headers, footer.batches, MessageKind.RECORD_BATCH)
     return builder.build()
+
+
+def _add_listed_messages(
+    builder: _LayoutBuilder,
+    headers: HeaderReader,
+    blocks: npt.NDArray[np.void],
+    kind: MessageKind,
+) -> None:
+    """Add the messages of a kind that a footer lists, see :class:`Footer`."""
+    starts = blocks["start"].tolist()
+    places = zip(starts, blocks["header_bytes"].tolist(), strict=True)
+    for start, header in zip(starts, headers.read_many(places), strict=True):
+        builder.add(start, header, kind)
 
 
 # ---------------------------------------------------------------------- the stream format
@@ -188,8 +196,7 @@ def _check_end(file: PositionalFile, start: int) -> None:
     Raises:
         DatasetFileCorruptError: something does, which pyarrow would leave out.
     """
-    is_long_mark = file.read_at(start, 4) == b"\xff\xff\xff\xff"
-    n_left = file.size - start - (8 if is_long_mark else 4)
+    n_left = file.size - start - count_prefix_bytes(file.read_at(start, 4))
     if n_left > 0:
         raise DatasetFileCorruptError(
             f"{n_left} bytes follow the end of the stream; write each stream to a file of its own"

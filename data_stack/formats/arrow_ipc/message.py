@@ -1,7 +1,6 @@
 """Reads the headers of Arrow's messages: how many rows and bytes a message holds.
 
 The format: https://arrow.apache.org/docs/format/Columnar.html#serialization-and-interprocess-communication-ipc
-Its tables are numbered as in ``Message.fbs`` and ``File.fbs`` of Arrow.
 """
 
 from __future__ import annotations
@@ -34,6 +33,47 @@ class MessageKind(enum.IntEnum):
     SCHEMA = 1
     DICTIONARY = 2
     RECORD_BATCH = 3
+
+
+# The numbers of the fields that are read, as in Message.fbs, Schema.fbs and File.fbs of Arrow.
+
+
+class MessageField(enum.IntEnum):
+    """Fields of a ``Message``."""
+
+    KIND = 1
+    CONTENT = 2
+    BODY_BYTES = 3
+
+
+class BatchField(enum.IntEnum):
+    """Fields of a ``RecordBatch``."""
+
+    N_ROWS = 0
+    NODES = 1
+    BUFFERS = 2
+    COMPRESSION = 3
+
+
+class _DictionaryField(enum.IntEnum):
+    """Fields of a ``DictionaryBatch``."""
+
+    ID = 0
+    VALUES = 1
+    IS_DELTA = 2
+
+
+class _SchemaField(enum.IntEnum):
+    """Fields of a ``Schema``."""
+
+    ENDIANNESS = 0
+
+
+class _FooterField(enum.IntEnum):
+    """Fields of a ``Footer``."""
+
+    DICTIONARIES = 2
+    BATCHES = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,27 +126,29 @@ def parse_header(data: bytes) -> MessageHeader:
         DatasetFileCorruptError: the header is damaged.
     """
     message = FlatTable.root(data)
-    kind = message.integer(1, "<B")
-    body_bytes = message.integer(3, "<q")
+    kind = message.integer(MessageField.KIND, "<B")
+    body_bytes = message.integer(MessageField.BODY_BYTES, "<q")
     if body_bytes < 0:
         raise DatasetFileCorruptError(f"a message states a size of {body_bytes} bytes")
-    content = message.table(2)
+    content = message.table(MessageField.CONTENT)
     if content is None:
         raise DatasetFileCorruptError("a message has no content")
     if kind == MessageKind.RECORD_BATCH:
         return MessageHeader(kind, body_bytes, _parse_batch(content, body_bytes))
     if kind == MessageKind.DICTIONARY:
-        values = content.table(1)
+        values = content.table(_DictionaryField.VALUES)
         if values is None:
             raise DatasetFileCorruptError("a dictionary has no values")
         return MessageHeader(
             kind,
             body_bytes,
             _parse_batch(values, body_bytes),
-            dictionary_id=content.integer(0, "<q"),
-            is_delta=bool(content.integer(2, "<?")),
+            dictionary_id=content.integer(_DictionaryField.ID, "<q"),
+            is_delta=bool(content.integer(_DictionaryField.IS_DELTA, "<?")),
         )
-    is_big_endian = kind == MessageKind.SCHEMA and content.integer(0, "<h") != 0
+    is_big_endian = False
+    if kind == MessageKind.SCHEMA:
+        is_big_endian = content.integer(_SchemaField.ENDIANNESS, "<h") != 0
     return MessageHeader(kind, body_bytes, None, is_big_endian=is_big_endian)
 
 
@@ -116,13 +158,13 @@ def _parse_batch(table: FlatTable, body_bytes: int) -> BatchHeader:
     Raises:
         DatasetFileCorruptError: a number of rows is negative, or a buffer lies outside of the body.
     """
-    n_rows = table.integer(0, "<q")
-    nodes = np.frombuffer(table.structs(1, NODE.itemsize), NODE)
-    buffers = np.frombuffer(table.structs(2, BUFFER.itemsize), BUFFER)
+    n_rows = table.integer(BatchField.N_ROWS, "<q")
+    nodes = np.frombuffer(table.structs(BatchField.NODES, NODE.itemsize), NODE)
+    buffers = np.frombuffer(table.structs(BatchField.BUFFERS, BUFFER.itemsize), BUFFER)
     check_buffers(buffers, np.array(body_bytes))
     if n_rows < 0:
         raise DatasetFileCorruptError(f"a message states {n_rows} rows")
-    is_compressed = table.position_of(3) is not None
+    is_compressed = table.position_of(BatchField.COMPRESSION) is not None
     return BatchHeader(n_rows, nodes, buffers, is_compressed)
 
 
@@ -152,7 +194,7 @@ class Footer:
     Attributes:
         dictionaries: the messages of dictionaries; a structured array with the fields ``start``,
             ``header_bytes`` and ``body_bytes``.
-        batches: the messages of record batches, likewise.
+        batches: the messages of record batches, in such an array.
     """
 
     dictionaries: npt.NDArray[np.void]
@@ -166,6 +208,6 @@ def parse_footer(data: bytes) -> Footer:
         DatasetFileCorruptError: the footer is damaged.
     """
     table = FlatTable.root(data)
-    dictionaries = np.frombuffer(table.structs(2, _BLOCK.itemsize), _BLOCK)
-    batches = np.frombuffer(table.structs(3, _BLOCK.itemsize), _BLOCK)
+    dictionaries = np.frombuffer(table.structs(_FooterField.DICTIONARIES, _BLOCK.itemsize), _BLOCK)
+    batches = np.frombuffer(table.structs(_FooterField.BATCHES, _BLOCK.itemsize), _BLOCK)
     return Footer(dictionaries, batches)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import mmap
 import os
 import threading
@@ -16,6 +17,7 @@ from data_stack.exception import DatasetFileCorruptError, ResourceChangedError
 from data_stack.formats.arrow_ipc.column_buffers import ColumnBuffers
 from data_stack.formats.arrow_ipc.errors import reading_arrow
 from data_stack.formats.arrow_ipc.fed_stream import FedStream
+from data_stack.formats.arrow_ipc.header_reader import count_prefix_bytes
 from data_stack.formats.arrow_ipc.layout import IpcLayout, Message, read_layout
 from data_stack.formats.arrow_ipc.message import parse_header
 from data_stack.formats.arrow_tables.readable_cells import (
@@ -39,9 +41,9 @@ _COLUMN_BYTES: Final = 1 << 10
 #: How much memory such objects may take: a million columns of record batches.
 _MAX_CACHED_OBJECT_BYTES: Final = 1 << 30
 
-#: Where the size of the values stands in a compressed buffer, and the size that means "not
-#: compressed".
-_PREFIX_BYTES: Final = 8
+#: The first bytes of a compressed buffer state the size of its values. This size means that the
+#: buffer is not compressed.
+_SIZE_BYTES: Final = 8
 _NOT_COMPRESSED: Final = -1
 
 #: How many bytes a compressed byte may stand for: zstd stores 128 KiB of equal bytes in 4.
@@ -281,28 +283,59 @@ class StoredBatches:
         if self.map is not None or columns is None or are_small:
             return self._read_ranges(messages)
         headers = self._read_ranges([replace(message, body_bytes=0) for message in messages])
-        parts: list[tuple[int, int]] = []
-        parts_of_messages = []
+        ranges_of_messages: list[list[tuple[int, int]]] = []
         for message, header in zip(messages, headers, strict=True):
-            batch = parse_header(_flatbuffer(header)).batch
-            places = None if batch is None else self._buffers.find(batch, columns)
-            if places is None:
+            ranges = self._find_ranges(message, header, columns)
+            if ranges is None:
                 return self._read_ranges(messages)
-            body_start = message.start + message.header_bytes
-            parts_of_message = [(body_start + start, size) for start, size in places]
-            parts_of_messages.append(parts_of_message)
-            parts.extend(parts_of_message)
+            ranges_of_messages.append(ranges)
+        return self._read_parts(messages, headers, ranges_of_messages)
 
-        check_request(sum(size for _, size in parts), f"columns of {self.file.name!r}")
-        pieces = iter(self.file.read_ranges(parts))
+    def _find_ranges(
+        self, message: Message, header: memoryview, columns: Sequence[int]
+    ) -> list[tuple[int, int]] | None:
+        """Return where the buffers of columns lie in the file, and their sizes.
+
+        None if neither the schema nor the header tells.
+        """
+        batch = parse_header(_flatbuffer(header)).batch
+        if batch is None:
+            return None
+        places = self._buffers.find(batch, columns)
+        if places is None:
+            return None
+        body_start = message.start + message.header_bytes
+        return [(body_start + start, size) for start, size in places]
+
+    def _read_parts(
+        self,
+        messages: Sequence[Message],
+        headers: Sequence[memoryview],
+        ranges_of_messages: Sequence[list[tuple[int, int]]],
+    ) -> list[memoryview]:
+        """Read parts of several messages by one request.
+
+        Args:
+            messages: the messages.
+            headers: the header of each message.
+            ranges_of_messages: for each message, where its parts lie in the file, and their sizes.
+
+        Returns:
+            The bytes of each message, in which those outside of the parts and the header are 0.
+
+        Raises:
+            DatasetFileCorruptError: the file ends before.
+            RequestLimitError: the parts take more memory than a request may.
+        """
+        all_ranges = list(itertools.chain(*ranges_of_messages))
+        check_request(sum(size for _, size in all_ranges), f"columns of {self.file.name!r}")
+        pieces = iter(self.file.read_ranges(all_ranges))
         assembled = []
-        for message, header, parts_of_message in zip(
-            messages, headers, parts_of_messages, strict=True
-        ):
+        for message, header, ranges in zip(messages, headers, ranges_of_messages, strict=True):
             # The memory of what is not read is never touched, so it takes none.
             data = mmap.mmap(-1, message.n_bytes)
             data[: len(header)] = header
-            for start, size in parts_of_message:
+            for start, size in ranges:
                 piece = next(pieces)
                 if len(piece) != size:
                     raise DatasetFileCorruptError(f"it ends within the message at {message.start}")
@@ -346,9 +379,9 @@ class StoredBatches:
         body = data[message.header_bytes :]
         n_bytes = 0
         for start, stored_bytes in batch.buffers.tolist():
-            if stored_bytes < _PREFIX_BYTES:
+            if stored_bytes < _SIZE_BYTES:
                 continue
-            stated = int.from_bytes(body[start : start + _PREFIX_BYTES], "little", signed=True)
+            stated = int.from_bytes(body[start : start + _SIZE_BYTES], "little", signed=True)
             max_bytes = stored_bytes * _MAX_BYTES_PER_COMPRESSED_BYTE
             if not _NOT_COMPRESSED <= stated <= max_bytes:
                 raise DatasetFileCorruptError(f"a buffer states a size of {stated} bytes")
@@ -401,8 +434,7 @@ class StoredBatches:
 
 def _flatbuffer(header: memoryview) -> bytes:
     """Return the FlatBuffer of a header, without what comes before it."""
-    start = _PREFIX_BYTES if bytes(header[:4]) == b"\xff\xff\xff\xff" else 4
-    return bytes(header[start:])
+    return bytes(header[count_prefix_bytes(header) :])
 
 
 def _is_converted(type_: pa.DataType) -> bool:

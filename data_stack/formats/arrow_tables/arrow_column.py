@@ -261,7 +261,7 @@ def _is_described_by_dtype(type_: pa.DataType) -> bool:
     """
     if is_list(type_):
         return _is_described_by_dtype(type_.value_type)
-    described_types = (
+    predicates = (
         pa.types.is_integer,
         pa.types.is_floating,
         pa.types.is_boolean,
@@ -271,4 +271,4 @@ def _is_described_by_dtype(type_: pa.DataType) -> bool:
         pa.types.is_large_binary,
         pa.types.is_dictionary,
     )
-    return any(is_type(type_) for is_type in described_types)
+    return any(is_described(type_) for is_described in predicates)

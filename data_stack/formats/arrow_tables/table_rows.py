@@ -161,9 +161,7 @@ class RowsColumn(ArrowColumn):
 
     def __init__(self, rows: TableRows, name: str) -> None:
         field = rows.schema.field(name)
-        # The column has no cells in memory, apart from a null if it may have nulls.
-        n_nulls = 1 if name in rows.nullable else 0
-        super().__init__(pa.chunked_array([pa.nulls(n_nulls, field.type)]), field)
+        super().__init__(_make_cells_of_type(rows, name, field.type), field)
         self._rows = rows
 
     def __len__(self) -> int:
@@ -193,9 +191,7 @@ class JsonRowsColumn(JsonColumn):
     _rows: TableRows
 
     def __init__(self, rows: TableRows, name: str) -> None:
-        # As of RowsColumn.
-        n_nulls = 1 if name in rows.nullable else 0
-        super().__init__(pa.chunked_array([pa.nulls(n_nulls, pa.string())]), name)
+        super().__init__(_make_cells_of_type(rows, name, pa.string()), name)
         self._rows = rows
 
     def __len__(self) -> int:
@@ -209,6 +205,15 @@ class JsonRowsColumn(JsonColumn):
 
     def _take(self, indices: npt.NDArray[np.int64] | None) -> pa.ChunkedArray:
         return self._rows.read(indices, [self.name])[self.name]
+
+
+def _make_cells_of_type(rows: TableRows, name: str, type_: pa.DataType) -> pa.ChunkedArray:
+    """Return cells from which a column learns its type: a null if it may have nulls, or none.
+
+    The cells of the rows themselves stay in the file.
+    """
+    n_nulls = 1 if name in rows.nullable else 0
+    return pa.chunked_array([pa.nulls(n_nulls, type_)])
 
 
 def columns_of_rows(rows: TableRows) -> dict[str, RowsColumn | JsonRowsColumn]:

@@ -82,9 +82,9 @@ class ParquetDataset(AccessedDatasetIterator):
             (``[("speed", ">", 3)]``), or an object with ``get_fields()`` and
             ``do_include(values)``. A filter may use columns that ``columns`` omits. None for all.
         prefix: folder below ``source``.
-        schema: of the columns; it replaces the schema in the files.
+        schema: the schema of the columns; it replaces the schema in the files.
         row_groups: the numbers of the row groups, counted through all files; None for all.
-        filesystem: of pyarrow or fsspec; ``source`` is then a path in it.
+        filesystem: a file system of pyarrow or fsspec; ``source`` is then a path in it.
         nulls: how nulls are read. "none": as None. "nan": as NaN in floats and NaT in times, also
             in lists; integers and bools become float64, if any file has a null in their column.
             "mask": as 0, and a column of bools ``<name>_is_null`` follows each column of numbers or

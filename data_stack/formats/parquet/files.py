@@ -82,7 +82,7 @@ class ParquetFiles:
         the GIL.
 
         Args:
-            number: of the file.
+            number: the number of the file.
 
         Raises:
             ResourceNotFoundError, StorageError: the file cannot be opened.
@@ -101,7 +101,7 @@ class ParquetFiles:
         """Return the version of an open file, which changes when the file is replaced.
 
         Args:
-            number: of the file.
+            number: the number of the file.
             source: the file, as :meth:`open` returned it.
 
         Returns:
@@ -123,7 +123,7 @@ def find_files(source: Any, prefix: str = "", *, filesystem: Any = None) -> Parq
         source: a folder, a file (its path, a resource, or an open binary file), a list of files, a
             storage connector, a URL, or resources of a dataset.
         prefix: folder below it.
-        filesystem: of pyarrow or fsspec, in which ``source`` is a path.
+        filesystem: a file system of pyarrow or fsspec, in which ``source`` is a path.
 
     Raises:
         ResourceNotFoundError: ``source`` has no Parquet files.
@@ -264,7 +264,7 @@ def folder_and_paths(
     Args:
         source: see :func:`find_files`.
         prefix: folder below it.
-        filesystem: of pyarrow or fsspec, in which ``source`` is a path.
+        filesystem: a file system of pyarrow or fsspec, in which ``source`` is a path.
 
     Returns:
         The folder, and the paths of the files in it; None if ``source`` is a folder.

@@ -51,10 +51,11 @@ class _FileState:
 
     Attributes:
         footer: None until it is read.
-        digest: of the footer, from the manifest or as it was first read; None until then.
+        digest: the digest of the footer, from the manifest or as it was first read; None until
+            then.
         columns: values per row, from the manifest or the footer; None until then.
-        version: of the file as it was first seen; None until then, and where the store has no
-            versions.
+        version: the version of the file as it was first seen; None until then, and where the store
+            has no versions.
         checked_ns: when :meth:`Footers.check_local` looked at it, by ``time.perf_counter_ns``,
             which may begin at 0; at first so long ago that the first check is made.
     """
@@ -92,7 +93,7 @@ class Footers:
     the machine is the same.
 
     Args:
-        files: of the dataset.
+        files: the files of the dataset.
         lazily: read a footer on first use; row groups are known after :meth:`read_all`.
         verified: check footers against the digests in the dataset's manifest, except for files
             whose size has changed.

@@ -31,8 +31,8 @@ def write_metadata(
     the manifest, which completes the dataset.
 
     Args:
-        folder: of the dataset.
-        schema: of the columns of the files, with the key-value metadata of the dataset.
+        folder: the folder of the dataset.
+        schema: the schema of the files, with the key-value metadata of the dataset.
         files: the paths of the files of rows.
         manifest: the manifest; None to write the metadata alone, without a list of files.
 

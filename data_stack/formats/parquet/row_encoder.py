@@ -130,7 +130,7 @@ class RowEncoder:
 
         Args:
             columns: values by name; a dict, or a DataFrame of pandas.
-            encoded: names of columns that hold encoded cells instead of values.
+            encoded: the names of columns that hold encoded cells instead of values.
 
         Returns:
             The number of rows, and the columns by name as arrays and lists.
@@ -173,7 +173,7 @@ class RowEncoder:
             start: the first row of the batch.
             stop: the row after the last one of the batch.
             position: position of the row ``start`` in the dataset.
-            encoded: names of columns that hold encoded cells.
+            encoded: the names of columns that hold encoded cells.
 
         Raises:
             ConfigError: a value does not fit its field.

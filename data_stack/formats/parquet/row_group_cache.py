@@ -78,9 +78,13 @@ class RowGroupCache:
 
     n_bytes: int
 
-    #: As in the arguments.
+    #: Returns a reader of columns of a row group.
     _open_row_group: OpenRowGroup
+
+    #: The limit of the cache in bytes.
     _max_bytes: int
+
+    #: Raises if the file of a row group was replaced; None if files cannot be replaced.
     _check: Callable[[int], None] | None
 
     #: Guards the attributes below. A thread holds it for moments only, never while it reads.
@@ -146,7 +150,7 @@ class RowGroupCache:
 
         Args:
             group: number of the row group.
-            names: names of the columns.
+            names: the names of the columns.
 
         Raises:
             DatasetFileCorruptError, StorageError: the row group cannot be read.
@@ -239,7 +243,7 @@ class RowGroupCache:
 
         Args:
             groups: at least one row group.
-            names: names of the columns.
+            names: the names of the columns.
         """
 
         def rank(group: int) -> int:
@@ -261,7 +265,7 @@ class RowGroupCache:
 
         Args:
             groups: row groups in the order of their use.
-            names: names of the columns.
+            names: the names of the columns.
         """
         with self._lock:
             self._n_calls += 1

@@ -42,9 +42,9 @@ class RowGroupReader:
     Decoding is most of the work and releases the GIL, so another thread may do it.
 
     Args:
-        layout: of all row groups.
+        layout: the layout of all row groups.
         group: number of the row group.
-        names: names of the columns.
+        names: the names of the columns.
         rows: the rows to keep, ascending, at least one; None for all.
 
     Attributes:
@@ -173,7 +173,7 @@ class RowGroupReader:
         """Refuse columns whose decoded values exceed the limit of a request.
 
         Args:
-            name: of the row group, for messages.
+            name: the name of the row group, for messages.
             source: the open file.
 
         Raises:

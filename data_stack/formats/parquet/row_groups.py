@@ -21,7 +21,7 @@ class RowGroups(RowGroupLayout):
 
         Args:
             group: number of the row group.
-            names: names of the columns.
+            names: the names of the columns.
             rows: the rows to keep, ascending, at least one; None for all.
         """
         return RowGroupReader(self, group, names, rows)
@@ -31,7 +31,7 @@ class RowGroups(RowGroupLayout):
 
         Args:
             group: number of the row group.
-            names: names of the columns.
+            names: the names of the columns.
 
         Returns:
             The columns by name.

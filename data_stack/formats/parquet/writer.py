@@ -116,7 +116,7 @@ class ParquetWriter(DatasetWriter):
             Hugging Face reads them as ``ClassLabel`` where the field is a nullable int64.
 
     Attributes:
-        schema: of the rows; None until it is known.
+        schema: the schema of the rows; None until it is known.
 
     Raises:
         ConfigError: an argument is invalid; or the folder has a dataset with another schema or of
@@ -319,7 +319,7 @@ class ParquetWriter(DatasetWriter):
         Args:
             iterator: dicts, or tuples with ``names``; bare samples are tuples of one. A sequence
                 such as a list is allowed.
-            names: names of the fields of tuples, by position.
+            names: the names of the fields of tuples, by position.
             progress: show a progress bar; None to show it on a terminal and in a notebook.
 
         Returns:
@@ -491,7 +491,7 @@ class ParquetWriter(DatasetWriter):
 
         Args:
             notes: the files that the manifest does not list yet.
-            arrow_schema: of the columns of the files.
+            arrow_schema: the schema of the files.
         """
         manifest = replace(notes, files=self._earlier.listed + notes.files)
         metadata: dict[bytes, bytes] = {}

@@ -58,9 +58,11 @@ class WriterPart:
         StorageError: the notes cannot be written.
     """
 
-    #: As in the arguments.
+    #: The folder of the dataset.
     _folder: Folder
+    #: Arrow's schema of the files, without partition columns.
     _arrow_schema: pa.Schema
+    #: How the files are written.
     _format: FileFormat
     #: The open file of each folder, the most recently written one last. Without partitions, the
     #: folder is "".

@@ -9,7 +9,7 @@ from typing import Any
 from data_stack.dataset.iterator import Batch, ColumnKey, Sample, SampleAccess, access_to
 from data_stack.dataset.iterator.access import DeclaredColumn
 from data_stack.dataset.iterator.blocks import MAX_KEPT_REMOTE_BYTES
-from data_stack.dataset.iterator.layers.combined import CombinedAccess
+from data_stack.dataset.iterator.layers.combined_access import CombinedAccess
 from data_stack.dataset.iterator.origins import Origin
 from data_stack.dataset.positions import IndexArrayOfInts
 from data_stack.formats.records.reader import RecordReader

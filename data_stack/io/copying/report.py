@@ -33,7 +33,7 @@ class CopyReport:
     Attributes:
         source: the store that was read, without credentials.
         target: the store that was written, without credentials.
-        complete: names of the groups (datasets) that are complete at the target, sorted.
+        complete: the names of the groups (datasets) that are complete at the target, sorted.
         resources: resources at the target, sorted by identifier; manifests included.
         skipped: resources that are not copied on purpose, such as unfinished datasets.
         faults: resources that could not be copied; their groups have no manifest at the target.

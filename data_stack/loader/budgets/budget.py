@@ -130,8 +130,8 @@ def parse_budget(batch_size: Any, budget: Any, cost: Any) -> Budget | None:
         cost: the argument of the loader, or None.
 
     Raises:
-        ConfigError: not just one of ``batch_size`` and ``budget`` is given; or ``cost`` is missing,
-            or has no meaning.
+        ConfigError: both or none of ``batch_size`` and ``budget`` are given; or ``cost`` is
+            missing, given without a budget, or given twice.
     """
     if budget is None:
         if cost is not None:

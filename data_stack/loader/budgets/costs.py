@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from data_stack.dataset.iterator.contract import DatasetIteratorIF
 from data_stack.dataset.meta import column_key
 from data_stack.exception import ConfigError
 from data_stack.loader.budgets.budget import MAX_BUDGET, Cost
+from data_stack.loader.loading_errors import describe_sample
 from data_stack.values.stacked_values import exact_array
 
 Costs = npt.NDArray[np.unsignedinteger[Any]]
@@ -130,29 +132,29 @@ def _read_column(iterator: DatasetIteratorIF, cost: Any) -> Costs:
     return narrow_costs(costs)
 
 
-class _Block:
+@dataclass(frozen=True, slots=True)
+class _CostsOfBlock:
     """The costs of some neighbouring samples.
 
-    Args:
-        costs: the costs, shape ``(n,)``.
+    Attributes:
+        costs: integers, shape ``(n,)``.
         are_lengths: whether they are lengths of values.
     """
 
-    def __init__(self, costs: Any, *, are_lengths: bool) -> None:
-        self.costs = costs
-        self.are_lengths = are_lengths
+    costs: Sequence[int] | npt.NDArray[Any]
+    are_lengths: bool
 
 
-def _costs_of_block(values: Any, column: Any, start: int, samples: SampleAccess) -> _Block:
+def _costs_of_block(values: Any, column: Any, start: int, samples: SampleAccess) -> _CostsOfBlock:
     """Return the costs of the values of a column, from sample ``start`` on."""
     # Numbers, and arrays of one length, come as one array.
     is_array_of_numbers = isinstance(values, np.ndarray) and values.dtype.kind in "biufc"
     if is_array_of_numbers and values.ndim > 1:
-        return _Block(np.full(len(values), values.shape[1], np.int64), are_lengths=True)
+        return _CostsOfBlock(np.full(len(values), values.shape[1], np.int64), are_lengths=True)
     is_array_of_integers = is_array_of_numbers and values.dtype.kind in "iu"
     if is_array_of_integers:
         _check_range_of_all(values, start)
-        return _Block(values, are_lengths=False)
+        return _CostsOfBlock(values, are_lengths=False)
 
     # Other values are looked at one by one.
     costs = []
@@ -171,7 +173,7 @@ def _costs_of_block(values: Any, column: Any, start: int, samples: SampleAccess)
         are_lengths.add(False)
     if len(are_lengths) > 1:
         raise _mixed_column_error(column)
-    return _Block(costs, are_lengths=are_lengths.pop())
+    return _CostsOfBlock(costs, are_lengths=are_lengths.pop())
 
 
 def _length_of(value: Any) -> int | None:
@@ -199,7 +201,7 @@ def _mixed_column_error(column: Any) -> ConfigError:
 
 def _value_error(column: Any, value: Any, position: int, samples: SampleAccess) -> ConfigError:
     """Return the error for a value that is no cost."""
-    sample = _describe_sample(position, samples)
+    sample = describe_sample(samples, position)
     if isinstance(value, (str, bytes)):
         return ConfigError(
             f"column {column!r} of {sample} is text, whose number of characters is not its number "
@@ -215,14 +217,6 @@ def _value_error(column: Any, value: Any, position: int, samples: SampleAccess) 
         f"column {column!r} of {sample} is no cost: expected an integer, an array or a list of "
         f"numbers, got {value!r:.60}"
     )
-
-
-def _describe_sample(position: int, samples: SampleAccess) -> str:
-    """Return the name of a sample in messages, with its place if that is known."""
-    place = samples.locate(position)
-    if place is None:
-        return f"sample {position}"
-    return f"sample {position} ({place})"
 
 
 # ---------------------------------------------------------------------- a function
@@ -249,14 +243,14 @@ def _call_for_sample(
         value = function(sample)
     except Exception as error:
         raise ConfigError(
-            f"the function of cost= failed for {_describe_sample(position, samples)}: "
+            f"the function of cost= failed for {describe_sample(samples, position)}: "
             f"{type(error).__name__}: {error}"
         ) from error
     cost = _integer_of(value)
     if cost is None:
         raise ConfigError(
             f"the function of cost= must return an integer, got {value!r:.60} for "
-            f"{_describe_sample(position, samples)}"
+            f"{describe_sample(samples, position)}"
         )
     _check_range(cost, position)
     return cost

@@ -302,7 +302,7 @@ def test_lengths_in_a_store_are_read_instead_of_the_documents(tmp_path: Path) ->
         packed = documents.pack(
             8, "tokens", with_columns=["mask"], strategy="best_fit", storage=store
         )
-        with pytest.raises(ConfigError, match=r"had 4 tokens when it was packed, and 3 now"):
+        with pytest.raises(ConfigError, match=r"had 4 tokens when it was packed, and has 3 now"):
             list(packed)
     assert plain[0] == plain[1]
 
@@ -339,8 +339,8 @@ def test_lengths_are_not_kept_for_documents_without_a_reliable_fingerprint() -> 
     ("arguments", "message"),
     [
         ({"column": ["tokens", "mask"]}, r"takes one column.*with_columns=\['mask'\]"),
-        ({"with_columns": "mask"}, r"with_columns is a list of names.*\['mask'\]"),
-        ({"with_columns": [1]}, "with_columns is a list of names of columns, got 1"),
+        ({"with_columns": "mask"}, r"with_columns must be a list of names.*\['mask'\]"),
+        ({"with_columns": [1]}, "with_columns must be a list of names of columns, got 1"),
         ({"with_columns": ["positions"]}, "two columns 'positions'"),
         ({"with_columns": ["mask", "mask"]}, "two columns 'mask'"),
         ({"with_columns": ["musk"]}, "no column 'musk'"),
@@ -353,9 +353,12 @@ def test_lengths_are_not_kept_for_documents_without_a_reliable_fingerprint() -> 
         ({"max_documents": 2}, 'max_documents= is for strategy="best_fit"'),
         ({"strategy": "best_fit", "max_documents": 0}, "max_documents must be at least 1"),
         ({"length": 3, "too_long": "refuse"}, "document 1 has 4 tokens.*and so have 0 others"),
-        ({"with_columns": ["mask"], "end_token": 1}, "end_values= has the values beside end_token"),
-        ({"end_values": {"mask": 1}}, "end_values= has the values beside end_token"),
-        ({"padding": {"mask": 1}}, r"padding= is for the columns \['tokens'\]"),
+        (
+            {"with_columns": ["mask"], "end_token": 1},
+            r"a value .* for each of the columns \['mask'\]",
+        ),
+        ({"end_values": {"mask": 1}}, "beside end_token, which is missing"),
+        ({"padding": {"mask": 1}}, r"padding= names the columns \['mask'\]"),
         ({"padding": {"tokens": "x"}}, r"padding\['tokens'\]"),
         ({"with_columns": ["mask"], "padding": {"mask": 7}}, r"must be a number that bool holds"),
     ],

@@ -35,8 +35,8 @@ def fit_best(lengths: Lengths, capacity: int, max_pieces: int | None = None) -> 
     Source: Johnson, Near-optimal bin packing algorithms (MIT, 1973).
 
     Args:
-        lengths: of the pieces; from 1 to ``capacity``. Of equally long pieces, the first one is
-            placed first.
+        lengths: the lengths of the pieces, from 1 to ``capacity``. Of equally long pieces, the
+            first one is placed first.
         capacity: the number of tokens of a sequence.
         max_pieces: the largest number of pieces in a sequence; None for no limit.
 
@@ -141,7 +141,7 @@ class _OpenSequences:
         """Place pieces of one length into the sequences of one group.
 
         Args:
-            length: of each piece.
+            length: the length of each piece.
             n_pieces: how many pieces there are to place, at least 1.
 
         Returns:
@@ -209,7 +209,7 @@ def fit_first(
     documents of a sequence lie near each other.
 
     Args:
-        lengths: of the pieces; from 1 to ``capacity``.
+        lengths: the lengths of the pieces, from 1 to ``capacity``.
         capacity: the number of tokens of a sequence.
         max_pieces: the largest number of pieces in a sequence; None for no limit.
         max_open: the number of sequences that are open, at least 1.

@@ -65,7 +65,7 @@ class ColumnLayout:
         return keys_below
 
 
-#: So many samples are tried for the columns, as a damaged one does not have them.
+#: The number of samples that are read to find one that is not damaged.
 _MAX_DAMAGED = 100
 
 LayoutMaker = Callable[[SampleForm], ColumnLayout]
@@ -93,7 +93,7 @@ def read_first_intact(read: Callable[[int], Any], n_samples: int) -> Any:
         n_samples: the number of samples, at least 1.
 
     Raises:
-        DatasetFileCorruptError: so many samples are damaged that the first one's error is raised.
+        DatasetFileCorruptError: the first 100 samples are damaged; the error is that of sample 0.
     """
     try:
         return read(0)

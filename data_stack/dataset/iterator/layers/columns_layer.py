@@ -154,7 +154,7 @@ def _rename_kinds(
     """Return the kinds of columns by the names that the columns have in the layer.
 
     Args:
-        kinds_below: names of columns below, each with the kind of the column.
+        kinds_below: the names of columns below, each with the kind of the column.
         layout: where the columns come from.
         names: for each column of the layer its name below; empty if they have none.
     """

@@ -57,8 +57,8 @@ class Documents:
         """Read columns of documents, all in one request.
 
         Args:
-            positions: of the documents.
-            names: of the columns.
+            positions: the positions of the documents.
+            names: the names of the columns.
 
         Returns:
             For each name the values of each document.
@@ -213,16 +213,16 @@ def measure_documents(documents: Documents) -> Measures:
         return documents.read(positions, names)
 
     for start, block in in_blocks(n_documents, read):
-        for number, document in enumerate(zip(*block.values(), strict=True)):
-            position = start + number
-            n_tokens = len(document[0])
+        for position, columns in enumerate(zip(*block.values(), strict=True), start):
+            # The tokens are the first column.
+            n_tokens = len(columns[0])
             lengths[position] = n_tokens
             if n_tokens >= MAX_TOKENS:
                 raise ConfigError(
                     f"{documents.describe(position)} has {n_tokens} tokens, more than int32 "
                     f"counts; divide it"
                 )
-            for name, values in zip(names, document, strict=True):
+            for name, values in zip(names, columns, strict=True):
                 check_n_values(documents, position, name, len(values), n_tokens)
                 if n_tokens == 0:
                     continue
@@ -233,11 +233,11 @@ def measure_documents(documents: Documents) -> Measures:
                         f"column {name!r} of {documents.describe(position)} has values of shape "
                         f"{values.shape[1:]}, expected {shape} as in the documents before"
                     )
-    columns = {
+    column_types = {
         name: ColumnOfTokens(_common_dtype(name, dtypes[name]), shapes.get(name, ()))
         for name in names
     }
-    return Measures(lengths.astype(np.int32), columns)
+    return Measures(lengths.astype(np.int32), column_types)
 
 
 def check_n_values(

@@ -93,7 +93,7 @@ class EncodedAccess(TransformedColumnsAccess):
         encoders: fitted encoders by column.
 
     Attributes:
-        encoders: the same.
+        encoders: the encoders by column.
     """
 
     def __init__(self, below: SampleAccess, encoders: Mapping[ColumnKey, Encoder]) -> None:

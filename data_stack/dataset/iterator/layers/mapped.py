@@ -111,8 +111,8 @@ class MappedDatasetIterator(LayerDatasetIterator):
     ) -> None:
         if isinstance(column, (list, tuple)):
             raise ConfigError(
-                f"column= names one column, got {column!r:.80}; "
-                f"a function of several takes the sample, with columns="
+                f"column= names one column, got {column!r:.80}; a function of several columns "
+                f"takes whole samples: leave out column=, and name what it returns by columns="
             )
         is_of_column = column is not None
         _check_function(

@@ -27,7 +27,7 @@ class MappedClassesView(DatasetIteratorView):
 
     Args:
         dataset_iterator: the samples; it is not closed.
-        mapping: names the labels that stay.
+        mapping: the mapping, which names the labels that stay.
         columns: the columns of labels. A sample stays if all of its labels do.
 
     Raises:
@@ -65,7 +65,7 @@ def map_classes(
 
     Args:
         iterator: the samples.
-        mapping: from old labels to new ones.
+        mapping: a mapping from old labels to new ones.
         columns: the columns of labels; None for the target.
 
     Raises:

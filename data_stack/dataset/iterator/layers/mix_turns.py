@@ -12,7 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from data_stack.dataset.hashing import hash_array, hash_of, high_product_array
-from data_stack.dataset.iterator.layers.mix_stages import Sources, Stage, find_block_size
+from data_stack.dataset.iterator.layers.mix_sources import Sources
+from data_stack.dataset.iterator.layers.mix_stages import Stage, find_block_size
 from data_stack.dataset.iterator.layers.selection import Selection
 from data_stack.dataset.permutation import permute_array
 from data_stack.exception import ConfigError
@@ -71,7 +72,7 @@ def draw_turns(
         shares = _share_among(stage.shares, are_left)
         if not any(shares):
             break
-        # The key of the first one is that of mixes without stages.
+        # A mix without stages has the number 0, whose order must hold for ever.
         number = 0 if n_mixes == 0 else _FIRST_KEY_OF_STAGES + n_mixes
         mix = Mix(shares, find_block_size(shares), hash_of(key, number))
         n_mixes += 1

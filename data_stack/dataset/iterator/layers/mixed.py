@@ -13,13 +13,12 @@ from data_stack.dataset.iterator.contract import DatasetIteratorIF
 from data_stack.dataset.iterator.layer import layer
 from data_stack.dataset.iterator.layers.combined import CombinedDatasetIterator
 from data_stack.dataset.iterator.layers.interleaved import ViewOfSeveral
-from data_stack.dataset.iterator.layers.mix_stages import (
-    Proportions,
+from data_stack.dataset.iterator.layers.mix_sources import (
     Sources,
     parse_consumed,
     parse_max_epochs,
-    parse_stages,
 )
+from data_stack.dataset.iterator.layers.mix_stages import Proportions, parse_stages
 from data_stack.dataset.iterator.layers.mix_turns import draw_turns
 from data_stack.dataset.iterator.layers.selection import Concatenation, Selection
 from data_stack.dataset.permutation import permute_array
@@ -226,8 +225,10 @@ def _find_positions(turns: Iterator[Selection], sources: Sources, key: int) -> I
 
 
 def _derive_keys(sources: Sources, key: int) -> Uint64Array:
-    """Return what decides the order of each source: by its name, so that it may change its place;
-    without names by its place.
+    """Return for each source 64 bits that decide its order.
+
+    They depend on the name of the source, so that it may stand elsewhere in another mix; without
+    names on its number.
     """
     if not sources.are_named:
         return hash_array(key, 1 + np.arange(len(sources.lengths)))

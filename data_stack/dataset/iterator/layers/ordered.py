@@ -62,8 +62,8 @@ def stable_order(
 
     Args:
         column: shape ``(n,)`` or ``(n, k)``.
-        key: names the column in messages.
-        descending: from the largest to the smallest.
+        key: the column, for messages.
+        descending: whether the order is from the largest value to the smallest.
 
     Returns:
         Shape ``(n,)``.
@@ -95,7 +95,7 @@ def missing_values(column: ColumnArray, key: ColumnKey) -> npt.NDArray[np.bool_]
 
     Args:
         column: shape ``(n,)`` or ``(n, k)``.
-        key: names the column in messages.
+        key: the column, for messages.
 
     Returns:
         Shape ``(n,)``.

@@ -1,18 +1,18 @@
-"""Documents of tokens, put together into sequences of one length."""
+"""Sequences of one length, which are made of documents of tokens."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
-from typing import Any, Literal, NoReturn, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
 
 from data_stack.dataset.encoders.encoder import check_choice
-from data_stack.dataset.iterator.access import DeclaredColumn, SampleAccess, own_access
-from data_stack.dataset.iterator.contract import ColumnArray, ColumnKey, DatasetIteratorIF
+from data_stack.dataset.iterator.access import SampleAccess, own_access
+from data_stack.dataset.iterator.contract import ColumnKey, DatasetIteratorIF
 from data_stack.dataset.iterator.layer import LayerDatasetIterator, layer
 from data_stack.dataset.iterator.layers.documents import (
     MAX_TOKENS,
@@ -25,18 +25,16 @@ from data_stack.dataset.iterator.layers.documents import (
     find_column,
     measure_documents,
 )
+from data_stack.dataset.iterator.layers.packed_access import POSITIONS, SEGMENT_IDS, PackedAccess
 from data_stack.dataset.iterator.layers.sequence_plan import (
     ConcatenatedPlan,
     FittedPlan,
-    Pieces,
     SequencePlan,
 )
-from data_stack.dataset.iterator.origins import Origin
 from data_stack.dataset.meta import DatasetMeta, IteratorMeta, column_key
-from data_stack.dataset.positions import IndexArrayOfInts, check_integer
+from data_stack.dataset.positions import check_integer
 from data_stack.dataset.randomness import check_draw
 from data_stack.exception import ConfigError
-from data_stack.values.stacking import SampleForm, list_samples
 
 Strategy = Literal["concat", "best_fit", "first_fit"]
 """How documents are put together."""
@@ -46,13 +44,6 @@ TooLong = Literal["cut", "drop", "refuse"]
 
 Measure = Callable[[Documents], Measures]
 """Finds out the lengths of all documents."""
-
-#: The names of the columns that packing adds.
-_SEGMENT_IDS = "segment_ids"
-_POSITIONS = "positions"
-
-#: Tokens that are read at once while sequences are iterated over.
-_TOKENS_AT_ONCE = 1 << 16
 
 
 @layer("packed", columns=["column"])
@@ -96,8 +87,8 @@ class PackedDatasetIterator(LayerDatasetIterator):
         column: the column of the tokens. None: the samples themselves if they are neither tuples
             nor dicts; otherwise their only column, or the sample proper, which is where the meta
             says, and column 0 of tuples without a meta.
-        with_columns: names of columns that have a value for each token, such as a mask of the loss:
-            arrays or lists of numbers of as many values as the document has tokens.
+        with_columns: the names of columns that have a value for each token, such as a mask of the
+            loss: arrays or lists of numbers of as many values as the document has tokens.
         strategy: how documents are put together, see above.
         max_documents: the largest number of documents, or pieces of them, in a sequence; None for
             no limit. Only for ``"best_fit"`` and ``"first_fit"``.
@@ -161,10 +152,10 @@ class PackedDatasetIterator(LayerDatasetIterator):
         super().__init__(dataset_iterator)
         below = self._below()
         token_column = find_column(dataset_iterator, below, column)
-        self._keys = {TOKENS: token_column, **_find_columns(dataset_iterator, with_columns)}
+        self._keys = {TOKENS: token_column, **_find_extra_columns(dataset_iterator, with_columns)}
 
-        # The arguments that decide the sequences. The later ones stand in a recipe only if they
-        # were given, so that recipes and fingerprints of earlier versions hold.
+        # The arguments that decide the sequences. Those that a later version has added stand in a
+        # recipe only if they were given, so that earlier recipes and fingerprints hold.
         made_with: dict[str, Any] = {"length": checked_length}
         if end_token is not None:
             made_with["end_token"] = check_integer("end_token", end_token)
@@ -195,15 +186,16 @@ class PackedDatasetIterator(LayerDatasetIterator):
         return Documents(self._below(), self._keys)
 
     def _check_no_document_is_too_long(self, documents: Documents) -> None:
+        length = self._made_with["length"]
         lengths = self._lengths_with_end()
-        is_too_long = lengths > self._made_with["length"]
-        if not is_too_long.any():
+        too_long_documents = np.flatnonzero(lengths > length)
+        if len(too_long_documents) == 0:
             return
-        position = int(is_too_long.argmax())
-        n_others = int(is_too_long.sum()) - 1
+        position = int(too_long_documents[0])
+        suffix = " with its end token" if len(self._ends[TOKENS]) > 0 else ""
         raise ConfigError(
-            f"{documents.describe(position)} has {lengths[position]} tokens with its end token, "
-            f"more than a sequence of {self._made_with['length']}, and so have {n_others} others; "
+            f"{documents.describe(position)} has {lengths[position]} tokens{suffix}, more than a "
+            f"sequence of {length}, and so have {len(too_long_documents) - 1:,} others; "
             f'too_long="cut" cuts them, too_long="drop" leaves them out'
         )
 
@@ -222,7 +214,7 @@ class PackedDatasetIterator(LayerDatasetIterator):
         return lengths.astype(np.int32)
 
     def make_access(self) -> SampleAccess:
-        return _PackedAccess(
+        return PackedAccess(
             self._open_documents(),
             self._measures,
             self._make_plan(),
@@ -276,7 +268,8 @@ class PackedDatasetIterator(LayerDatasetIterator):
     def _derive_meta(self, meta: DatasetMeta) -> DatasetMeta:
         return replace(
             meta,
-            # The positions of before would name other columns now; "target" and "tag" name none.
+            # The positions in the meta below would name other columns here. "target" and "tag"
+            # name none.
             iterator_meta=IteratorMeta(TOKENS, "target", "tag"),
             target_kind=None,
             class_names=None,
@@ -308,11 +301,11 @@ def _arguments_of_strategy(
 
 
 def _as_plain_numbers(values: Mapping[str, Any]) -> dict[str, int | float]:
-    """Return numbers as recipes hold them, whether the caller passed Python's or numpy's."""
+    """Return numbers of Python or numpy as numbers of Python, as recipes hold them."""
     return {name: np.asarray(value).item() for name, value in values.items()}
 
 
-def _find_columns(iterator: DatasetIteratorIF, names: Any) -> dict[str, ColumnKey | None]:
+def _find_extra_columns(iterator: DatasetIteratorIF, names: Any) -> dict[str, ColumnKey | None]:
     """Return the columns of ``with_columns`` by name.
 
     Raises:
@@ -321,20 +314,20 @@ def _find_columns(iterator: DatasetIteratorIF, names: Any) -> dict[str, ColumnKe
     """
     if isinstance(names, (str, bytes)) or not isinstance(names, Iterable):
         raise ConfigError(
-            f"with_columns is a list of names of columns, got {names!r:.80}; one column is "
-            f"[{names!r:.80}]"
+            f"with_columns must be a list of names of columns, got {names!r:.80}; for one column, "
+            f"pass [{names!r:.80}]"
         )
     keys: dict[str, ColumnKey | None] = {}
     for name in names:
         if not isinstance(name, str):
             raise ConfigError(
-                f"with_columns is a list of names of columns, got {name!r:.80} in it; as_dict() "
-                f"gives the columns of tuples names"
+                f"with_columns must be a list of names of columns, got {name!r:.80} in it; to name "
+                f"the columns of tuples, call as_dict() before pack()"
             )
-        if name in (TOKENS, _SEGMENT_IDS, _POSITIONS) or name in keys:
+        if name in (TOKENS, SEGMENT_IDS, POSITIONS) or name in keys:
             raise ConfigError(
-                f"sequences would have two columns {name!r}; rename() gives a column of the "
-                f"documents another name"
+                f"sequences would have two columns {name!r}; give that of the documents another "
+                f"name by rename() before pack()"
             )
         keys[name] = column_key(iterator, name)
     return keys
@@ -349,22 +342,28 @@ def _find_ends(
         ConfigError: a value is missing, is for no column, or the dtype of the column does not hold
             it.
     """
-    names = list(columns)
-    beside = [name for name in names if name != TOKENS]
-    expected = beside if end_token is not None else []
-    if set(end_values) != set(expected):
-        raise ConfigError(
-            f"end_values= has the values beside end_token, for the columns {expected}, got "
-            f"{dict(end_values)!r:.200}"
-        )
     if end_token is None:
-        return {name: np.empty((0, *columns[name].shape), columns[name].dtype) for name in names}
+        if end_values:
+            raise ConfigError(
+                f"end_values= are the values beside end_token, which is missing; pass end_token=, "
+                f"or leave out end_values={dict(end_values)!r:.200}"
+            )
+        return {
+            name: np.empty((0, *column.shape), column.dtype) for name, column in columns.items()
+        }
+
+    extra_names = [name for name in columns if name != TOKENS]
+    if set(end_values) != set(extra_names):
+        raise ConfigError(
+            f"end_values= must have a value beside end_token for each of the columns "
+            f"{extra_names}, got {dict(end_values)!r:.200}"
+        )
     values = {TOKENS: end_token, **end_values}
     ends: dict[str, Values] = {}
-    for name in names:
+    for name, column in columns.items():
         argument = "end_token" if name == TOKENS else f"end_values[{name!r}]"
-        end = np.empty((1, *columns[name].shape), columns[name].dtype)
-        end[:] = _check_value(argument, values[name], columns[name].dtype)
+        end = np.empty((1, *column.shape), column.dtype)
+        end[:] = _check_value(argument, values[name], column.dtype)
         ends[name] = end
     return ends
 
@@ -377,10 +376,11 @@ def _find_padding(
     Raises:
         ConfigError: a value is for no column, or the dtype of the column does not hold it.
     """
-    unknown = [name for name in padding if name not in columns]
-    if unknown:
+    unknown_names = [name for name in padding if name not in columns]
+    if unknown_names:
         raise ConfigError(
-            f"padding= is for the columns {list(columns)}, got it for {unknown!r:.200}"
+            f"padding= names the columns {unknown_names!r:.200}, but the columns with padding are "
+            f"{list(columns)}"
         )
     return {
         name: _check_value(f"padding[{name!r}]", padding.get(name, 0), column.dtype)
@@ -407,228 +407,3 @@ def _check_value(argument: str, value: Any, dtype: np.dtype[Any]) -> Any:
     if not is_exact:
         raise ConfigError(f"{argument} must be a number that {dtype} holds, got {value!r:.80}")
     return number
-
-
-class _PackedAccess(SampleAccess):
-    """Access to sequences.
-
-    Args:
-        documents: the documents.
-        measures: what is known of them.
-        plan: which pieces of documents each sequence consists of.
-        length: the number of tokens in a sequence.
-        ends: for each column what follows each document, shape ``(0, ...)`` or ``(1, ...)``.
-        padding: for each column the value where a sequence has no token.
-    """
-
-    fixed_columns = True
-
-    #: Which pieces of documents each sequence consists of.
-    plan: SequencePlan
-
-    #: The documents.
-    _documents: Documents
-
-    #: What is known of them.
-    _measures: Measures
-
-    #: The number of tokens in a sequence.
-    _length: int
-
-    #: For each column what follows each document.
-    _ends: Mapping[str, Values]
-
-    #: For each column the value where a sequence has no token.
-    _padding: Mapping[str, Any]
-
-    #: The form of a sequence.
-    _form: SampleForm
-
-    def __init__(
-        self,
-        documents: Documents,
-        measures: Measures,
-        plan: SequencePlan,
-        *,
-        length: int,
-        ends: Mapping[str, Values],
-        padding: Mapping[str, Any],
-    ) -> None:
-        self.plan = plan
-        self.n_samples = plan.n_sequences
-        self._documents = documents
-        self._measures = measures
-        self._length = length
-        self._ends = ends
-        self._padding = padding
-        self._form = SampleForm("dict", (*documents.keys, _SEGMENT_IDS, _POSITIONS))
-
-    # ------------------------------------------------------------------ samples
-
-    def sample(self, position: int) -> Any:
-        return self.samples(np.array([position], dtype=np.intp))[0]
-
-    def samples(self, positions: IndexArrayOfInts) -> list[Any]:
-        return list_samples(self.batch(positions))
-
-    def iterate(self, start: int, stop: int) -> Iterator[Any]:
-        n_at_once = max(1, _TOKENS_AT_ONCE // self._length)
-        for first in range(start, stop, n_at_once):
-            yield from self.samples(np.arange(first, min(first + n_at_once, stop), dtype=np.intp))
-
-    def batch(self, positions: IndexArrayOfInts) -> Any:
-        if self.n_samples == 0:
-            return ()
-        return self._form.make(self.columns(self._form.keys, positions))
-
-    def columns(
-        self, keys: Sequence[ColumnKey], positions: IndexArrayOfInts | None = None
-    ) -> list[ColumnArray]:
-        wanted: list[str] = [str(self._form.find(key)) for key in keys]
-        if positions is None:
-            positions = np.arange(self.n_samples)
-        pieces = self.plan.find_pieces(positions)
-        names_to_read = [name for name in self._documents.keys if name in wanted]
-        flat_columns = self._read_pieces(pieces, names_to_read)
-        if _SEGMENT_IDS in wanted:
-            flat_columns[_SEGMENT_IDS] = _number_segments(pieces)
-        if _POSITIONS in wanted:
-            flat_columns[_POSITIONS] = _number_tokens(pieces)
-        piece_bounds = np.append(0, np.cumsum(pieces.sizes))
-        n_pieces_before = np.searchsorted(pieces.rows, np.arange(len(positions) + 1))
-        n_tokens_of_rows = np.diff(piece_bounds[n_pieces_before])
-        return [
-            self._split_into_rows(flat_columns[name], n_tokens_of_rows, self._padding.get(name, 0))
-            for name in wanted
-        ]
-
-    def _read_pieces(self, pieces: Pieces, names: Sequence[str]) -> dict[str, ColumnArray]:
-        """Read columns of pieces, end to end; each document once, all in one request."""
-        if not names:
-            return {}
-        positions, numbers = np.unique(pieces.documents, return_inverse=True)
-        columns = self._read_documents(positions, names)
-        numbers_of_pieces = numbers.tolist()
-        starts = pieces.offsets.tolist()
-        stops = (pieces.offsets + pieces.sizes).tolist()
-        lengths = self._measures.lengths[pieces.documents].tolist()
-        flat_columns: dict[str, ColumnArray] = {}
-        for name in names:
-            documents = columns[name]
-            end = self._ends[name]
-            values = [end[:0]]  # so that there is an array where there is no piece
-            for number, start, stop, length in zip(
-                numbers_of_pieces, starts, stops, lengths, strict=True
-            ):
-                values.append(documents[number][start:stop])
-                if stop > length:
-                    values.append(end)
-            flat_columns[name] = np.concatenate(values, dtype=end.dtype)
-        return flat_columns
-
-    def _read_documents(
-        self, positions: IndexArrayOfInts, names: Sequence[str]
-    ) -> dict[str, list[Values]]:
-        """Read columns of documents, and check that they have the lengths of before."""
-        if len(positions) == 0:
-            return {name: [] for name in names}
-        columns = self._documents.read(positions, names)
-        lengths = self._measures.lengths[positions].tolist()
-        for name in names:
-            shape = self._measures.columns[name].shape
-            for position, values, length in zip(
-                positions.tolist(), columns[name], lengths, strict=True
-            ):
-                if values.shape != (length, *shape):
-                    self._raise_changed(position, name, values.shape, (length, *shape))
-        return columns
-
-    def _raise_changed(
-        self, position: int, name: str, now: tuple[int, ...], before: tuple[int, ...]
-    ) -> NoReturn:
-        if name == TOKENS:
-            change = f"had {before[0]} tokens when it was packed, and {now[0]} now"
-        else:
-            change = f"had {name!r} of shape {before} when it was packed, and of {now} now"
-        raise ConfigError(
-            f"{self._documents.describe(position)} {change}: pack what is the same at each "
-            f"reading, and pack again what has changed"
-        )
-
-    def _split_into_rows(
-        self, flat: ColumnArray, n_tokens_of_rows: npt.NDArray[np.int64], padding: Any
-    ) -> ColumnArray:
-        """Return values of tokens, end to end, as one row for each sequence, padded."""
-        shape = (len(n_tokens_of_rows), self._length, *flat.shape[1:])
-        if len(flat) == len(n_tokens_of_rows) * self._length:
-            return flat.reshape(shape)
-        padded = np.full(shape, padding, flat.dtype)
-        is_filled = np.arange(self._length) < n_tokens_of_rows[:, np.newaxis]
-        padded[is_filled] = flat
-        return padded
-
-    # ------------------------------------------------------------------ what is known of them
-
-    def blocks(self) -> npt.NDArray[np.int64] | None:
-        """Return for each block of documents how many sequences start in it."""
-        blocks_of_documents = self._documents.samples.blocks()
-        if blocks_of_documents is None:
-            return None
-        n_started = self.plan.count_starts(np.cumsum(blocks_of_documents))
-        if n_started is None:
-            return None
-        return np.diff(n_started, prepend=0)
-
-    def prefetch(
-        self, positions: IndexArrayOfInts, keys: Sequence[int | str] | None = None
-    ) -> None:
-        names = self._documents.keys if keys is None else [str(self._form.find(k)) for k in keys]
-        keys_below = [self._documents.keys[name] for name in names if name in self._documents.keys]
-        documents = self.plan.find_pieces(positions).documents
-        # Each document once, in the order in which they are needed.
-        _, first = np.unique(documents, return_index=True)
-        named_keys = [key for key in keys_below if key is not None]
-        self._documents.samples.prefetch(documents[np.sort(first)], named_keys or None)
-
-    def locate(self, position: int) -> str | None:
-        documents = self.plan.find_pieces(np.array([position])).documents
-        return self._documents.samples.locate(int(documents[0]))
-
-    def origins(self, position: int) -> Sequence[Origin]:
-        """Return the documents of a sequence, each with the tokens that the sequence has of it."""
-        pieces = self.plan.find_pieces(np.array([position]))
-        starts = pieces.offsets.tolist()
-        stops = (pieces.offsets + pieces.sizes).tolist()
-        lengths = self._measures.lengths[pieces.documents].tolist()
-        origins: list[Origin] = []
-        for document, start, stop, length in zip(
-            pieces.documents.tolist(), starts, stops, lengths, strict=True
-        ):
-            part = "end token"
-            if start < length:
-                part = f"tokens {start}:{min(stop, length)}"
-            for origin in self._documents.samples.origins(document):
-                origins.append(origin.of_part(part))
-        return origins
-
-    def declare_columns(self) -> Mapping[str, DeclaredColumn]:
-        declared = {
-            name: DeclaredColumn(column.dtype.name, (self._length, *column.shape))
-            for name, column in self._measures.columns.items()
-        }
-        declared[_SEGMENT_IDS] = DeclaredColumn("int32", (self._length,))
-        declared[_POSITIONS] = DeclaredColumn("int32", (self._length,))
-        return declared
-
-
-def _number_segments(pieces: Pieces) -> ColumnArray:
-    """Return for each token the number of its document in the sequence, from 1; int32."""
-    numbers = pieces.count_in_row().astype(np.int32) + np.int32(1)
-    return np.repeat(numbers, pieces.sizes)
-
-
-def _number_tokens(pieces: Pieces) -> ColumnArray:
-    """Return for each token its place in its document, from 0; int32."""
-    piece_starts = np.cumsum(pieces.sizes) - pieces.sizes
-    shifts = np.repeat(piece_starts - pieces.offsets, pieces.sizes)
-    return (np.arange(len(shifts)) - shifts).astype(np.int32)

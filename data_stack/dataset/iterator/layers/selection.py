@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import accumulate
 from typing import NamedTuple
 
@@ -11,6 +11,10 @@ import numpy as np
 import numpy.typing as npt
 
 from data_stack.dataset.positions import IndexArrayOfInts
+
+#: Up to this number of parts, the number of a part fits into 16 bits. numpy sorts these in a fifth
+#: of the time that it takes for 64 bits.
+_MAX_PARTS_OF_16_BITS = 1 << 16
 
 
 class Selection(NamedTuple):
@@ -62,3 +66,27 @@ class Concatenation:
         """Return the positions of selected samples, shape ``(n,)``."""
         positions: npt.NDArray[np.intp] = self._starts.take(selection.parts) + selection.positions
         return positions
+
+
+def group_by_part(
+    parts: npt.NDArray[np.intp], n_parts: int
+) -> Iterator[tuple[int, npt.NDArray[np.intp]]]:
+    """Yield each part that stands in ``parts``, and the indices at which it does, ascending.
+
+    Args:
+        parts: the number of the part of each sample, shape ``(n,)``.
+        n_parts: how many parts there are.
+    """
+    if len(parts) == 0:
+        return
+    if n_parts <= _MAX_PARTS_OF_16_BITS:
+        parts = parts.astype(np.uint16)
+    by_part = np.argsort(parts, kind="stable")
+    sorted_parts = parts[by_part]
+    # In by_part, the indices of one part follow each other. Each ends where another part begins.
+    ends: list[int] = (np.flatnonzero(sorted_parts[1:] != sorted_parts[:-1]) + 1).tolist()
+    ends.append(len(parts))
+    first = 0
+    for end in ends:
+        yield int(sorted_parts[first]), by_part[first:end]
+        first = end

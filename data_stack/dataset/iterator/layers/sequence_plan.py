@@ -16,6 +16,9 @@ from data_stack.dataset.permutation import KeyedPermutation
 from data_stack.dataset.positions import IndexArrayOfInts
 from data_stack.exception import ConfigError
 
+TokenNumbers = npt.NDArray[np.int64]
+"""Numbers of tokens among those of all documents, concatenated, from 0."""
+
 
 @dataclass(frozen=True)
 class Pieces:
@@ -126,7 +129,7 @@ class ConcatenatedPlan(SequencePlan):
         return n_kept
 
 
-def find_pieces(bounds: Bounds, starts: Bounds, stops: Bounds) -> Pieces:
+def find_pieces(bounds: Bounds, starts: TokenNumbers, stops: TokenNumbers) -> Pieces:
     """Find the pieces of documents that runs of concatenated tokens consist of.
 
     Args:
@@ -138,7 +141,7 @@ def find_pieces(bounds: Bounds, starts: Bounds, stops: Bounds) -> Pieces:
     # for empty documents in between.
     first_documents = _find_documents(bounds, starts)
     n_documents_of_row = _find_documents(bounds, stops - 1) - first_documents + 1
-    rows, numbers_in_row = _count_through(n_documents_of_row)
+    rows, numbers_in_row = _number_items(n_documents_of_row)
     documents = first_documents[rows] + numbers_in_row
     is_filled = bounds[documents] < bounds[documents + 1]
     rows = rows[is_filled]
@@ -153,15 +156,22 @@ def find_pieces(bounds: Bounds, starts: Bounds, stops: Bounds) -> Pieces:
     )
 
 
-def _find_documents(bounds: Bounds, tokens: Bounds) -> npt.NDArray[np.intp]:
+def _find_documents(bounds: Bounds, tokens: TokenNumbers) -> npt.NDArray[np.intp]:
     """Return for each token the number of the document that has it."""
     return bounds.searchsorted(tokens, "right") - 1
 
 
-def _count_through(
+def _number_items(
     n_of_rows: npt.NDArray[Any],
 ) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
-    """Return for each item of each row the number of the row, and that of the item in the row."""
+    """Number the items of rows.
+
+    Args:
+        n_of_rows: the number of items of each row, shape ``(n_rows,)``.
+
+    Returns:
+        For each item of all rows the number of its row, and its own number in the row, both from 0.
+    """
     rows = np.repeat(np.arange(len(n_of_rows)), n_of_rows)
     first_of_rows = np.cumsum(n_of_rows) - n_of_rows
     return rows, np.arange(len(rows)) - first_of_rows[rows]
@@ -191,8 +201,7 @@ class FittedPlan(SequencePlan):
         ConfigError: there are 2**31 pieces or more.
     """
 
-    #: The positions of the documents of all pieces, ascending; piece i is document i if this is
-    #: None.
+    #: The position of the document of each piece, ascending; None if piece i is document i.
     _documents: npt.NDArray[np.int32] | None
 
     #: The number of tokens of each piece.
@@ -229,18 +238,18 @@ class FittedPlan(SequencePlan):
                 f'"concat" has no limit'
             )
         self.n_tokens = int(self._sizes.sum(dtype=np.int64))
-        ranks = _draw_ranks(len(self._sizes), key)
+        drawn_pieces = _draw_order(len(self._sizes), key)
         if strategy == "best_fit":
-            numbers = np.empty(len(ranks), dtype=np.int32)
-            numbers[ranks] = fit_best(self._sizes[ranks], length, max_documents)
+            numbers = np.empty(len(drawn_pieces), dtype=np.int32)
+            numbers[drawn_pieces] = fit_best(self._sizes[drawn_pieces], length, max_documents)
         else:
             numbers = fit_first(self._sizes, length, max_documents)
         self.n_sequences = int(numbers.max(initial=-1)) + 1
         # In a sequence, the pieces are in their own order, or in the drawn one.
-        by_sequence = ranks[np.argsort(numbers[ranks], kind="stable")]
+        by_sequence = drawn_pieces[np.argsort(numbers[drawn_pieces], kind="stable")]
         self._pieces = by_sequence.astype(np.int32)
-        n_pieces_of = np.bincount(numbers, minlength=self.n_sequences)
-        self._bounds = np.append(0, np.cumsum(n_pieces_of))
+        n_pieces_of_sequences = np.bincount(numbers, minlength=self.n_sequences)
+        self._bounds = np.append(0, np.cumsum(n_pieces_of_sequences))
         self._order = self._order_sequences(key)
 
     def _order_sequences(self, key: int | None) -> KeyedPermutation | npt.NDArray[np.intp]:
@@ -252,7 +261,7 @@ class FittedPlan(SequencePlan):
     def find_pieces(self, sequences: IndexArrayOfInts) -> Pieces:
         numbers = self._order.take(sequences)
         starts = self._bounds[numbers]
-        rows, numbers_in_row = _count_through(self._bounds[numbers + 1] - starts)
+        rows, numbers_in_row = _number_items(self._bounds[numbers + 1] - starts)
         pieces = self._pieces[starts[rows] + numbers_in_row].astype(np.intp)
         sizes = self._sizes[pieces].astype(np.int64)
         if self._documents is None:
@@ -274,13 +283,13 @@ def _cut_documents(
     n_pieces = -(-lengths.astype(np.int64) // length)
     if (n_pieces == 1).all():
         return None, lengths
-    documents, numbers = _count_through(n_pieces)
+    documents, numbers = _number_items(n_pieces)
     sizes = np.minimum(lengths[documents] - numbers * length, length)
     return documents.astype(np.int32), sizes.astype(np.int32)
 
 
-def _draw_ranks(n_pieces: int, key: int | None) -> IndexArrayOfInts:
-    """Return all pieces in a drawn order; in their own order without a key."""
+def _draw_order(n_pieces: int, key: int | None) -> IndexArrayOfInts:
+    """Return the numbers of all pieces in a drawn order; in their own order without a key."""
     pieces = np.arange(n_pieces)
     if key is None:
         return pieces

@@ -69,7 +69,7 @@ class OffsetsAccess(GroupedAccess):
         offsets: the columns to read of the sample at each offset; None for the whole sample.
 
     Attributes:
-        offsets: the same.
+        offsets: the columns to read of the sample at each offset; None for the whole sample.
     """
 
     fixed_columns = False
@@ -127,7 +127,7 @@ class OffsetsAccess(GroupedAccess):
         """Read windows that have only some offsets.
 
         Args:
-            positions: of the windows, at least one.
+            positions: the positions of the windows, at least one.
             offsets: some of those of the windows, with the columns to read.
         """
         whole_offsets = [offset for offset, keys in offsets.items() if keys is None]

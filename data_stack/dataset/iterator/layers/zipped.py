@@ -112,8 +112,8 @@ class _ColumnOfPart:
 
 
 @dataclass(frozen=True)
-class _SideBySide:
-    """The columns of samples that are put side by side.
+class _JoinedColumns:
+    """The columns of several iterators, side by side.
 
     Attributes:
         form: the form of a sample of the stack.
@@ -124,7 +124,7 @@ class _SideBySide:
     columns: list[_ColumnOfPart]
 
     @classmethod
-    def of(cls, samples: Sequence[Any]) -> _SideBySide:
+    def of(cls, samples: Sequence[Any]) -> _JoinedColumns:
         """Find the columns by one sample of each iterator.
 
         Raises:
@@ -177,12 +177,12 @@ class _ZippedAccess(SampleAccess):
     _readers: list[Callable[[int], Any]]
 
     #: Which columns there are; None until a column is read.
-    _side_by_side: _SideBySide | None
+    _joined_columns: _JoinedColumns | None
 
     def __init__(self, parts: Sequence[SampleAccess], n_samples: int) -> None:
         self._parts = parts
         self._readers = [part.make_sample_reader() for part in parts]
-        self._side_by_side = None
+        self._joined_columns = None
         self.n_samples = n_samples
         self.releases_gil = any(part.releases_gil for part in parts)
         self.prefers_blocks = any(part.prefers_blocks for part in parts)
@@ -221,11 +221,11 @@ class _ZippedAccess(SampleAccess):
     ) -> list[ColumnArray]:
         if self.n_samples == 0:
             return self._empty_columns(keys)
-        if self._side_by_side is None:
-            self._side_by_side = _SideBySide.of(
+        if self._joined_columns is None:
+            self._joined_columns = _JoinedColumns.of(
                 [read_first_intact(read, self.n_samples) for read in self._readers]
             )
-        wanted = [self._side_by_side.find(key) for key in keys]
+        wanted = [self._joined_columns.find(key) for key in keys]
         column_of: dict[_ColumnOfPart, ColumnArray] = {}
         # One request to each iterator that has a wanted column.
         for part in sorted({column.part for column in wanted}):
@@ -322,6 +322,6 @@ def _unite(samples: Sequence[Any]) -> dict[Any, Any]:
         if not isinstance(sample, Mapping) or not united.keys().isdisjoint(sample):
             # They cannot be united. What finds the columns of samples raises the error that says
             # why.
-            _SideBySide.of(samples)
+            _JoinedColumns.of(samples)
         united.update(sample)
     return united

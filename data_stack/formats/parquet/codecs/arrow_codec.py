@@ -53,7 +53,7 @@ class ArrowCodec(ABC):
 
         Args:
             field: the field of the cells.
-            type_: of the cells, without dictionaries and extension types.
+            type_: the type of the cells, without dictionaries and extension types.
         """
         return False
 
@@ -90,7 +90,7 @@ class ArrowCodec(ABC):
 
         Args:
             field: the field of the cells.
-            cells: of :meth:`arrow_type`, or of the type that another writer chose.
+            cells: cells of :meth:`arrow_type`, or of the type that another writer chose.
             has_nulls: whether any row group of the dataset has nulls; then columns of all row
                 groups are arrays of objects with None.
 

@@ -79,7 +79,7 @@ def _decode(
     Args:
         codec: decodes it.
         dtype: None for objects, which are not checked.
-        shape: of the field.
+        shape: the shape of the field.
         cell: the bytes.
 
     Raises:

@@ -294,8 +294,8 @@ def _cells_of_elements(
     """Convert the elements of all lists.
 
     Args:
-        elements: of all lists.
-        type_: of the elements.
+        elements: the elements of all lists.
+        type_: the type of the elements.
         offsets: where each list begins in them, shape ``(n_lists + 1,)``.
         what: the name of an element, for messages.
 

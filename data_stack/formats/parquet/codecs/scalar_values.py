@@ -26,7 +26,7 @@ class ValuesAndNulls(NamedTuple):
     """Scalars of a column.
 
     Attributes:
-        values: of one dtype, shape ``(n,)``, with any content where a value is null.
+        values: values of one dtype, shape ``(n,)``, with any content where a value is null.
         is_null: which values are null, shape ``(n,)``; None: no value is.
     """
 
@@ -39,7 +39,7 @@ def read_scalars(cells: pa.Array, dtype: types.FieldDtype) -> ValuesAndNulls:
 
     Args:
         cells: the scalars.
-        dtype: of the field; object for any values.
+        dtype: the dtype of the field; object for any values.
 
     Raises:
         CellError: a value does not fit.
