@@ -15,9 +15,9 @@ from typing import Any, Final
 
 import numpy as np
 
-from data_stack.codecs.codec import Codec
+from data_stack.codecs.codec import MEDIA_KINDS, Codec
 from data_stack.codecs.decoding import ContentCodecs, decode_file
-from data_stack.codecs.registry import media_types, type_of_extension
+from data_stack.codecs.registry import types_by_extension
 from data_stack.dataset.iterator import (
     AccessedDatasetIterator,
     ColumnKey,
@@ -34,12 +34,11 @@ from data_stack.formats.webdataset_fields import (
     codec_of_field,
     extension_of_field,
 )
+from data_stack.formats.webdataset_kept import KeptPieces
 from data_stack.formats.webdataset_shards import (
     OpenShards,
-    ShardFiles,
     ShardIndex,
     ShardIndexer,
-    list_shard_files,
 )
 from data_stack.io.account import LeftOut, PlaceAccount
 from data_stack.io.content import contents_of_resources
@@ -59,13 +58,28 @@ _FILES_AT_ONCE: Final = 1024
 #: The number of shards whose headers are read side by side, as each read waits for a store.
 _SHARDS_AT_ONCE: Final = 16
 
+#: The number of pieces of 1 MiB that are requested before they are needed, of all shards whose
+#: headers are read side by side.
+_PIECES_AT_ONCE: Final = 16
+
 #: The files of neighbours begin and end within blocks of the store, of which more bytes come along.
 #: Without them, three windows of a block-wise shuffle exceeded the cache: an epoch of 100 MB took
 #: 860 requests and 186 MB.
 _SHARE_AROUND_FILES: Final = 1 / 6
 
 #: The attributes that another process gets; it opens the shards itself.
-_PICKLED: Final = ("_shards", "_fields", "_types", "account", "_has_account_of_shards")
+_PICKLED: Final = (
+    "_shards",
+    "_fields",
+    "_types",
+    "_max_kept_bytes",
+    "account",
+    "_has_account_of_shards",
+)
+
+#: The limit of the shards that are kept in memory. webdataset's loader takes as much for its buffer
+#: of 1,000 samples of 250 KB.
+_MAX_KEPT_BYTES: Final = 256 << 20
 
 
 @dataclass(slots=True)
@@ -94,6 +108,10 @@ class WebDatasetIterator(AccessedDatasetIterator):
     The first access reads the headers of all shards; later only the bytes of the requested samples
     and fields are read. Nothing is extracted to disk. Files of a sample need not be adjacent.
 
+    The headers of small files lie all over a shard, so that all of a remote one is fetched for
+    them. If all shards together have at most ``max_kept_bytes``, their bytes stay in memory, and
+    are not fetched again. Otherwise the bytes of the requested samples are.
+
     Values are decoded by the extension of the field: ``jpg``, ``png``, ``webp``, ``tif``, ``bmp``,
     ``ppm``, ``gif`` (arrays, see :mod:`data_stack.codecs.images`), ``npy`` (arrays), ``txt``,
     ``text``, ``transcript`` (str), ``cls``, ``cls2``, ``index``, ``inx``, ``id`` (int), ``json``,
@@ -111,6 +129,7 @@ class WebDatasetIterator(AccessedDatasetIterator):
         types: decoders by extension, also instead of the built-in ones: ``{"jpg": None, "depth":
             "npy"}``: a type of record column, a Codec, two functions (encode, decode), or None for
             raw bytes.
+        max_kept_bytes: the limit of the remote shards that are kept in memory; 0 keeps none.
 
     Raises:
         ConfigError: at the first access: no shard has one of ``fields``, or a field is a pickle,
@@ -135,6 +154,8 @@ class WebDatasetIterator(AccessedDatasetIterator):
     _fields: tuple[str, ...] | None
     #: Decoders by extension, instead of the built-in ones.
     _types: dict[str, FieldType]
+    #: The limit of the remote shards that are kept in memory.
+    _max_kept_bytes: int
     #: Whether :attr:`account` has the files in the shards.
     _has_account_of_shards: bool
     #: Where the files lie; None before the first access.
@@ -142,6 +163,8 @@ class WebDatasetIterator(AccessedDatasetIterator):
     #: How many bytes come with a sample if the shards are remote; 0 if they are local; None before
     #: it is known.
     _remote_bytes: float | None
+    #: Whether all files to read are kept in memory; None before it is known.
+    _are_kept: bool | None
     #: The open shards of this process.
     _open_shards: OpenShards
     #: The codec of each field that was looked up.
@@ -159,6 +182,7 @@ class WebDatasetIterator(AccessedDatasetIterator):
         *,
         fields: Sequence[str] | None = None,
         types: Mapping[str, FieldType] | None = None,
+        max_kept_bytes: int = _MAX_KEPT_BYTES,
     ) -> None:
         # A tuple is a folder or connector, and the name of a shard in it.
         is_location = isinstance(shards, (tuple, Location)) or is_path_or_url(shards)
@@ -173,6 +197,7 @@ class WebDatasetIterator(AccessedDatasetIterator):
             )
         self._fields = None if fields is None else tuple(fields)
         self._types = dict(types or {})
+        self._max_kept_bytes = max_kept_bytes
         self.account = None
         self._has_account_of_shards = False
         self._start_afresh()
@@ -181,7 +206,8 @@ class WebDatasetIterator(AccessedDatasetIterator):
         """Forget the open shards, in a new iterator or another process."""
         self._index = None
         self._remote_bytes = None
-        self._open_shards = OpenShards(self._shards)
+        self._are_kept = None
+        self._open_shards = OpenShards(self._shards, KeptPieces(self._max_kept_bytes))
         self._codecs = {}
         self._media_types = {}
         self._content_codecs = ContentCodecs()
@@ -201,7 +227,7 @@ class WebDatasetIterator(AccessedDatasetIterator):
         self.__dict__.update(state)
         self._start_afresh()
         self._index = index
-        self._open_shards = OpenShards(self._shards, seen)
+        self._open_shards = OpenShards(self._shards, KeptPieces(self._max_kept_bytes), seen)
 
     # ------------------------------------------------------------------ what there is
 
@@ -228,9 +254,13 @@ class WebDatasetIterator(AccessedDatasetIterator):
         Raises:
             ConfigError: a field is a pickle, and ``types`` does not say how to read it.
         """
-        other = WebDatasetIterator(self._shards, fields=fields, types=types)
+        other = WebDatasetIterator(
+            self._shards, fields=fields, types=types, max_kept_bytes=self._max_kept_bytes
+        )
         other._index = self._get_index()
-        other._open_shards = OpenShards(self._shards, self._open_shards.seen)
+        other._open_shards = OpenShards(
+            self._shards, self._open_shards.kept, self._open_shards.seen
+        )
         for field in fields:
             other._codec(field)
         return other
@@ -249,6 +279,16 @@ class WebDatasetIterator(AccessedDatasetIterator):
             else:
                 self._remote_bytes = 0.0
         return self._remote_bytes
+
+    def are_kept(self) -> bool:
+        """Return whether the files of all samples are kept in the memory of this process."""
+        if self._are_kept is None:
+            ranges = self._get_index().ranges_in_shards(range(len(self.keys)), self.fields)
+            kept = self._open_shards.kept
+            self._are_kept = all(
+                kept.has_all(number, ranges_of_shard) for number, ranges_of_shard in ranges.items()
+            )
+        return self._are_kept
 
     def make_access(self) -> SampleAccess:
         return _ShardsAccess(self)
@@ -326,10 +366,8 @@ class WebDatasetIterator(AccessedDatasetIterator):
 
     def _read_contents(self, files: Sequence[_FileToRead]) -> list[bytes]:
         """Read files of one shard in one request."""
-        starts = np.array([file.offset for file in files], np.int64)
-        sizes = np.array([file.size for file in files], np.int64)
-        shard_file = self._open_shards.file(files[0].shard_number)
-        return shard_file.read_many(starts, starts + sizes)
+        ranges = [(file.offset, file.size) for file in files]
+        return self._open_shards.read(files[0].shard_number, ranges)
 
     def _decode(self, file: _FileToRead, data: bytes) -> Any:
         """Return the value of a file."""
@@ -370,9 +408,9 @@ class WebDatasetIterator(AccessedDatasetIterator):
         """
         if field not in self._media_types:
             extension = extension_of_field(field)
-            type_name = type_of_extension(extension)
-            if type_name not in media_types() or extension in self._types:
-                type_name = None
+            type_name = None
+            if extension not in self._types:
+                type_name = types_by_extension(*MEDIA_KINDS).get(extension)
             self._media_types[field] = type_name
         return self._media_types[field]
 
@@ -400,7 +438,11 @@ class WebDatasetIterator(AccessedDatasetIterator):
         """
         indexer = ShardIndexer()
         numbers = range(len(self._shards))
-        all_files = waiting.map(self._list_files, numbers, at_once=_SHARDS_AT_ONCE)
+        n_side_by_side = min(len(self._shards), _SHARDS_AT_ONCE)
+        list_files = functools.partial(
+            self._open_shards.list_files, max_ahead=_PIECES_AT_ONCE // n_side_by_side
+        )
+        all_files = waiting.map(list_files, numbers, at_once=_SHARDS_AT_ONCE)
         for shard, files in zip(self._shards, all_files, strict=True):
             indexer.add(shard, files)
         index = indexer.finish()
@@ -416,10 +458,6 @@ class WebDatasetIterator(AccessedDatasetIterator):
             self._codec(name)
         self._account_for(len(index.files), indexer.left_out)
         return index
-
-    def _list_files(self, number: int) -> ShardFiles:
-        """Read the headers of a shard."""
-        return list_shard_files(self._shards[number], self._open_shards.open_first(number))
 
     def _account_for(self, n_read: int, left_out: Sequence[LeftOut]) -> None:
         """Account for the files in the shards, and warn of files that are left out.
@@ -493,6 +531,11 @@ class _ShardsAccess(FieldsAccess, RemoteAccess):
 
     def remote_bytes(self) -> float:
         return self.source.remote_bytes()
+
+    @property
+    def prefers_blocks(self) -> bool:  # type: ignore[override]  # read-only here
+        """Whether samples of a random order are fetched."""
+        return super().prefers_blocks and not self.source.are_kept()
 
     def fetches(
         self, positions: range, keys: Sequence[ColumnKey] | None = None

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
+import io
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -18,7 +20,10 @@ from data_stack.exception import (
 )
 from data_stack.formats.records.stored_file import StoredFile
 from data_stack.formats.webdataset_fields import is_of_sample, key_and_field
+from data_stack.formats.webdataset_kept import KeptPieces
+from data_stack.formats.webdataset_stream import PieceStream
 from data_stack.io.account import LeftOut, PlaceAccount, account_of, is_document, is_hidden
+from data_stack.io.archives.archive import ArchiveMember
 from data_stack.io.archives.limits import ArchiveLimits
 from data_stack.io.archives.streams import window
 from data_stack.io.archives.tar import TarArchive, looks_like_tar
@@ -47,15 +52,16 @@ BLOCK_BYTES: Final = 512
 #: The size of the blocks in which the headers of a tar are read.
 _HEADER_BLOCK_BYTES: Final = 1 << 12
 
-#: The same for a tar of a store with small files. Reading on over a picture takes less time
-#: than another request: the index of 1,280 pictures 20 ms away took 37 s, and takes 5.
-_LARGE_BLOCK_BYTES: Final = 1 << 20
-
-#: Files of this size are skipped, by a request for the next header.
+#: Larger files of a remote tar are skipped, by a request for the next header. Reading on over a
+#: picture takes less time than another request: the index of 1,280 pictures 20 ms away took 37 s by
+#: requests for headers.
 _SMALL_FILE_BYTES: Final = 1 << 18
 
 #: The number of files at the start of a tar that tell how large its files are.
 _N_FIRST_FILES: Final = 4
+
+#: How much is fetched of a remote tar to see its first files.
+_N_FIRST_BYTES: Final = 1 << 18
 
 #: The limits of a shard. They are high, as nothing is extracted: only the headers are read.
 _LIMITS: Final = ArchiveLimits(max_bytes=1 << 50, max_members=1 << 27)
@@ -121,19 +127,25 @@ class OpenShards:
 
     Args:
         shards: the locations of the shards, in order.
+        kept: keeps the bytes of remote shards that come with their headers.
         seen: the versions of the shards as another process read them first; None for a first
             reader.
 
     Attributes:
+        kept: as given.
         seen: the versions of the shards as they were first read.
     """
 
+    kept: KeptPieces
     seen: SeenVersions
     _shards: Sequence[Location]
     #: The open shards by number, the one that was used last at the end.
     _files: dict[int, StoredFile]
 
-    def __init__(self, shards: Sequence[Location], seen: SeenVersions | None = None) -> None:
+    def __init__(
+        self, shards: Sequence[Location], kept: KeptPieces, seen: SeenVersions | None = None
+    ) -> None:
+        self.kept = kept
         self.seen = SeenVersions(len(shards)) if seen is None else seen
         self._shards = shards
         self._files = {}
@@ -166,19 +178,45 @@ class OpenShards:
 
     @property
     def are_remote(self) -> bool:
-        """Whether the first shard is read by range from a remote store."""
-        return self._is_remote(0)
+        """Whether the first shard is in a remote store.
+
+        The bytes may all be on the local disk, in the cache of the store: an order by blocks does
+        not depend on that.
+        """
+        return self.file(0).prefetches
+
+    def list_files(self, number: int, max_ahead: int) -> ShardFiles:
+        """Read the headers of a shard; see :func:`list_shard_files`.
+
+        Raises:
+            DatasetFileCorruptError, ResourceChangedError, UnsafeArchiveError: as for
+                :func:`list_shard_files` and :meth:`open_first`.
+        """
+        keep = functools.partial(self.kept.keep, number)
+        opened = self.open_first(number)
+        return list_shard_files(self._shards[number], opened, max_ahead=max_ahead, keep=keep)
+
+    def read(self, number: int, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
+        """Read ranges, each an offset and a size, of a shard.
+
+        Raises:
+            DatasetFileCorruptError: the shard is cut short.
+            ResourceChangedError: the shard was replaced or changed.
+        """
+        contents = self.kept.find(number, ranges)
+        if contents is not None:
+            return contents
+        offsets, sizes = np.array(ranges, np.int64).T
+        return self.file(number).read_many(offsets, offsets + sizes)
 
     def prefetch(self, number: int, ranges: Sequence[tuple[int, int]]) -> None:
         """Fetch ranges, each an offset and a size, of a shard into the cache of its store."""
-        if self._is_remote(number):
-            ranges_of_file = self.file(number).ranges
-            if ranges_of_file is not None:
-                ranges_of_file.resource.prefetch(ranges)
-
-    def _is_remote(self, number: int) -> bool:
-        ranges = self.file(number).ranges
-        return ranges is not None and ranges.resource.prefetches
+        missing = [byte_range for byte_range in ranges if not self.kept.has(number, *byte_range)]
+        if not missing:
+            return
+        ranges_of_file = self.file(number).ranges
+        if ranges_of_file is not None:
+            ranges_of_file.resource.prefetch(missing)
 
     def _open_file(self, number: int) -> StoredFile:
         shard = self._shards[number]
@@ -333,12 +371,20 @@ class ShardIndexer:
         return ShardIndex(self._keys, self._starts, list(self._field_numbers), files, first_files)
 
 
-def list_shard_files(shard: Location, opened: StreamedResource) -> ShardFiles:
+def list_shard_files(
+    shard: Location,
+    opened: StreamedResource,
+    *,
+    max_ahead: int,
+    keep: Callable[[int, bytes], None],
+) -> ShardFiles:
     """Read the headers of a shard.
 
     Args:
         shard: the location of the shard.
         opened: the opened shard, which is closed at the end.
+        max_ahead: as of :class:`PieceStream`.
+        keep: as of :class:`PieceStream`, of a remote shard of small files.
 
     Raises:
         DatasetFileCorruptError: it is no tar, or damaged.
@@ -347,31 +393,26 @@ def list_shard_files(shard: Location, opened: StreamedResource) -> ShardFiles:
     name = shard.full_name
     files = ShardFiles([], [])
     with opened as file:
+        is_remote = file.prefetches and local_status_of(file) is None
+        if is_remote:
+            # One request for the first headers, which tell how large the files are.
+            file.prefetch([(0, _N_FIRST_BYTES)])
         head = file.read_at(0, BLOCK_BYTES)
         if len(head) < BLOCK_BYTES or not looks_like_tar(head):
             check_no_stand_in(file.read_at(0, HEAD_BYTES), repr(name), file.size)
             raise DatasetFileCorruptError(
                 f"{name!r} is not a tar; decompress it, as a compressed one has no random access"
             )
-        archive = TarArchive(
-            name, lambda: window(file, block_bytes=_HEADER_BLOCK_BYTES), file, _LIMITS
-        )
         try:
-            if local_status_of(file) is None and _has_small_files(archive):
-                archive = TarArchive(
-                    name, lambda: window(file, block_bytes=_LARGE_BLOCK_BYTES), file, _LIMITS
-                )
-            for member in archive:
-                if member.offset + member.size > file.size:
-                    raise DatasetFileCorruptError(
-                        f"{name!r} is cut short: {member.name!r} ends after the file"
-                    )
-                if member.is_folder:
-                    continue
-                if is_of_sample(member.name):
-                    files.of_samples.append((member.name, member.offset, member.size))
-                elif not _is_expected(member.name):
-                    files.left_out.append(LeftOut(f"{shard.name}, {member.name}", _NO_SAMPLE))
+            if is_remote and _has_small_files(name, file):
+                # The headers lie all over the shard, so that all of it is fetched.
+                pieces = PieceStream(file, max_ahead, keep)
+                stream = io.BufferedReader(pieces, _HEADER_BLOCK_BYTES)
+            else:
+                stream = window(file, block_bytes=_HEADER_BLOCK_BYTES)
+            with stream:
+                for member in TarArchive(name, lambda: stream, file, _LIMITS):
+                    _add_member(member, shard, file, files)
         except UnsafeArchiveError:
             raise
         except ArchiveError as error:
@@ -379,10 +420,37 @@ def list_shard_files(shard: Location, opened: StreamedResource) -> ShardFiles:
     return files
 
 
-def _has_small_files(archive: TarArchive) -> bool:
+def _has_small_files(name: str, file: StreamedResource) -> bool:
     """Return whether the first files of a tar are small, on average."""
+    archive = TarArchive(name, lambda: window(file, block_bytes=_HEADER_BLOCK_BYTES), file, _LIMITS)
     sizes = [member.size for member in itertools.islice(archive, _N_FIRST_FILES)]
     return sum(sizes) < _SMALL_FILE_BYTES * len(sizes)
+
+
+def _add_member(
+    member: ArchiveMember, shard: Location, file: StreamedResource, files: ShardFiles
+) -> None:
+    """Add a member of a shard to its files.
+
+    Args:
+        member: the member.
+        shard: the location of the shard.
+        file: the open shard.
+        files: the files of the shard so far.
+
+    Raises:
+        DatasetFileCorruptError: the shard is cut short.
+    """
+    if member.offset + member.size > file.size:
+        raise DatasetFileCorruptError(
+            f"{shard.full_name!r} is cut short: {member.name!r} ends after the file"
+        )
+    if member.is_folder:
+        return
+    if is_of_sample(member.name):
+        files.of_samples.append((member.name, member.offset, member.size))
+    elif not _is_expected(member.name):
+        files.left_out.append(LeftOut(f"{shard.name}, {member.name}", _NO_SAMPLE))
 
 
 def _is_expected(path: str) -> bool:

@@ -46,6 +46,8 @@ class StoredFile:
             **They may be unchecked.**
         checks: which blocks are checked.
         ranges: reads and checks ranges of the file; None if there is a buffer.
+        prefetches: whether the file is of a remote store, also if its cache has all bytes on the
+            local disk.
 
     Raises:
         ResourceNotFoundError: the file does not exist.
@@ -54,6 +56,7 @@ class StoredFile:
 
     buffer: mmap.mmap | bytes | None
     ranges: CheckedRanges | None
+    prefetches: bool
 
     #: The buffer as a memoryview, of which parts are taken without a copy.
     _view: memoryview
@@ -73,6 +76,7 @@ class StoredFile:
         ranges = CheckedRanges(folder.open(file))
         resource = ranges.resource
         self.version = version_of(resource)
+        self.prefetches = resource.prefetches
         self.size = resource.size
         if record is not None:
             self._check_record(record, resource)
