@@ -150,6 +150,29 @@ def test_a_fallback_yields_to_a_format_that_recognizes_the_folder(tmp_path: Path
     assert detect_format(location_of(folder)).name == "records"
 
 
+@pytest.mark.parametrize(
+    ("path", "format_name"),
+    [
+        ("lr=1/x.png", "images"),
+        ("lr=1/deep/x.png", "images"),
+        ("lr=1.png", "images"),
+        ("lr=1.tar", "webdataset"),
+        ("year=2024/x.parquet", "parquet"),
+        ("year=2024/month=1/000000_0", "parquet"),
+        ("version=1.5/deep/X.PARQUET", "parquet"),
+        ("X.PARQUET", "parquet"),
+    ],
+)
+def test_names_like_partitions_may_belong_to_any_format(
+    tmp_path: Path, path: str, format_name: str
+) -> None:
+    file = tmp_path / path
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.touch()
+
+    assert detect_format(location_of(tmp_path)).name == format_name
+
+
 def test_an_unknown_name_lists_the_formats_that_fit() -> None:
     with pytest.raises(ConfigError, match=r"unknown format 'hdf' \(did you mean 'hdf5'\?\)"):
         format_named("hdf")

@@ -21,7 +21,7 @@ from data_stack.formats.format import (
 )
 from data_stack.formats.registry import register_format
 from data_stack.formats.targets import with_target
-from data_stack.io.account import PlaceAccount
+from data_stack.io.account import PlaceAccount, is_document
 from data_stack.io.folder import Folder
 from data_stack.io.location import Location
 
@@ -33,8 +33,9 @@ _LISTING_FILES: Final = frozenset(
     {"_common_metadata", "_metadata", "_data_stack_manifest.parquet", "_data_stack_progress"}
 )
 
-#: The suffixes of files of records, whose names may contain the ``=`` of a partition.
-_SUFFIXES_OF_RECORDS: Final = (".bag", ".idx")
+#: How many folders in each folder are listed to find a Parquet file in partitions: each may take a
+#: request to a store.
+_MAX_FOLDERS_IN_ONE: Final = 4
 
 
 @dataclass(frozen=True)
@@ -71,8 +72,11 @@ class ParquetFormat(WritableFormat):
     def recognize(self, folder: Folder, names: Sequence[str]) -> bool:
         if not self.listing_files.isdisjoint(names):
             return True
-        suffixes = tuple(self.suffixes)
-        return any(name.endswith(suffixes) or _is_partition(name) for name in names)
+        if any(_has_suffix(name) for name in names):
+            return True
+        # Classes of pictures, shards and tables may have names like "year=2024", too.
+        partitions = [name for name in names if "=" in name]
+        return _has_parquet_in(folder, partitions)
 
     def open(
         self,
@@ -169,9 +173,36 @@ class ParquetFormat(WritableFormat):
             yield write_batch
 
 
-def _is_partition(name: str) -> bool:
-    """Return whether a folder is a partition, such as ``year=2024``."""
-    return "=" in name and not name.endswith(_SUFFIXES_OF_RECORDS)
+def _has_suffix(name: str) -> bool:
+    """Return whether the name of a file ends as those of Parquet do, in any case."""
+    return name.lower().endswith(tuple(ParquetFormat.suffixes))
+
+
+def _has_parquet_in(folder: Folder, names: Sequence[str]) -> bool:
+    """Return whether some of the first names in a folder are Parquet files, or have one below them.
+
+    Hive and Spark write files without a suffix.
+
+    Args:
+        folder: the folder.
+        names: some of the names in it.
+    """
+    n_listed = 0
+    for name in names:
+        if name.startswith((".", "_")) or is_document(name):
+            continue
+        if _has_suffix(name):
+            return True
+        has_other_suffix = "." in name and "=" not in name
+        if has_other_suffix or n_listed == _MAX_FOLDERS_IN_ONE:
+            continue
+        n_listed += 1
+        subfolder = folder.subfolder(name)
+        names_below = subfolder.list_names()
+        is_file_without_suffix = not names_below and "." not in name
+        if is_file_without_suffix or _has_parquet_in(subfolder, names_below):
+            return True
+    return False
 
 
 def _rows_below(samples: Any) -> Any:

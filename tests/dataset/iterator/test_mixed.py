@@ -8,11 +8,13 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from data_stack.dataset.iterator import SequenceDatasetIterator
 from data_stack.dataset.iterator.layers.mixed import MixedDatasetIterator
+from data_stack.exception import ConfigError
 
 
 def mixed(
@@ -71,3 +73,8 @@ def test_without_a_number_it_ends_before_an_iterator_starts_again(
     last = one_more[-1][0]
     assert counts[last] == lengths[last] + 1
     assert all(counts[number] <= length for number, length in enumerate(lengths) if number != last)
+
+
+def test_more_samples_than_memory_holds_are_refused_at_once() -> None:
+    with pytest.raises(ConfigError, match=r"a mix keeps 4 bytes a sample.* smaller n_samples="):
+        mixed([3, 2], [1, 1], n_samples=2**60)

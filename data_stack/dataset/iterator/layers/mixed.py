@@ -29,6 +29,7 @@ from data_stack.dataset.positions import (
     compose,
 )
 from data_stack.dataset.randomness import Draw, check_draw, check_n_drawn, derive_seed
+from data_stack.exception import ConfigError
 
 #: Positions whose sources are counted at once, which bounds the memory that this takes.
 _POSITIONS_AT_ONCE = 1 << 20
@@ -88,7 +89,7 @@ class MixedDatasetIterator(ViewOfSeveral):
             allowed, or is less than a 2**20-th of their sum; a source with a positive proportion is
             empty; ``n_samples`` is negative; names are missing or not distinct; the stages are not
             in order, or the mix ends before one begins; the sources end before ``n_samples``, or
-            ended before this mix.
+            ended before this mix; the memory does not hold ``n_samples``.
     """
 
     #: What decides the orders of the sources and of the blocks.
@@ -131,7 +132,7 @@ class MixedDatasetIterator(ViewOfSeveral):
         self._sources = sources
         self._consumed = n_consumed
         self._block_size = stages[0].block_size
-        super().__init__(combined, _find_positions(turns, sources, draw.key))
+        super().__init__(combined, _find_positions(turns, sources, draw.key, n_wanted))
         self._draw = draw
         self._made_with = {
             "proportions": list(stages[0].numbers),
@@ -206,22 +207,55 @@ def _name_positive(sources: Sources, numbers: Sequence[int]) -> dict[str, int]:
     return {name: number for name, number in zip(sources.names, numbers, strict=True) if number > 0}
 
 
-def _find_positions(turns: Iterator[Selection], sources: Sources, key: int) -> IndexArrayOfInts:
+def _find_positions(
+    turns: Iterator[Selection], sources: Sources, key: int, n_wanted: int | None
+) -> IndexArrayOfInts:
     """Return the positions of mixed samples in the sources one after the other.
 
     Args:
         turns: the source of each sample, and how many turns the source had before.
         sources: the sources.
         key: 64 bits that decide the orders of the sources.
+        n_wanted: the number of samples; None if only the turns know it.
+
+    Raises:
+        ConfigError: the positions of so many samples do not fit into memory.
     """
     concatenation = Concatenation(sources.lengths)
-    dtype = np.int32 if concatenation.n_samples <= 2**31 else np.int64
+    dtype = np.dtype(np.int32 if concatenation.n_samples <= 2**31 else np.int64)
     source_keys = _derive_keys(sources, key)
-    chunks: list[IndexArrayOfInts] = [np.empty(0, dtype=dtype)]
+    if n_wanted is None:
+        chunks: list[IndexArrayOfInts] = [np.empty(0, dtype=dtype)]
+        for chunk in turns:
+            selection = _draw_samples(chunk, sources.lengths, source_keys)
+            chunks.append(concatenation.positions_of(selection).astype(dtype))
+        return np.concatenate(chunks)
+
+    # Allocated at once, so that too many samples are an error now. A growing list would take
+    # minutes, and end with the process being killed.
+    mixed_positions = _allocate_positions(n_wanted, dtype)
+    n_found = 0
     for chunk in turns:
         selection = _draw_samples(chunk, sources.lengths, source_keys)
-        chunks.append(concatenation.positions_of(selection).astype(dtype))
-    return np.concatenate(chunks)
+        positions = concatenation.positions_of(selection)
+        mixed_positions[n_found : n_found + len(positions)] = positions
+        n_found += len(positions)
+    return mixed_positions
+
+
+def _allocate_positions(n_samples: int, dtype: np.dtype[Any]) -> IndexArrayOfInts:
+    """Return an array for the positions of all samples, not yet filled.
+
+    Raises:
+        ConfigError: it does not fit into memory.
+    """
+    try:
+        return np.empty(n_samples, dtype=dtype)
+    except (MemoryError, ValueError) as error:  # ValueError: more bytes than a size can say
+        raise ConfigError(
+            f"a mix keeps {dtype.itemsize} bytes a sample, and the memory does not hold "
+            f"{n_samples:,} of them; pass a smaller n_samples="
+        ) from error
 
 
 def _derive_keys(sources: Sources, key: int) -> Uint64Array:
