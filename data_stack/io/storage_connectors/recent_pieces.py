@@ -65,6 +65,7 @@ class RecentPieces:
 
     Args:
         max_bytes: the limit of all pieces together; the newest piece stays even if it exceeds it.
+        max_bytes_prefetching: the limit while some of the pieces were prefetched.
 
     Attributes:
         n_bytes: the length of all pieces.
@@ -72,6 +73,7 @@ class RecentPieces:
 
     n_bytes: int
     _max_bytes: int
+    _max_bytes_prefetching: int
     #: The pieces, the oldest first.
     _pieces: OrderedDict[_Key, Piece]
     #: The keys of those that were prefetched.
@@ -81,9 +83,10 @@ class RecentPieces:
     #: Guards the attributes above.
     _lock: threading.Lock
 
-    def __init__(self, max_bytes: int) -> None:
+    def __init__(self, max_bytes: int, max_bytes_prefetching: int) -> None:
         self.n_bytes = 0
         self._max_bytes = max_bytes
+        self._max_bytes_prefetching = max_bytes_prefetching
         self._pieces = OrderedDict()
         self._prefetched = set()
         self._piece_of = {}
@@ -135,8 +138,13 @@ class RecentPieces:
                 self._prefetched.add(key)
             self._piece_of.setdefault(source, {}).update(dict.fromkeys(piece.numbers, piece))
             self.n_bytes += len(piece.data)
-            while self.n_bytes > self._max_bytes and len(self._pieces) > 1:
+            while self.n_bytes > self._limit and len(self._pieces) > 1:
                 self._remove(next(iter(self._pieces)))
+
+    @property
+    def _limit(self) -> int:
+        """The limit of the pieces that are kept now."""
+        return self._max_bytes_prefetching if self._prefetched else self._max_bytes
 
     def drop(self, source: int) -> None:
         """Drop all pieces of a source."""

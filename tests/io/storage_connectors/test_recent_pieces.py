@@ -22,7 +22,7 @@ def kept_numbers(recent: RecentPieces, source: int = 0) -> list[int]:
 
 
 def test_a_piece_is_found_by_each_of_its_blocks() -> None:
-    recent = RecentPieces(100)
+    recent = RecentPieces(100, 100)
     piece = piece_at(4, 3)
 
     recent.put(0, piece, is_prefetched=False)
@@ -32,7 +32,7 @@ def test_a_piece_is_found_by_each_of_its_blocks() -> None:
 
 
 def test_the_piece_that_was_not_read_for_longest_goes_first() -> None:
-    recent = RecentPieces(30)
+    recent = RecentPieces(30, 30)
     for number in range(3):
         recent.put(0, piece_at(number), is_prefetched=False)
 
@@ -43,7 +43,7 @@ def test_the_piece_that_was_not_read_for_longest_goes_first() -> None:
 
 
 def test_prefetched_pieces_go_in_the_order_in_which_they_came() -> None:
-    recent = RecentPieces(30)
+    recent = RecentPieces(30, 30)
     for number in range(3):
         recent.put(0, piece_at(number), is_prefetched=True)
 
@@ -53,8 +53,27 @@ def test_prefetched_pieces_go_in_the_order_in_which_they_came() -> None:
     assert kept_numbers(recent) == [1, 2, 3]
 
 
+def test_prefetched_pieces_raise_the_limit() -> None:
+    recent = RecentPieces(20, 30)
+    recent.put(0, piece_at(0), is_prefetched=True)
+
+    for number in range(1, 3):
+        recent.put(0, piece_at(number), is_prefetched=False)
+
+    assert kept_numbers(recent) == [0, 1, 2]
+
+
+def test_without_prefetched_pieces_the_limit_is_the_lower_one() -> None:
+    recent = RecentPieces(20, 30)
+
+    for number in range(3):
+        recent.put(0, piece_at(number), is_prefetched=False)
+
+    assert kept_numbers(recent) == [1, 2]
+
+
 def test_the_newest_piece_stays_even_above_the_limit() -> None:
-    recent = RecentPieces(30)
+    recent = RecentPieces(30, 30)
     recent.put(0, piece_at(0), is_prefetched=False)
 
     recent.put(0, piece_at(1, 9), is_prefetched=False)
@@ -64,7 +83,7 @@ def test_the_newest_piece_stays_even_above_the_limit() -> None:
 
 
 def test_a_block_stays_while_another_piece_has_it() -> None:
-    recent = RecentPieces(60)
+    recent = RecentPieces(60, 60)
     recent.put(0, piece_at(0, 3), is_prefetched=False)
     newer = piece_at(2, 3)
     recent.put(0, newer, is_prefetched=False)
@@ -76,7 +95,7 @@ def test_a_block_stays_while_another_piece_has_it() -> None:
 
 
 def test_dropping_a_source_leaves_the_others() -> None:
-    recent = RecentPieces(100)
+    recent = RecentPieces(100, 100)
     recent.put(0, piece_at(0, 2), is_prefetched=True)
     recent.put(1, piece_at(0, 2), is_prefetched=False)
 
@@ -99,7 +118,7 @@ def test_dropping_a_source_leaves_the_others() -> None:
 def test_every_piece_is_counted_and_indexed(
     steps: list[tuple[int, int, int, bool, bool]],
 ) -> None:
-    recent = RecentPieces(100)
+    recent = RecentPieces(100, 100)
 
     for source, first, n_blocks, is_prefetched, is_drop in steps:
         if is_drop:
