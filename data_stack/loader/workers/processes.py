@@ -247,12 +247,16 @@ class ProcessWorkers(PrefetchingWorkers):
         """Give waiting jobs to the least busy workers, as many as each may have."""
         try:
             while self._waiting and self._workers:
-                worker = min(self._workers, key=lambda worker: len(worker.jobs))
+                for worker in self._workers:
+                    worker.return_segments()
+                # Of equally busy workers, the one with the fewest batches here has free memory.
+                worker = min(
+                    self._workers, key=lambda worker: (len(worker.jobs), worker.segments.n_used)
+                )
                 if len(worker.jobs) >= self._options.prefetch:
                     return
                 number, job = self._waiting.popleft()
                 worker.jobs[number] = job
-                worker.return_segments()
                 self._begin_epoch(worker, job.epoch)
                 # A worker does only some of the jobs, so it would prefetch blocks for the others.
                 worker.channel.send(MakeBatch(number, job._replace(to_prefetch=None)))
