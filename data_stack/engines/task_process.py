@@ -18,8 +18,9 @@ from typing import Any
 from data_stack.engines.attempts import Failure, attempt
 from data_stack.exception import describe_error
 from data_stack.processes.channel import Channel, Payload
-from data_stack.processes.child_process import ChildProcess, loaded_modules
+from data_stack.processes.child_process import ChildProcess
 from data_stack.processes.fork_server import hold, is_readable
+from data_stack.processes.held_modules import loaded_modules
 from data_stack.processes.program_settings import ProgramSettings
 from data_stack.util.interrupts import is_from_signal_handler
 

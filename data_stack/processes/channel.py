@@ -67,6 +67,7 @@ class Payload:
         content: if the value is small, the pickle and its buffers; otherwise their spans in
             ``memory``, the pickle's first.
         memory: a file without a name, which :meth:`close` closes; None if the value is small.
+        modules: the names of the modules of the functions and classes in the value.
 
     Raises:
         OSError: memory is exhausted, or the value is larger than ``max_bytes``.
@@ -75,9 +76,11 @@ class Payload:
 
     content: list[Any]
     memory: IO[bytes] | None
+    modules: set[str]
 
     def __init__(self, value: Any, max_bytes: float = math.inf) -> None:
         pickled = dump(value)
+        self.modules = pickled.modules
         views = [pickled.content]
         views.extend(pickled.buffers)
         n_bytes = sum(view.nbytes for view in views)

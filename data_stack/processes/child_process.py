@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import signal
 import socket
-import sys
 import time
 from typing import Any, Final
 
@@ -20,9 +19,6 @@ _ANSWER_SECONDS: Final = 5.0
 
 #: A child that closed its channel ends within this time, or is killed.
 _END_SECONDS: Final = 1.0
-
-#: Packages that take long to import, and have no threads and no connections until they are used.
-_SLOW_PACKAGES: Final = frozenset({"PIL", "cv2", "h5py", "numpy", "pandas", "pyarrow", "torch"})
 
 
 class ChildProcess(ForkedProcess):
@@ -114,12 +110,3 @@ def end_all(processes: list[Any]) -> None:
     while processes:
         processes[-1].end(deadline)
         processes.pop()
-
-
-def loaded_modules() -> list[str]:
-    """Return the modules of this process that the fork server may import for later processes."""
-    names = []
-    for name in sys.modules:
-        if name in _SLOW_PACKAGES or name.startswith("data_stack."):
-            names.append(name)
-    return names

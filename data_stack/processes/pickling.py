@@ -25,10 +25,12 @@ class Pickled(NamedTuple):
     Attributes:
         content: the pickle.
         buffers: the memory of arrays and torch tensors, which still belongs to the value.
+        modules: the names of the modules of the functions and classes in the pickle.
     """
 
     content: memoryview
     buffers: list[memoryview]
+    modules: set[str]
 
 
 def dump(value: Any, *, in_one_piece: bool = False) -> Pickled:
@@ -53,7 +55,7 @@ def dump(value: Any, *, in_one_piece: bool = False) -> Pickled:
 
     pickler = _Pickler(file, protocol=5, buffer_callback=None if in_one_piece else keep_beside)
     pickler.dump_value(value)
-    return Pickled(file.getbuffer(), buffers)
+    return Pickled(file.getbuffer(), buffers, pickler.modules)
 
 
 def load(pickled: Any, buffers: Sequence[Any] = ()) -> Any:

@@ -135,6 +135,19 @@ def maps_of_this_process() -> str:
         return file.read()
 
 
+def test_memory_that_few_values_did_not_need_returns_to_the_system(line: Line) -> None:
+    kept = [line.send([line.make(number)]) for number in range(3)]
+    assert maps_of_this_process().count("memfd") == 6 or sys.platform != "linux"
+
+    kept.clear()
+    for number in range(5):
+        line.give_back()
+        line.send([line.make(number)])
+
+    assert maps_of_this_process().count("memfd") == 2 or sys.platform != "linux"
+    assert line.n_segments == 3
+
+
 def test_segments_grow_with_the_values(line: Line) -> None:
     for n_bytes in (1 << 20, 3 << 20, 2 << 20, 3 << 20):
         array = line.pool.empty_array((n_bytes,), UINT8)

@@ -218,8 +218,8 @@ def _list_values(differences: Mapping[ValueName, ValueDifference]) -> str:
 def _as_received(batch: Any) -> Any:
     """Return a batch as it would come from a worker, or as it is if it cannot be sent."""
     try:
-        pickled, buffers = dump(batch)
-        return load(pickled, buffers)
+        pickled = dump(batch)
+        return load(pickled.content, pickled.buffers)
     except Exception:  # noqa: BLE001  # any error of an object
         return batch
 

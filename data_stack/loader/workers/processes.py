@@ -38,6 +38,7 @@ from data_stack.loader.workers.prefetching import PrefetchingWorkers
 from data_stack.loader.workers.worker_handle import ALL_HAVE_ENDED, Answer, WorkerHandle
 from data_stack.processes.child_process import end_all
 from data_stack.processes.fork_server import hold
+from data_stack.processes.held_modules import modules_to_unpickle
 from data_stack.processes.pickling import load
 from data_stack.processes.program_settings import ProgramSettings
 from data_stack.processes.seeding import draw_entropy
@@ -125,6 +126,9 @@ class ProcessWorkers(PrefetchingWorkers):
             hold([worker_process.__name__])
             payload = pack_maker(self._maker, self._options.max_bytes_sent)
             with contextlib.closing(payload):
+                # What the server imports before it forks, the workers share. They took 20 MiB each
+                # for numpy, OpenCV and the modules of a dataset.
+                hold(modules_to_unpickle(payload.modules))
                 for number in range(self.n_workers):
                     worker = WorkerHandle(number, self.n_workers)
                     self._workers.append(worker)
@@ -243,12 +247,16 @@ class ProcessWorkers(PrefetchingWorkers):
         """Give waiting jobs to the least busy workers, as many as each may have."""
         try:
             while self._waiting and self._workers:
-                worker = min(self._workers, key=lambda worker: len(worker.jobs))
+                for worker in self._workers:
+                    worker.return_segments()
+                # Of equally busy workers, the one with the fewest batches here has free memory.
+                worker = min(
+                    self._workers, key=lambda worker: (len(worker.jobs), worker.segments.n_used)
+                )
                 if len(worker.jobs) >= self._options.prefetch:
                     return
                 number, job = self._waiting.popleft()
                 worker.jobs[number] = job
-                worker.return_segments()
                 self._begin_epoch(worker, job.epoch)
                 # A worker does only some of the jobs, so it would prefetch blocks for the others.
                 worker.channel.send(MakeBatch(number, job._replace(to_prefetch=None)))

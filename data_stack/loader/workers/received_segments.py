@@ -39,6 +39,11 @@ class ReceivedSegments:
         self._copied = set()
         self._values = {}
 
+    @property
+    def n_used(self) -> int:
+        """The number of segments with values, since :meth:`take_unused` was called last."""
+        return len(self._values)
+
     def add(self, number: int, mapped: mmap.mmap) -> None:
         """Add a segment."""
         self._maps[number] = mapped

@@ -34,6 +34,10 @@ _MIN_ARRAY_BYTES: Final = 1 << 20
 #: segment takes a descriptor.
 _MAX_ARRAYS: Final = 16
 
+#: A segment that stays free while more values than this are sent returns to the system. A worker
+#: whose batches are used a little later now and then needs one more for a while.
+_MAX_UNNEEDED: Final = 4
+
 #: The sizes of segments are multiples of this, so that one fits for values of about one size.
 _SIZE_STEP_BYTES: Final = 1 << 16
 
@@ -100,6 +104,7 @@ class _Segment:
         file: the file of the memory, until the receiver gets it; None afterwards.
         address: of the first byte in this process.
         n_forks: how often this process had forked when the array in it was made.
+        n_unneeded: how many values have been sent while it was free.
         array: the array that was made in it, unless nothing refers to it; None without an array.
     """
 
@@ -108,6 +113,7 @@ class _Segment:
     file: IO[bytes] | None
     address: int
     n_forks: int = 0
+    n_unneeded: int = 0
     array: weakref.ref[npt.NDArray[Any]] | None = None
 
     def __del__(self) -> None:
@@ -139,7 +145,7 @@ class SegmentPool:
     A segment is *free*, *in use* by an array of this process, or *lent* to the receiver of a value
     until the receiver returns it. As segments are used again, neither process gets new memory from
     the system for each value. Copying a batch of pictures to new shared memory took 8 % of the time
-    of decoding them.
+    of decoding them. A segment that is not needed for a few values returns to the system.
 
     A forked child of this process does not use the segments of its parent. Threads may share a
     pool.
@@ -242,6 +248,7 @@ class SegmentPool:
             segments += self._lend_places(places, content)
             for segment in segments:
                 self._lent[segment.number] = segment
+            self._drop_unneeded()
             dropped = self._dropped
             self._dropped = []
 
@@ -371,8 +378,10 @@ class SegmentPool:
         """
         fitting = [segment for segment in self._free if segment.size >= n_bytes]
         if fitting:
-            smallest = min(fitting, key=lambda segment: segment.size)
+            # Of equal ones, the last used: otherwise all would be used in turn, and all be needed.
+            smallest = min(fitting, key=lambda segment: (segment.size, segment.n_unneeded))
             self._free.remove(smallest)
+            smallest.n_unneeded = 0
             return smallest
 
         # A new segment replaces one that is too small, so that their number does not grow.
@@ -381,6 +390,17 @@ class SegmentPool:
             self._free.remove(largest)
             self._drop(largest)
         return self._make(n_bytes)
+
+    def _drop_unneeded(self) -> None:
+        """Drop the segments that have not been needed for a few values."""
+        still_free = []
+        for segment in self._free:
+            segment.n_unneeded += 1
+            if segment.n_unneeded > _MAX_UNNEEDED:
+                self._drop(segment)
+            else:
+                still_free.append(segment)
+        self._free = still_free
 
     def _drop(self, segment: _Segment) -> None:
         """Let the receiver unmap a segment that is not used again."""

@@ -30,7 +30,7 @@ from data_stack.loader.workers.messages import (
 from data_stack.loader.workers.module_values import plain_values
 from data_stack.loader.workers.segment_pool import ReturnSegments, SegmentPool
 from data_stack.processes.channel import Channel
-from data_stack.processes.child_process import loaded_modules
+from data_stack.processes.held_modules import loaded_modules
 from data_stack.processes.pickling import dump_error
 from data_stack.processes.seeding import seed_generators
 from data_stack.util.executor import set_process_share
