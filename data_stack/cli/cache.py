@@ -41,8 +41,10 @@ def cache(settings: Settings, clear: bool) -> None:
         rows.append((source, size_text(text.n_bytes), f"{used_at:%Y-%m-%d %H:%M} UTC"))
     n_bytes_of_texts = sum(text.n_bytes for text in texts)
     n_bytes_of_indexes = sum(index.n_bytes for index in indexes)
+    n_bytes_of_unfinished = sum(file.n_bytes for file in listing.unfinished)
     facts["bytes_of_texts"] = n_bytes_of_texts
     facts["bytes_of_indexes"] = n_bytes_of_indexes
+    facts["bytes_of_unfinished"] = n_bytes_of_unfinished
 
     table = None
     if rows:
@@ -53,6 +55,9 @@ def cache(settings: Settings, clear: bool) -> None:
         f"{count_text(len(indexes), 'index file')} ({size_text(n_bytes_of_indexes)}) "
         f"{verb} {folder.path}"
     )
+    if listing.unfinished:
+        n_unfinished = count_text(len(listing.unfinished), "unfinished file")
+        summary += f"; {n_unfinished} ({size_text(n_bytes_of_unfinished)})"
     if clear:
         folder.clear()
     print_result(settings, facts, table, summary)

@@ -19,6 +19,7 @@ import platformdirs
 
 from data_stack.codecs.plain_data import json_digest
 from data_stack.io.storage_connectors.lease import FileLease
+from data_stack.util.lock_file import try_lock
 from data_stack.util.logger import logger
 
 #: The variable of the environment with the folder; the default is a folder of its own among the
@@ -32,7 +33,10 @@ MAX_INDEX_BYTES: Final = 4 << 30
 #: Larger plain data is damaged, or made to exhaust memory.
 _MAX_BYTES_OF_FACTS: Final = 16 << 20
 
-#: A file whose writer was killed is removed after this time.
+#: A file that was written to less than this ago is not taken for one whose writer was killed.
+_MIN_UNFINISHED_SECONDS: Final = 60.0
+
+#: One that was written to longer ago is, even if the file system has no locks to tell.
 _MAX_UNFINISHED_SECONDS: Final = 86_400.0
 
 #: A text that was used less than this ago stays: programs may read it, or be about to.
@@ -138,6 +142,8 @@ class KeptFolder:
         unfinished_path = Path(unfinished_name)
         try:
             with open(handle, "wb", buffering=0):
+                # The lock tells others that the writer lives.
+                try_lock(handle)
                 error_of_folder = _write_pieces(handle, pieces)
             if error_of_folder is None:
                 error_of_folder = _rename(unfinished_path, self.path / name)
@@ -224,8 +230,10 @@ class KeptFolder:
         return Listing(indexes, complete_texts, unfinished)
 
     def clear(self) -> None:
-        """Remove all indexes and texts."""
+        """Remove all indexes and texts, and what was never finished."""
         listing = self.list_files()
+        for unfinished in listing.unfinished:
+            _remove_abandoned(unfinished.path)
         for index in listing.indexes:
             _remove(index.path)
         for text in listing.texts:
@@ -236,8 +244,11 @@ class KeptFolder:
         now = time.time()
         listing = self.list_files()
         for unfinished in listing.unfinished:
-            if now - unfinished.used_at > _MAX_UNFINISHED_SECONDS:
+            age_seconds = now - unfinished.used_at
+            if age_seconds > _MAX_UNFINISHED_SECONDS:
                 _remove(unfinished.path)
+            elif age_seconds > _MIN_UNFINISHED_SECONDS:
+                _remove_abandoned(unfinished.path)
         for index in surplus_indexes(listing.indexes, MAX_INDEX_BYTES):
             _remove(index.path)
         if not listing.texts:
@@ -315,6 +326,13 @@ def surplus_texts(texts: Sequence[KeptFile], n_free_bytes: int, *, now: float) -
 def _remove(path: Path) -> None:
     with contextlib.suppress(OSError):
         path.unlink()
+
+
+def _remove_abandoned(path: Path) -> None:
+    """Remove a file, unless a process holds a lock on it, as it is writing the file."""
+    with contextlib.suppress(OSError), open(path, "rb") as file:
+        if try_lock(file.fileno(), if_unsupported=False):
+            path.unlink()
 
 
 def _by_use(files: Sequence[KeptFile]) -> list[KeptFile]:

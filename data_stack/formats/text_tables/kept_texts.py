@@ -23,6 +23,9 @@ from data_stack.util.polling import polls
 #: How long a process waits for another one that copies the same text.
 _MAX_WAIT_SECONDS: Final = 3600.0
 
+#: The errors of a copy that is gone, or is made again at this moment.
+_GONE_ERRORS: Final = (ResourceNotFoundError, ResourceChangedError, StorageError)
+
 #: Changes when the layout of kept texts does.
 _LAYOUT: Final = 1
 
@@ -84,7 +87,7 @@ class KeptText:
         try:
             copy = self._pin()
             version = _version_of(copy)
-        except (ResourceNotFoundError, ResourceChangedError, StorageError):
+        except _GONE_ERRORS:
             return None
         if version != description["version"]:
             return None
@@ -124,8 +127,13 @@ class KeptText:
         self._folder.prune()
         if not self._folder.store(self._name + TEXT_SUFFIX, file.pieces()):
             return None
-        copy = self._pin()
-        description = {"name": file.name, "sha256": file.sha256, "version": _version_of(copy)}
+        try:
+            copy = self._pin()
+            version = _version_of(copy)
+        except _GONE_ERRORS:
+            # Somebody has cleared the folder.
+            return None
+        description = {"name": file.name, "sha256": file.sha256, "version": version}
         if not self._folder.store_facts(self._name + DESCRIPTION_SUFFIX, description):
             self._folder.remove(self._name + TEXT_SUFFIX)
             return None

@@ -12,7 +12,7 @@ import os
 import pickle
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -326,20 +326,35 @@ def test_a_folder_that_is_full_keeps_nothing_and_raises_nothing(folder: Path) ->
     assert list(folder.iterdir()) == []
 
 
-def test_an_unfinished_copy_is_removed_after_a_day(tmp_path: Path, folder: Path) -> None:
+def test_what_a_killed_writer_left_is_removed(tmp_path: Path, folder: Path) -> None:
     folder.mkdir()
-    leftovers = [folder / ("0" * 64 + suffix) for suffix in (".text", ".lock")]
+    names = ("0" * 64 + ".text", "0" * 64 + ".lock", "row_index_x.unfinished")
+    leftovers = [folder / name for name in names]
     new_leftover = folder / ("1" * 64 + ".text")
     for path in (*leftovers, new_leftover):
         path.write_bytes(b"half a ro")
     for path in leftovers:
-        os.utime(path, (0, 0))
+        os.utime(path, (time.time() - 120, time.time() - 120))
 
     load(write(tmp_path, gzip.compress(_TEXT)))
 
     assert not any(path.exists() for path in leftovers)
     assert new_leftover.exists()
-    assert len(copies_in(folder)) == 2
+    KeptFolder(folder).clear()
+    assert list(folder.iterdir()) == []
+
+
+def test_a_file_that_is_being_written_is_not_removed(folder: Path) -> None:
+    def pieces() -> Iterator[bytes]:
+        yield b"first piece, "
+        (unfinished,) = folder.iterdir()
+        os.utime(unfinished, (time.time() - 120, time.time() - 120))
+        KeptFolder(folder).prune()
+        KeptFolder(folder).clear()
+        yield b"second piece"
+
+    assert KeptFolder(folder).store("0" * 64 + ".text", pieces())
+    assert (folder / ("0" * 64 + ".text")).read_bytes() == b"first piece, second piece"
 
 
 def test_texts_take_at_most_what_stays_free() -> None:
@@ -365,8 +380,9 @@ def test_texts_used_less_than_a_day_ago_stay() -> None:
 
 def load_at_once(path: str, barrier: Any, answers: Any) -> None:
     """Open a file at the same moment as others, and tell how many texts were copied for it."""
-    reading.MAX_TABLE_BYTES = 0
-    text_copy.MAX_BYTES_IN_MEMORY = 0
+    patch = pytest.MonkeyPatch()
+    patch.setattr(reading, "MAX_TABLE_BYTES", 0)
+    patch.setattr(text_copy, "MAX_BYTES_IN_MEMORY", 0)
     messages: list[str] = []
     handler = logging.Handler()
     handler.emit = lambda record: messages.append(record.getMessage())  # type: ignore[method-assign]  # the shortest handler
