@@ -17,6 +17,7 @@ import click
 # Each of these files adds its commands.
 from data_stack.cli import (  # noqa: F401
     agents,
+    cache,
     checking,
     converting,
     doctor,

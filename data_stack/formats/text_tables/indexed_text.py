@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+import codecs
 import contextlib
 import threading
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
 from data_stack.dataset.positions import IndexArrayOfInts
 from data_stack.exception import UnpicklableResourceError
-from data_stack.formats.text_tables.kept_indexes import KeptIndex
+from data_stack.formats.text_tables.kept_indexes import MIN_BYTES_TO_KEEP, KeptIndex
+from data_stack.formats.text_tables.pinned_file import PinnedFile
 from data_stack.formats.text_tables.row_index import RowIndex, RowIndexBuilder, RowScanner
 from data_stack.formats.text_tables.row_text import RowText, TextInFile
-from data_stack.formats.text_tables.text_copy import MAX_BYTES_IN_MEMORY, TextKeeper
+from data_stack.formats.text_tables.text_copy import find_text, read_text
 from data_stack.formats.text_tables.text_file import PIECE_BYTES, TextFile
 from data_stack.util.forks import fork_lock
+
+#: A smaller file is read into memory. That takes less time than it takes to open the file later,
+#: and a folder of many such files takes no descriptors.
+MAX_BYTES_IN_MEMORY: Final = 1 << 20
 
 
 class IndexedText:
@@ -24,10 +30,11 @@ class IndexedText:
 
     The first complete iteration over :meth:`pieces` makes the index of the rows, so that a text
     from afar is read once. A text in UTF-8 that is not compressed, and can be opened again, is read
-    by ranges. Any other file that can be opened again is copied to a temporary file, as text in
-    UTF-8; a text up to 1 MiB, and one of an open file of the caller, is kept in memory.
+    by ranges. Of any other file that can be opened again, the constructor makes a copy as text in
+    UTF-8; a text up to 16 MiB, and one of an open file of the caller, is kept in memory.
 
-    The index of a large file is kept on this machine for the next opening (:class:`KeptIndex`).
+    The index and the copy of a large file are kept on this machine for the next opening
+    (:class:`KeptIndex`, :class:`KeptText`).
 
     It is pickled with the path of its index, if that is stored. Without the index, another process
     makes its own.
@@ -54,8 +61,8 @@ class IndexedText:
     #: Makes what finds the rows.
     _make_scanner: Callable[[], RowScanner]
 
-    #: What the text is read from. A TextFile is read once, and then replaced by the kept text.
-    _source: TextFile | RowText
+    #: The text.
+    _text: RowText
 
     #: Held by the thread that makes the index in another process.
     _lock: threading.Lock
@@ -63,19 +70,18 @@ class IndexedText:
     def __init__(
         self, file: Any, make_scanner: Callable[[], RowScanner], encoding: str = "utf-8"
     ) -> None:
-        text = TextFile(file, encoding)
-        self.name = text.name
+        stored_file = TextFile(file, encoding)
+        self.name = stored_file.name
         self.encoding = encoding
         self.sha256 = None
         self.index = None
         self._make_scanner = make_scanner
-        self._source = text
+        self._text = _open_text(stored_file)
         self._lock = fork_lock()
-        if text.is_plain and text.n_stored_bytes > MAX_BYTES_IN_MEMORY:
-            # An open file of the caller, who may close it, cannot be opened again.
-            with contextlib.suppress(UnpicklableResourceError):
-                self._source = TextInFile(text.resource)
-        self.kept = KeptIndex.of(self.file, make_scanner().kind)
+        self.kept = None
+        if self._text.n_bytes >= MIN_BYTES_TO_KEEP:
+            kind_of_rows = f"{make_scanner().kind} of {codecs.lookup(encoding).name}"
+            self.kept = KeptIndex.of(self._text.pinned, kind_of_rows)
         if self.kept is not None:
             self.index = self.kept.load_rows()
 
@@ -86,34 +92,19 @@ class IndexedText:
         self.__dict__.update(state)
         self._lock = fork_lock()
 
-    @property
-    def file(self) -> TextInFile | None:
-        """The file that is read by ranges; None if the text is, or will be, in memory."""
-        if isinstance(self._source, TextInFile):
-            return self._source
-        return None
-
     # ------------------------------------------------------------------ the whole text
 
     def pieces(self, n_bytes: int = PIECE_BYTES) -> Iterator[bytes]:
         """Yield the text in pieces, as :meth:`TextFile.pieces` does."""
-        source = self._source
+        text = self._text
         if self.index is not None:
-            yield from source.pieces(n_bytes)
-            self.sha256 = source.sha256
+            yield from text.pieces(n_bytes)
+            self.sha256 = text.sha256
             return
 
         builder = RowIndexBuilder(self._make_scanner())
-        pieces = builder.watch(source.pieces(n_bytes))
-        if isinstance(source, TextFile):
-            with contextlib.closing(TextKeeper(source)) as keeper:
-                for piece in pieces:
-                    keeper.add(piece)
-                    yield piece
-                self._source = keeper.finish()
-        else:
-            yield from pieces
-        self.sha256 = source.sha256
+        yield from builder.watch(text.pieces(n_bytes))
+        self.sha256 = text.sha256
         index = builder.finish()
         if self.kept is not None:
             index = self.kept.store_rows(index)
@@ -144,7 +135,7 @@ class IndexedText:
             ResourceChangedError: the file has changed since it was opened.
         """
         starts, ends = self._open_index().ranges(positions)
-        return self._row_text().read(starts, ends)
+        return self._text.read(starts, ends)
 
     def block_ends(self, positions: IndexArrayOfInts, n_bytes: int) -> list[int]:
         """Return where to split positions so that their rows are read in parts of a size.
@@ -171,7 +162,7 @@ class IndexedText:
     @property
     def remote_bytes(self) -> int:
         """The mean size of a row in bytes, if rows are read by range from a store; otherwise 0."""
-        if not self._row_text().prefetches or not self.n_rows:
+        if not self._text.prefetches or not self.n_rows:
             return 0
         return max(1, self._open_index().n_bytes // self.n_rows)
 
@@ -179,14 +170,7 @@ class IndexedText:
         """Fetch neighbouring rows from a store into its cache."""
         bounds = np.array([positions.start, positions.stop - 1])
         starts, ends = self._open_index().ranges(bounds)
-        self._row_text().fetch(int(starts[0]), int(ends[1]))
-
-    def _row_text(self) -> RowText:
-        """Return the text, of which the index is known."""
-        source = self._source
-        if isinstance(source, TextFile):
-            raise RuntimeError(f"{self.name!r} has no index yet")
-        return source
+        self._text.fetch(int(starts[0]), int(ends[1]))
 
     def _open_index(self) -> RowIndex:
         """Return the index. A process for which it is gone makes it again."""
@@ -199,3 +183,18 @@ class IndexedText:
         if index is None:
             raise RuntimeError(f"{self.name!r} has no index")
         return index
+
+
+def _open_text(file: TextFile) -> RowText:
+    """Return the text of a file, which is read by ranges or in memory."""
+    pinned = None
+    # An open file of the caller, who may close it, cannot be opened again.
+    with contextlib.suppress(UnpicklableResourceError):
+        pinned = PinnedFile(file.resource)
+    if pinned is None:
+        return read_text(file, None)
+    if not file.is_plain:
+        return find_text(file, pinned) or read_text(file, pinned)
+    if pinned.n_bytes > MAX_BYTES_IN_MEMORY:
+        return TextInFile(pinned)
+    return read_text(file, pinned)

@@ -59,9 +59,9 @@ def from_csv(
     The file may be larger than memory. It is read once, now, to find its rows and their dtypes,
     and a second time if the parts of a column look like several dtypes. A table of up to 16 MiB of
     text is kept in memory. A row of a larger one is parsed each time it is read as a sample: a file
-    that is written to meanwhile is an error; a compressed file, or one in another encoding than
-    UTF-8, is copied to a temporary file; and the text of an open file that only the program can
-    read is kept in memory.
+    that is written to meanwhile is an error; the text of a compressed file, or of one in another
+    encoding than UTF-8, is copied once to a folder of this machine, where ``data-stack cache``
+    lists it; and the text of an open file that only the program can read is kept in memory.
 
     The dtype of a column is inferred from all rows: int64, uint64, float64, bool, dates, times, or
     text; the repr of the table and ``column_types`` show it. Integers with a plus sign are float64.
@@ -145,9 +145,9 @@ def from_jsonl(
 
     The file may be larger than memory. It is read once, now, to find its lines and the types of
     their values. A table of up to 16 MiB of text is kept in memory. A line of a larger one is
-    parsed each time it is read as a sample: a file that is written to meanwhile is an error; a
-    compressed file is copied to a temporary file; and the text of an open file that only the
-    program can read is kept in memory.
+    parsed each time it is read as a sample: a file that is written to meanwhile is an error; the
+    text of a compressed file is copied once to a folder of this machine, where ``data-stack cache``
+    lists it; and the text of an open file that only the program can read is kept in memory.
 
     Columns and dtypes are inferred from all lines: int64, float64, bool, text; lists of numbers are
     arrays, other lists and objects are lists and dicts. Lists and objects whose keys or types

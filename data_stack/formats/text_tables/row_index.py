@@ -123,11 +123,11 @@ class RowIndex:
         """The size of the text."""
         return int(self._offsets[-1])
 
-    def write(self, file: Any) -> None:
-        """Write the index into a binary file, as :meth:`open` reads it."""
+    def stored_pieces(self) -> Iterator[bytes]:
+        """Yield the bytes of the index as a file, which :meth:`open` reads."""
         for start in range(0, len(self._offsets), _OFFSETS_OF_DIGEST):
-            file.write(self._offsets[start : start + _OFFSETS_OF_DIGEST].astype(_OFFSET).tobytes())
-        file.write(_FOOTER.pack(_MARK, len(self._offsets), _digest_of(self._offsets)))
+            yield self._offsets[start : start + _OFFSETS_OF_DIGEST].astype(_OFFSET).tobytes()
+        yield _FOOTER.pack(_MARK, len(self._offsets), _digest_of(self._offsets))
 
 
 class RowIndexBuilder:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import tempfile
 import threading
@@ -13,250 +14,209 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from data_stack.exception import DatasetFileCorruptError, UnpicklableResourceError
-from data_stack.formats.stored_rows import read_together
-from data_stack.formats.text_tables.row_text import RowText, TextInMemory
+from data_stack.exception import (
+    DatasetFileCorruptError,
+    ResourceChangedError,
+    ResourceNotFoundError,
+    StorageError,
+)
+from data_stack.formats.text_tables.kept_texts import KeptText, TextCopy, pin_file
+from data_stack.formats.text_tables.pinned_file import PinnedFile
+from data_stack.formats.text_tables.row_text import RowText, TextInMemory, read_pinned
 from data_stack.formats.text_tables.text_file import PIECE_BYTES, TextFile
-from data_stack.io.positional import PositionalFile
-from data_stack.io.storage_errors import storage_error
+from data_stack.io.archives.limits import ArchiveLimits
+from data_stack.io.storage_errors import explaining, storage_error
+from data_stack.io.versions import LocalVersion
 from data_stack.util.forks import fork_lock
 from data_stack.util.logger import logger
 
 _Offsets = npt.NDArray[np.int64]
 
-#: A smaller text stays in memory. It takes less time to read than a file takes to open later, and a
-#: folder of many such files takes no descriptors.
-MAX_BYTES_IN_MEMORY: Final = 1 << 20
+#: A smaller text is read into memory at each opening, which takes about a tenth of a second.
+MAX_BYTES_IN_MEMORY: Final = 16 << 20
 
 #: Begins the name of a copy in the folder of temporary files.
 _PREFIX: Final = "data_stack_text_"
 
 
 class TextInCopy(RowText):
-    """The text of a file that is compressed, or in another encoding, as a temporary file in UTF-8.
+    """The text of a file that is compressed, or in another encoding, as a copy in UTF-8.
 
-    The process that made the copy removes it with the text. Other processes that received the text
-    read the copy. Where it is gone, they make a copy of their own.
+    Other processes that received the text read the same copy. Where it is gone, they make another.
 
     Args:
-        file: the file, which can be opened again.
-        path: the path of the copy, which is complete.
-
-    Raises:
-        UnpicklableResourceError: the file cannot be opened again.
+        pinned: the file as it is stored.
+        encoding: the encoding of the file.
+        copy: the copy.
     """
+
+    pinned: PinnedFile
 
     #: The encoding of the file.
     _encoding: str
 
-    #: What opens the file, and its arguments.
-    _opening: tuple[Any, ...]
-
-    #: The path of the copy.
-    _path: str
-
-    #: The open copy; None if it must be opened.
-    _copy: PositionalFile | None
+    #: The copy.
+    _copy: TextCopy
 
     #: Held by the thread that opens the copy, or makes another one.
     _lock: threading.Lock
 
-    def __init__(self, file: TextFile, path: str) -> None:
-        self.name = file.name
-        self.sha256 = file.sha256
-        self._encoding = file.encoding
-        self._opening = _opening_of(file)
-        self._path = path
-        self._copy = None
+    def __init__(self, pinned: PinnedFile, encoding: str, copy: TextCopy) -> None:
+        self.name = pinned.name
+        self.sha256 = copy.sha256
+        self.n_bytes = copy.file.n_bytes
+        self.pinned = pinned
+        self._encoding = encoding
+        self._copy = copy
         self._lock = fork_lock()
-        weakref.finalize(self, _remove, path, os.getpid())
+        self._check_unwritten()
 
     def __getstate__(self) -> dict[str, Any]:
-        state = {**self.__dict__, "_copy": None}
-        del state["_lock"]
-        return state
+        return {name: value for name, value in self.__dict__.items() if name != "_lock"}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
         self._lock = fork_lock()
 
     def pieces(self, n_bytes: int = PIECE_BYTES) -> Iterator[bytes]:
-        copy = self._open()
-        for start in range(0, copy.size, n_bytes):
-            yield copy.read_exactly_at(start, min(n_bytes, copy.size - start))
+        file = self._open_copy().open()
+        for start in range(0, file.size, n_bytes):
+            yield file.read_exactly_at(start, min(n_bytes, file.size - start))
+        self._check_unwritten()
 
     def read(self, starts: _Offsets, ends: _Offsets) -> list[bytes]:
-        return read_together(self._open(), starts, ends)
+        rows = read_pinned(self._open_copy(), starts, ends)
+        self._check_unwritten()
+        return rows
 
-    def _open(self) -> PositionalFile:
-        """Return the open copy.
+    def _open_copy(self) -> PinnedFile:
+        """Return the copy, which is open. A process for which it is gone makes another one.
 
         Raises:
             DatasetFileCorruptError: the copy is gone, and the file has changed since it was made.
         """
-        if self._copy is None:
-            with self._lock:
-                if not os.path.exists(self._path):
-                    self._copy_again()
-                self._copy = PositionalFile(self._path)
-        return self._copy
+        with self._lock:
+            try:
+                self._copy.file.open()
+            except (ResourceNotFoundError, ResourceChangedError):
+                self._copy_again()
+            return self._copy.file
 
     def _copy_again(self) -> None:
-        reopen, arguments = self._opening
-        file = TextFile(reopen(*arguments), self._encoding)
-        writer = CopyWriter(file.name)
-        try:
-            for piece in file.pieces():
-                writer.add(piece)
-            path = writer.finish()
-        finally:
-            writer.discard()
-        weakref.finalize(self, _remove, path, os.getpid())
-        if file.sha256 != self.sha256:
+        file = TextFile(self.pinned.open(), self._encoding)
+        copy = _copy_text(file, self.pinned)
+        if copy.sha256 != self.sha256:
             raise DatasetFileCorruptError(
                 f"{self.name!r} has changed since it was opened; load it again"
             )
-        self._path = path
+        self._copy = copy
 
-
-class CopyWriter:
-    """Writes a temporary file, which is removed with the writer unless it was finished.
-
-    Args:
-        name: the name of the file whose text is copied, for messages.
-    """
-
-    #: The name of the file whose text is copied.
-    _name: str
-
-    #: The temporary file.
-    _file: Any
-
-    #: Removes the temporary file.
-    _remove_unfinished: Any
-
-    def __init__(self, name: str) -> None:
-        self._name = name
-        try:
-            self._file = tempfile.NamedTemporaryFile(prefix=_PREFIX, delete=False)
-        except OSError as error:
-            raise self._error_of_writing(error) from error
-        self._remove_unfinished = weakref.finalize(self, _discard, self._file, os.getpid())
-        logger.info("copying the text of %r to %s", name, self._file.name)
-
-    def add(self, piece: bytes) -> None:
-        """Append a piece of the text.
+    def _check_unwritten(self) -> None:
+        """Check that nobody has written to the file; one that was removed is read as it was.
 
         Raises:
-            StorageError: the temporary file cannot be written, as the disk is full.
+            ResourceChangedError: somebody has.
         """
-        try:
-            self._file.write(piece)
-        except OSError as error:
-            raise self._error_of_writing(error) from error
-
-    def finish(self) -> str:
-        """Return the path of the complete file, which the caller must remove."""
-        try:
-            self._file.close()
-        except OSError as error:
-            raise self._error_of_writing(error) from error
-        self._remove_unfinished.detach()
-        return str(self._file.name)
-
-    def discard(self) -> None:
-        """Remove the file, unless it is complete."""
-        self._remove_unfinished()
-
-    def _error_of_writing(self, error: OSError) -> Exception:
-        folder = tempfile.gettempdir()
-        return storage_error(
-            f"could not copy the text of {self._name!r}, which is compressed or not UTF-8, "
-            f"to {folder!r}",
-            error,
-            folder,
-            if_full="Make room, set TMPDIR to a larger folder, or decompress the file.",
-        )
+        if isinstance(self.pinned.version, LocalVersion):
+            with contextlib.suppress(ResourceNotFoundError):
+                self.pinned.check_unwritten(self.pinned.open())
 
 
-class TextKeeper:
-    """Keeps the text of a file while another reader reads it: in memory, or beyond a size on disk.
+def read_text(file: TextFile, pinned: PinnedFile | None) -> RowText:
+    """Return the whole text of a file: in memory, or a large one as a copy on disk.
 
     Args:
         file: the file.
-    """
-
-    #: The file.
-    _file: TextFile
-
-    #: Whether the file can be opened again, so that a copy of it can be made again.
-    _can_reopen: bool
-
-    #: The pieces in memory.
-    _pieces: list[bytes]
-
-    #: Their size.
-    _n_bytes: int
-
-    #: Writes the copy; None while the text is in memory.
-    _writer: CopyWriter | None
-
-    def __init__(self, file: TextFile) -> None:
-        self._file = file
-        self._can_reopen = True
-        try:
-            _opening_of(file)
-        except UnpicklableResourceError:
-            # An open file of the caller, who may close it.
-            self._can_reopen = False
-        self._pieces = []
-        self._n_bytes = 0
-        self._writer = None
-
-    def add(self, piece: bytes) -> None:
-        """Keep the next piece of the text.
-
-        Raises:
-            StorageError: it cannot be written to the disk.
-        """
-        if self._writer is not None:
-            self._writer.add(piece)
-            return
-        self._pieces.append(piece)
-        self._n_bytes += len(piece)
-        if self._can_reopen and self._n_bytes > MAX_BYTES_IN_MEMORY:
-            self._writer = CopyWriter(self._file.name)
-            for kept_piece in self._pieces:
-                self._writer.add(kept_piece)
-            self._pieces.clear()
-
-    def close(self) -> None:
-        """Remove what is on disk, unless :meth:`finish` has returned it."""
-        if self._writer is not None:
-            self._writer.discard()
-
-    def finish(self) -> RowText:
-        """Return the text, all of which was given."""
-        if self._writer is not None:
-            return TextInCopy(self._file, self._writer.finish())
-        return TextInMemory(self._file.name, b"".join(self._pieces), self._file.sha256)
-
-
-def _opening_of(file: TextFile) -> tuple[Any, ...]:
-    """Return what opens a file again, and its arguments.
+        pinned: the same file; None if it cannot be opened again, so that its text stays in memory.
 
     Raises:
-        UnpicklableResourceError: the file cannot be opened again.
+        DatasetFileCorruptError, ArchiveError: as for :meth:`TextFile.pieces`.
+        StorageError: the copy cannot be written.
     """
-    reopen, arguments = file.resource.__reduce__()[:2]
-    return reopen, arguments
+    pieces = []
+    n_bytes = 0
+    for piece in file.pieces():
+        pieces.append(piece)
+        n_bytes += len(piece)
+        if pinned is not None and n_bytes > MAX_BYTES_IN_MEMORY:
+            pieces.clear()
+            return TextInCopy(pinned, file.encoding, _copy_text(file, pinned))
+    return TextInMemory(file.name, b"".join(pieces), file.sha256)
 
 
-def _discard(file: Any, process: int) -> None:
-    """Remove a temporary file that is not complete."""
-    with contextlib.suppress(OSError):
-        file.close()
-    _remove(file.name, process)
+def find_text(file: TextFile, pinned: PinnedFile) -> TextInCopy | None:
+    """Return the text of a file as the copy that is kept of it; None if none is.
+
+    Args:
+        file: the file.
+        pinned: the same file.
+    """
+    # The text of a small file is in memory: to look for a copy would take half as long as to read
+    # the file. A text that is larger than this limit is refused.
+    max_text_bytes = pinned.n_bytes * ArchiveLimits().max_ratio
+    if max_text_bytes <= MAX_BYTES_IN_MEMORY:
+        return None
+    kept = KeptText.of(pinned, file.encoding)
+    if kept is None:
+        return None
+    copy = kept.find()
+    if copy is None:
+        return None
+    return TextInCopy(pinned, file.encoding, copy)
+
+
+def _copy_text(file: TextFile, pinned: PinnedFile) -> TextCopy:
+    """Copy the text of a file, and keep the copy for the next opening where that is possible."""
+    kept = KeptText.of(pinned, file.encoding)
+    if kept is not None:
+        copy = kept.make(file)
+        if copy is not None:
+            return copy
+    return _copy_to_temporary_file(file)
+
+
+def _copy_to_temporary_file(file: TextFile) -> TextCopy:
+    """Copy the text of a file to a temporary file, which this process removes with the copy.
+
+    Raises:
+        StorageError: the file cannot be written, as the disk is full.
+    """
+    explain = functools.partial(_error_of_writing, file.name)
+    with explaining(explain):
+        # It outlives this function.
+        temporary: Any = tempfile.NamedTemporaryFile(prefix=_PREFIX, delete=False)
+    logger.info("copying the text of %r to %s", file.name, temporary.name)
+    try:
+        for piece in file.pieces():
+            with explaining(explain):
+                temporary.write(piece)
+        with explaining(explain):
+            temporary.close()
+        copy = pin_file(temporary.name)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            temporary.close()
+        _remove(temporary.name, os.getpid())
+        raise
+    weakref.finalize(copy, _remove, temporary.name, os.getpid())
+    return TextCopy(copy, file.sha256)
+
+
+def _error_of_writing(name: str, error: OSError) -> StorageError:
+    """Return the error to raise for that of a temporary file.
+
+    Args:
+        name: the name of the file whose text is copied.
+        error: the error.
+    """
+    folder = tempfile.gettempdir()
+    return storage_error(
+        f"could not copy the text of {name!r}, which is compressed or not UTF-8, to {folder!r}",
+        error,
+        folder,
+        if_full="Make room (`data-stack cache --clear` removes the texts of other files), set "
+        "TMPDIR to a larger folder, or decompress the file.",
+    )
 
 
 def _remove(path: str, process: int) -> None:

@@ -117,7 +117,7 @@ def test_more_texts_than_descriptors_are_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(indexed_text, "MAX_BYTES_IN_MEMORY", 0)
-    monkeypatch.setattr("data_stack.formats.text_tables.row_text.most_open_files", lambda: 3)
+    monkeypatch.setattr("data_stack.formats.text_tables.pinned_file.most_open_files", lambda: 3)
     texts = []
     for number in range(10):
         path = tmp_path / f"{number}.jsonl"

@@ -11,7 +11,7 @@ import pytest
 from full_disk import files_limited
 
 import data_stack
-from data_stack.formats.text_tables import indexed_text, kept_indexes, reading
+from data_stack.formats.text_tables import indexed_text, kept_folder, pinned_file, reading
 
 
 @pytest.fixture
@@ -19,8 +19,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The folder of the indexes, in which those of small files are kept as well."""
     monkeypatch.setattr(reading, "MAX_TABLE_BYTES", 0)
     monkeypatch.setattr(indexed_text, "MAX_BYTES_IN_MEMORY", 0)
-    monkeypatch.setattr(kept_indexes, "MIN_BYTES_TO_KEEP", 0)
-    monkeypatch.setenv(kept_indexes.FOLDER_VARIABLE, str(tmp_path / "indexes"))
+    monkeypatch.setattr(indexed_text, "MIN_BYTES_TO_KEEP", 0)
+    monkeypatch.setenv(kept_folder.FOLDER_VARIABLE, str(tmp_path / "indexes"))
     return tmp_path / "indexes"
 
 
@@ -40,7 +40,7 @@ def write(path: Path, text: str, seconds_ago: float = 100) -> Path:
 @pytest.fixture(autouse=True)
 def settled(monkeypatch: pytest.MonkeyPatch) -> None:
     """Files count as settled at once: a program cannot set the time of the last change back."""
-    monkeypatch.setattr(kept_indexes, "SETTLING_NS", -(10**18))
+    monkeypatch.setattr(pinned_file, "SETTLING_NS", -(10**18))
 
 
 def described(path: Path, **options: Any) -> Any:
@@ -106,7 +106,7 @@ def test_a_full_disk_keeps_nothing_and_is_no_error(path: Path, folder: Path) -> 
 def test_the_indexes_used_longest_ago_are_removed(
     tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(kept_indexes, "MAX_KEPT_BYTES", 900)
+    monkeypatch.setattr(kept_folder, "MAX_INDEX_BYTES", 900)
     for number in range(10):
         described(write(tmp_path / f"{number}.jsonl", f'{{"a": {number}}}\n'))
     unfinished = folder / "row_index_x.unfinished"
@@ -126,10 +126,10 @@ def test_the_indexes_used_longest_ago_are_removed(
 def test_small_files_and_files_written_just_now_keep_nothing(
     path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(kept_indexes, "SETTLING_NS", 2 * 10**9)
+    monkeypatch.setattr(pinned_file, "SETTLING_NS", 2 * 10**9)
     described(write(path, '{"a": 1}\n'))
-    monkeypatch.setattr(kept_indexes, "SETTLING_NS", -(10**18))
-    monkeypatch.setattr(kept_indexes, "MIN_BYTES_TO_KEEP", 1 << 20)
+    monkeypatch.setattr(pinned_file, "SETTLING_NS", -(10**18))
+    monkeypatch.setattr(indexed_text, "MIN_BYTES_TO_KEEP", 1 << 20)
     described(path)
 
     assert not folder.exists()

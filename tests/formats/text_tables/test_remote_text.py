@@ -20,13 +20,22 @@ import data_stack
 from data_stack import DatasetCard, DatasetFactory
 from data_stack.dataset.meta import IteratorMeta
 from data_stack.exception import ResourceChangedError
-from data_stack.formats.text_tables import indexed_text, kept_indexes, reading
+from data_stack.formats.text_tables import indexed_text, kept_folder, reading, text_copy
 
 #: Stores the bytes of a file under a name, and returns what ``from_jsonl`` reads.
 Put = Callable[[str, bytes], Any]
 
 _ROWS = [{"id": number, "text": f"é {number}"} for number in range(5000)]
 _TEXT = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in _ROWS).encode()
+
+
+def _random_text() -> bytes:
+    """Text of half a megabyte that does not become much smaller."""
+    digits = np.random.default_rng(0).bytes(250_000).hex()
+    lines = [
+        f'{{"id": {row}, "text": "{digits[100 * row : 100 * row + 100]}"}}\n' for row in range(5000)
+    ]
+    return "".join(lines).encode()
 
 
 def load(url: str, **options: Any) -> Any:
@@ -38,8 +47,8 @@ def index_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The folder of the indexes; small files are read by an index as well, and theirs is kept."""
     monkeypatch.setattr(reading, "MAX_TABLE_BYTES", 0)
     monkeypatch.setattr(indexed_text, "MAX_BYTES_IN_MEMORY", 0)
-    monkeypatch.setattr(kept_indexes, "MIN_BYTES_TO_KEEP", 0)
-    monkeypatch.setenv(kept_indexes.FOLDER_VARIABLE, str(tmp_path / "indexes"))
+    monkeypatch.setattr(indexed_text, "MIN_BYTES_TO_KEEP", 0)
+    monkeypatch.setenv(kept_folder.FOLDER_VARIABLE, str(tmp_path / "indexes"))
     return tmp_path / "indexes"
 
 
@@ -51,6 +60,12 @@ def web() -> Iterator[ScriptedServer]:
 
 def serve(server: ScriptedServer, data: bytes, etag: str, name: str = "a.jsonl") -> str:
     return server.serve(f"/{name}", data, ranges=True, headers={"ETag": f'"{etag}"'})
+
+
+def n_requested_bytes(server: ScriptedServer) -> int:
+    """The size of all ranges that were requested."""
+    ends = [request.headers["range"].removeprefix("bytes=") for request in server.requests]
+    return sum(int(last) - int(first) + 1 for first, last in (end.split("-") for end in ends))
 
 
 @pytest.fixture
@@ -104,6 +119,34 @@ def test_compressed_text_is_read(put: Put, suffix: str, compress: Callable[[byte
     assert [rows[index] for index in (4000, 0, -1)] == [_ROWS[4000], _ROWS[0], _ROWS[-1]]
 
 
+def test_the_next_opening_takes_the_kept_copy(
+    web: ScriptedServer, index_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(text_copy, "MAX_BYTES_IN_MEMORY", 0)
+    packed = gzip.compress(_random_text())
+    url = serve(web, packed, "1", "a.jsonl.gz")
+    first = load(url)[4000]
+    web.requests.clear()
+
+    again = load(url)
+
+    assert again[4000] == first
+    assert n_requested_bytes(web) < len(packed) / 3
+    assert len(list(index_folder.glob("*.text"))) == 1
+
+
+def test_a_changed_compressed_file_is_copied_again(
+    web: ScriptedServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(text_copy, "MAX_BYTES_IN_MEMORY", 0)
+    url = serve(web, gzip.compress(_TEXT), "1", "a.jsonl.gz")
+    rows = load(url)
+    serve(web, gzip.compress(_TEXT.replace(b"text", b"TEXT")), "2", "a.jsonl.gz")
+
+    assert rows[4000] == pickle.loads(pickle.dumps(rows))[4000] == _ROWS[4000]
+    assert list(load(url)[0]) == ["id", "TEXT"]
+
+
 def test_the_next_opening_takes_the_kept_index(put: Put, index_folder: Path) -> None:
     rows: Any = data_stack.from_jsonl(put("a.jsonl", _TEXT))
     kept = {file.name: file.stat().st_ino for file in index_folder.iterdir()}
@@ -140,9 +183,7 @@ def test_a_sample_of_a_kept_table_takes_few_bytes(web: ScriptedServer) -> None:
 
     assert load(url)[10_000]["id"] == 10_000
 
-    ends = [request.headers["range"].removeprefix("bytes=") for request in web.requests]
-    sizes = [int(last) - int(first) + 1 for first, last in (end.split("-") for end in ends)]
-    assert sum(sizes) < len(text) / 10
+    assert n_requested_bytes(web) < len(text) / 10
 
 
 # Larger than the cache of recent blocks, which would still have the old rows; long rows are fast.

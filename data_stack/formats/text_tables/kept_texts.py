@@ -1,0 +1,171 @@
+"""Keeps the text of large files that are compressed, or in another encoding than UTF-8."""
+
+from __future__ import annotations
+
+import codecs
+from dataclasses import dataclass
+from typing import Any, Final
+
+from data_stack.codecs.plain_data import json_digest
+from data_stack.exception import ResourceChangedError, ResourceNotFoundError, StorageError
+from data_stack.formats.text_tables.kept_folder import (
+    DESCRIPTION_SUFFIX,
+    TEXT_SUFFIX,
+    KeptFile,
+    KeptFolder,
+)
+from data_stack.formats.text_tables.pinned_file import PinnedFile
+from data_stack.formats.text_tables.text_file import TextFile
+from data_stack.io.location import as_resource
+from data_stack.util.logger import logger
+from data_stack.util.polling import polls
+
+#: How long a process waits for another one that copies the same text.
+_MAX_WAIT_SECONDS: Final = 3600.0
+
+#: The errors of a copy that is gone, or is made again at this moment.
+_GONE_ERRORS: Final = (ResourceNotFoundError, ResourceChangedError, StorageError)
+
+#: Changes when the layout of kept texts does.
+_LAYOUT: Final = 1
+
+
+@dataclass(frozen=True)
+class TextCopy:
+    """A copy of the text of a file, in UTF-8.
+
+    Attributes:
+        file: the copy.
+        sha256: the digest of the bytes of the file that was copied.
+    """
+
+    file: PinnedFile
+    sha256: str | None
+
+
+class KeptText:
+    """The copy that is kept of the text of a version of a file.
+
+    The name of the copy has a digest of what identifies the file (:meth:`PinnedFile.identify`), and
+    of its encoding. A description beside the copy has the size, the times and the digest of samples
+    of the copy. If the copy has others, it is made again.
+
+    Args:
+        name: the name of the kept files, without their suffixes.
+        folder: their folder.
+    """
+
+    #: The name of the kept files, without their suffixes.
+    _name: str
+
+    #: Their folder.
+    _folder: KeptFolder
+
+    def __init__(self, name: str, folder: KeptFolder) -> None:
+        self._name = name
+        self._folder = folder
+
+    @classmethod
+    def of(cls, file: PinnedFile, encoding: str) -> KeptText | None:
+        """Return what is, or will be, kept of a file; None if its version is not certain.
+
+        Args:
+            file: the file as it is stored.
+            encoding: the encoding of its text.
+        """
+        identity = file.identify()
+        if identity is None:
+            return None
+        codec = codecs.lookup(encoding).name
+        return cls(json_digest([_LAYOUT, "text", codec, *identity]), KeptFolder.of_user())
+
+    def find(self) -> TextCopy | None:
+        """Return the copy; None if it is not kept, or was changed."""
+        description = self._folder.load_facts(self._name + DESCRIPTION_SUFFIX)
+        if description is None:
+            return None
+        try:
+            copy = self._pin()
+            version = _version_of(copy)
+        except _GONE_ERRORS:
+            return None
+        if version != description["version"]:
+            return None
+        self._folder.note_use(self._name + DESCRIPTION_SUFFIX)
+        return TextCopy(copy, description["sha256"])
+
+    def make(self, file: TextFile) -> TextCopy | None:
+        """Return the copy that this process makes, or another one meanwhile.
+
+        Args:
+            file: the file, which is read from its start.
+
+        Returns:
+            None if no copy can be kept; the log says why.
+        """
+        lease = self._folder.lease(self._name)
+        is_waiting = False
+        try:
+            for _ in polls(_MAX_WAIT_SECONDS, first=0.02, longest=1.0):
+                has_lease = lease.acquire()
+                copy = self.find()
+                if copy is not None:
+                    return copy
+                if has_lease:
+                    break
+                if not is_waiting:
+                    logger.info("waiting for a process that copies the text of %r", file.name)
+                    is_waiting = True
+            return self._write(file)
+        finally:
+            lease.close()
+
+    def _write(self, file: TextFile) -> TextCopy | None:
+        """Copy the text; return None if that is not possible."""
+        logger.info("copying the text of %r to %s", file.name, self._folder.path)
+        # Texts that were used longest ago make room for this one.
+        self._folder.prune()
+        if not self._folder.store(self._name + TEXT_SUFFIX, file.pieces()):
+            return None
+        try:
+            copy = self._pin()
+            version = _version_of(copy)
+        except _GONE_ERRORS:
+            # Somebody has cleared the folder.
+            return None
+        description = {"name": file.name, "sha256": file.sha256, "version": version}
+        if not self._folder.store_facts(self._name + DESCRIPTION_SUFFIX, description):
+            self._folder.remove(self._name + TEXT_SUFFIX)
+            return None
+        return TextCopy(copy, file.sha256)
+
+    def _pin(self) -> PinnedFile:
+        return pin_file(str(self._folder.path / (self._name + TEXT_SUFFIX)))
+
+
+def source_of(folder: KeptFolder, text: KeptFile) -> str:
+    """Return the name of the file of which a text is kept.
+
+    Args:
+        folder: the folder of the text.
+        text: the text.
+    """
+    description = folder.load_facts(text.path.name + ".json")
+    if description is None:
+        return "?"
+    return str(description["name"])
+
+
+def pin_file(path: str) -> PinnedFile:
+    """Pin a file of this machine.
+
+    Raises:
+        MissingFileError: there is none.
+    """
+    with as_resource(path) as resource:
+        return PinnedFile(resource)
+
+
+def _version_of(copy: PinnedFile) -> list[Any]:
+    """Return what changes when a copy is written to, or loses bytes as the power fails."""
+    return [*copy.version.content, copy.digest_of_samples()]
