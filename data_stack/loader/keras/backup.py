@@ -49,7 +49,8 @@ class LoaderBackup(keras.callbacks.Callback):  # type: ignore[misc]  # keras has
         batches: the batches that ``fit`` receives.
         folder: where the backup is kept; it is made if it does not exist. Nothing else may be kept
             there.
-        every_n_batches: a backup is saved after so many batches of an epoch, and after each epoch.
+        every_n_batches: a backup is saved each time after this number of batches of an epoch, and
+            after each epoch.
 
     Raises:
         ConfigError: ``every_n_batches`` is less than 1. While training: ``fit`` has other steps

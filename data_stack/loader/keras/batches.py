@@ -27,7 +27,7 @@ class _KerasEpoch:
         start: where it began, see :meth:`Loader.tell`.
         n_batches: the number of its batches.
         n_taken: the number of batches that Keras has taken.
-        place: where the loader is behind them.
+        place: where the loader is after them.
         was_trained: whether a backup has seen its end.
     """
 

@@ -81,7 +81,7 @@ def test_a_stream_without_its_end_is_read_with_a_warning(tmp_path: Path) -> None
     whole = written(stream=True)
     (tmp_path / "a.arrow").write_bytes(whole[:-8])
 
-    with pytest.warns(LeftOutWarning, match="rows behind its last record batch may be missing"):
+    with pytest.warns(LeftOutWarning, match="rows after its last record batch may be missing"):
         assert len(ArrowDataset(tmp_path / "a.arrow")) == N
 
 
