@@ -50,7 +50,7 @@ def histograms(
     tested_columns: set[int] = set()
     for condition in conditions:
         tested_columns.update(condition.columns(table))
-    # This list is read anew for each block: a column that is removed below is not read any more.
+    # This list is read again for each block: a column that is removed below is not read any more.
     columns_to_read = sorted({*columns, *tested_columns})
 
     n_read = 0

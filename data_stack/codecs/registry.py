@@ -27,7 +27,7 @@ _CodecClass = TypeVar("_CodecClass", bound=type[Codec])
 _MAX_NESTING = 8
 
 #: The registered classes by name. A registration replaces the dict, so that another thread may loop
-#: over the former one meanwhile.
+#: over the previous one meanwhile.
 _classes: Mapping[str, type[Codec]] = {}
 
 #: Held while a class is registered.

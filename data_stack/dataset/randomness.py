@@ -103,7 +103,7 @@ def check_draw(layer: str, seed: Any, epoch: Any) -> Draw:
 
 
 def check_n_drawn(layer: str, n_samples: Any) -> int | None:
-    """Check the number of samples that a random layer shall draw; None is the default of the layer.
+    """Check the number of samples that a random layer draws; None is the default of the layer.
 
     Raises:
         ConfigError: the number is not an integer, or negative.

@@ -32,7 +32,7 @@ from data_stack.io.versions import LocalVersion, local_version_of
 from data_stack.util.forks import fork_lock
 from data_stack.values.stacking import SampleForm, all_columns
 
-#: The attributes that another process makes anew.
+#: The attributes that are not pickled: another process makes its own.
 _NOT_PICKLED: Final = frozenset({"_opened", "_lock", "_versions"})
 
 

@@ -87,7 +87,7 @@ def _open_column(file: PositionalFile) -> ColumnReader:
 
 
 class RawDatasetIterator(ColumnsDatasetIterator):
-    """Samples from files that are nothing but numbers, one behind the other.
+    """Samples from files that are nothing but numbers, one after the other.
 
     Examples are the ``.bin`` files of tokens of nanoGPT.
 

@@ -32,7 +32,7 @@ _FormatClass = TypeVar("_FormatClass", bound="type[Format]")
 _AnyFormat = TypeVar("_AnyFormat", bound=Format)
 
 #: The registered formats by name. Use :func:`known_formats`, which registers ours first. A
-#: registration replaces the dict, so that another thread may loop over the former one meanwhile.
+#: registration replaces the dict, so that another thread may loop over the previous one meanwhile.
 _formats: Mapping[str, Format] = {}
 
 #: Held while a format is registered or removed.

@@ -23,8 +23,8 @@ from data_stack.dataset.positions import IndexArrayOfInts
 from data_stack.io.read_clock import read_clock
 from data_stack.util.executor import Executor
 
-#: The number of threads that prefetch, each of which waits for one request: so many are under way
-#: at once on a fast connection to a distant store.
+#: The number of threads that prefetch. Each waits for one request: a fast connection to a distant
+#: store needs this number of requests under way.
 _N_THREADS: Final = 16
 
 #: The maximum number of blocks that are remembered as prefetched, for each access.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import threading
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import Any
@@ -94,6 +95,9 @@ class StoredCacheDatasetIterator(LayerDatasetIterator):
             while it was read; none was published.
     """
 
+    #: The folder of the caches that the caller named; None if none was named.
+    _given_identifier: str | None
+
     def __init__(
         self,
         dataset_iterator: DatasetIteratorIF,
@@ -161,8 +165,23 @@ class _StoredCacheAccess(CacheAccess):
     #: The number of samples when the access was made.
     n_samples = 0
 
+    #: The iterator to read.
+    _source: DatasetIteratorIF
+
+    #: The store.
+    _storage: StorageConnector
+
+    #: The folder in the store with the folders of fingerprints.
+    _folder: str
+
+    #: What the user calls this state of the samples; None without.
+    _version: str | None
+
     #: Access to the records; None until they are opened or written.
     _stored: SampleAccess | None
+
+    #: Held by the thread that opens or writes the records.
+    _opening: threading.Lock
 
     def __init__(
         self,

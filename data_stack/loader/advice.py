@@ -34,7 +34,7 @@ _REMEDIES: Final[dict[Stage, str]] = {
     "fetch": "a cache beside the store, or BlockShuffled(), would need fewer requests",
     "decode": "cache(storage=…), or records instead of this format, would decode less",
     "collate": "values of one shape would be collated at once",
-    "transform": "map(function, batched=True), or cache(storage=…) behind it, would do less",
+    "transform": "map(function, batched=True), or cache(storage=…) after it, would do less",
 }
 
 

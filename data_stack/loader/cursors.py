@@ -19,10 +19,10 @@ Consumed = tuple[tuple[str, int], ...]
 class Cursors:
     """How many samples of each source were read in an epoch before its mix was changed.
 
-    Sources that a later mix leaves out keep their cursors, in case that they come back.
+    Sources that a later mix leaves out keep their cursors, in case they come back.
 
     Attributes:
-        epoch: the epoch. In others the sources begin anew.
+        epoch: the epoch. In others the sources begin from their start.
         consumed: the number of samples of each source of which any was read.
         fingerprints: the fingerprint of each of these sources in the epoch, by name.
     """
@@ -142,10 +142,10 @@ def _check_same_order(old: MixInStack, new: MixInStack) -> None:
     if old_draw.key != new_draw.key:
         raise ConfigError(
             f"the mix has the seed {old_draw.seed} and the epoch {old_draw.epoch}, and the one "
-            f"that shall continue it the seed {new_draw.seed} and the epoch {new_draw.epoch}; a "
+            f"that is to continue it the seed {new_draw.seed} and the epoch {new_draw.epoch}; a "
             f"source goes on where it was only with the same seed and epoch"
         )
     if "consumed" in new.mix._arguments():
         raise ConfigError(
-            "the mix that shall continue has consumed=, which the loader counts: leave it out"
+            "the mix that is to continue has consumed=, which the loader counts: leave it out"
         )

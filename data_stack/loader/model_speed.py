@@ -10,8 +10,9 @@ from typing import Any
 class SpeedWithoutLoading:
     """One batch, again and again, for the loop of a training whose step is measured.
 
-    Each iteration measures anew. The first step is not measured, as frameworks compile and allocate
-    in it. All steps get the same object: a step that changes it in place changes it for all.
+    Each iteration is measured by itself. The first step is not measured, as frameworks compile and
+    allocate in it. All steps get the same object: a step that changes it in place changes it for
+    all.
 
     Args:
         batch: the batch.

@@ -228,7 +228,8 @@ class ReadableSamples:
                 return index
         raise LoadingError(
             f"all samples of a batch are damaged ({job.describe_samples()})",
-            f"{MAX_SUBSTITUTES:,} other samples are, too, so that nothing shows its columns",
+            f"{MAX_SUBSTITUTES:,} other samples are, too, so that nothing shows its columns; "
+            "repair the dataset",
             epoch=job.epoch,
             step=job.step,
         ) from self._last_error

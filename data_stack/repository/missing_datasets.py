@@ -28,7 +28,7 @@ _READERS_OF_THE_HUB: Final = frozenset(
 #: Names of distributions, https://packaging.python.org/specifications/name-normalization
 _DISTRIBUTION: Final = re.compile(r"[A-Z0-9]([A-Z0-9._-]{0,98}[A-Z0-9])?", re.IGNORECASE | re.ASCII)
 
-#: The names of data_stack's own packages begin with the first; formerly, with the second.
+#: The names of data_stack's own packages begin with the first, and earlier with the second.
 _PREFIXES_OF_OWN_PACKAGES: Final = ("lazy-data-stack-", "datastack-")
 
 #: A version that is longer is no version of a package.

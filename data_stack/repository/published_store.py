@@ -233,9 +233,28 @@ class PublishedStore(_ReadOnlyStore):
 
 
 class _VerifiedBlocks(Blocks):
-    """The blocks of one published file, each compared with its digest."""
+    """The blocks of one published file, each compared with its digest.
+
+    Args:
+        files: the files of the published dataset.
+        file: the name of the file.
+        info: the size and digest of the file.
+        digests: the digests of its blocks, one after the other.
+    """
 
     block_bytes = BLOCK_BYTES
+
+    #: The files of the published dataset.
+    _files: PublishedFiles
+
+    #: The name of the file.
+    _file: str
+
+    #: The file, opened.
+    _opened: PublishedFile
+
+    #: The digests of the blocks, one after the other.
+    _digests: bytes
 
     def __init__(
         self, files: PublishedFiles, file: str, info: ResourceInfo, digests: bytes

@@ -41,7 +41,7 @@ class Term:
         split: the name of a split, or ``"all"``.
         start: the first sample, as written: ``"100"``, ``"-1000"`` or ``"10%"``; None for the
             beginning.
-        stop: the sample after the last one, likewise; None for the end.
+        stop: the sample after the last one, written as ``start``; None for the end.
     """
 
     split: str

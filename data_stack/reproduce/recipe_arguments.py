@@ -17,7 +17,7 @@ from data_stack.reproduce.recipe_nodes import RecipeNode, refuse
 #: Takes the place of a value that the caller must pass; it is never given to a layer.
 _ABSENT: Any = object()
 
-#: An error lists at most so many nodes or functions.
+#: The largest number of nodes or functions that an error lists.
 _MAX_LISTED = 20
 
 #: An error shows at most this many characters of the name of a value.

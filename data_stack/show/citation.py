@@ -45,7 +45,7 @@ def citation(iterator: DatasetIteratorIF, with_data_stack: bool = False) -> str:
 def _add_entry(entries: dict[str, str], wanted_key: str, entry: str) -> None:
     """Add an entry, unless the same entry is there already.
 
-    If another entry has the key, the new one gets a number behind its key: ``author20_2``.
+    If another entry has the key, the new one gets a number after its key: ``author20_2``.
 
     Args:
         entries: the entries by key; changed in place.

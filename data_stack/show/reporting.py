@@ -78,7 +78,7 @@ class DatasetIteratorReportGenerator:
         Args:
             iterator: with or without meta.
             report_format: ``"data_class"`` for a DatasetIteratorReport (which prints as text, and
-                has ``to_html()``), or ``"dict"``, ``"json"`` or ``"yaml"``. The latter three number
+                has ``to_html()``), or ``"dict"``, ``"json"`` or ``"yaml"``. The last three number
                 the reports and contain each iterator once: further occurrences have name, length
                 and ``"see_report": n``; layers deeper than 25 have only name and length.
             measure_speed: iterate over up to 10,000 samples of each iterator, for 0.2 s at most (or

@@ -290,7 +290,7 @@ def _make_sheet(title: str, subtitle: str, width: int, height: int) -> Image.Ima
 
 
 def _shorten_to_width(label: str, width: int) -> str:
-    """Return a label with so many letters that it fits; empty if none does."""
+    """Return the beginning of a label that fits into a width; empty if none does."""
     while label and _text_width(label, _TEXT_SIZE) > width:
         if len(label) <= 2:
             return ""

@@ -351,6 +351,12 @@ def _read_blocks(resource: StreamedResource) -> Iterator[bytes]:
 class _Digests:
     """The digests of a resource, block by block."""
 
+    #: The digests of all blocks so far, one after the other.
+    _of_blocks: bytearray
+
+    #: The digest of all bytes so far.
+    _whole: hashlib._Hash
+
     def __init__(self) -> None:
         self._of_blocks = bytearray()
         self._whole = hashlib.sha256()

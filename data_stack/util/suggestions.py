@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from itertools import islice
 from typing import Final
 
-#: A file of strangers may have many and long names, and comparing them takes quadratic time. Only
-#: so many names are compared, and only names of so many characters.
+#: A file of strangers may have many and long names, and comparing them takes quadratic time. So
+#: only this number of names is compared, and only names of at most this number of characters.
 _MAX_NAMES: Final = 10_000
 _MAX_CHARACTERS: Final = 100
 

@@ -48,7 +48,7 @@ class SampleForm:
 
     @classmethod
     def tuples(cls, n_columns: int) -> SampleForm:
-        """Return the form of tuples with so many columns."""
+        """Return the form of tuples with a number of columns."""
         return cls("tuple", tuple(range(n_columns)))
 
     def normal(self, key: Any) -> Any:

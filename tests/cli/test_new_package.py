@@ -85,9 +85,7 @@ for sample in samples:
 """
 
 
-def test_the_labels_of_new_images_have_the_names_of_their_folders(
-    command: Run, tmp_path: Path
-) -> None:
+def test_labels_of_new_images_are_named_after_folders(command: Run, tmp_path: Path) -> None:
     command("new", "my-set", "--kind", "images", "--into", str(tmp_path))
     search_path = os.pathsep.join([str(tmp_path / "my-set"), SOURCE_TREE])
 

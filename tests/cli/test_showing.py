@@ -139,7 +139,7 @@ def test_browse_shows_a_folder_under_its_name(
     assert (outcome.code, outcome.out, outcome.err) == (0, "", "")
 
 
-def test_a_taken_port_is_an_error_that_says_what_to_do(process: Start, numbers: Path) -> None:
+def test_a_taken_port_says_what_to_do(process: Start, numbers: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
         outcome = outcome_of(process("browse", str(numbers), "--no-open", "--port", str(port)))

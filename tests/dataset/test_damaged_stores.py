@@ -176,7 +176,7 @@ def test_it_is_prepared_again_when_it_is_loaded(
     assert iterator[7][0] == 7
 
 
-def test_where_nothing_can_be_written_the_damage_is_the_cause_and_says_what_to_do(
+def test_damage_in_a_read_only_store_says_what_to_do(
     tmp_path: Path, mongodb: Database[Any], caplog: pytest.LogCaptureFixture
 ) -> None:
     store, damage = in_mongodb(tmp_path, mongodb)

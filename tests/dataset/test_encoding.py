@@ -82,7 +82,7 @@ class TestStacks(DatasetIteratorContract):
 # ---------------------------------------------------------------------- fitting
 
 
-def test_an_encoder_that_is_not_fitted_needs_an_iterator_to_be_fitted_on() -> None:
+def test_an_unfitted_encoder_needs_an_iterator_to_fit_on() -> None:
     iterator = SequenceDatasetIterator([NUMBERS, LABELS])
 
     with pytest.raises(ModelNotTrainedError, match=r"column 0 \(<ContinuousEncoder.*fit_on=train"):
@@ -94,7 +94,7 @@ def test_an_encoder_that_is_not_fitted_needs_an_iterator_to_be_fitted_on() -> No
 # ---------------------------------------------------------------------- reading
 
 
-def test_an_unknown_value_is_named_with_its_column_and_its_position_in_the_iterator() -> None:
+def test_an_unknown_value_is_named_with_column_and_position() -> None:
     train = SequenceDatasetIterator([list("abab"), WORDS[:4]])
     encoders: dict[int | str, Any] = {0: CategoricalEncoder(), 1: CategoricalEncoder()}
     fitted(train, encoders)

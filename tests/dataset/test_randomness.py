@@ -147,7 +147,7 @@ def test_a_derived_generator_draws_what_philox_draws_for_its_key(seed: int, inde
     assert pickle.loads(pickle.dumps(generator)).random() == generator.random()
 
 
-def test_children_of_a_derived_generator_depend_on_its_seed_and_index_alone() -> None:
+def test_children_of_a_generator_depend_on_seed_and_index() -> None:
     draws = [
         [child.random() for child in derive_generator(5, index).spawn(2)] for index in (3, 3, 4)
     ]

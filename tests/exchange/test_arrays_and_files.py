@@ -333,7 +333,7 @@ def test_a_recipe_opens_an_unchanged_jsonl_file_again(tmp_path: Path) -> None:
     assert list(rebuilt) == list(lines)
 
 
-def test_a_recipe_of_a_changed_or_missing_file_is_an_error(tmp_path: Path) -> None:
+def test_recipes_of_changed_or_missing_files_are_errors(tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
     path.write_bytes(b"x;y\n007;1\n008;2\n")
     recipe = data_stack.from_csv(path, delimiter=";").recipe()

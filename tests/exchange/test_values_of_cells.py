@@ -67,7 +67,7 @@ def test_a_selection_reads_only_its_columns_of_a_sample() -> None:
     assert table.select("b", "a")[0]["b"].tolist() == [1.5]
 
 
-def test_tensors_stored_in_another_order_have_the_shape_of_their_values() -> None:
+def test_permuted_tensors_have_the_shape_of_their_values() -> None:
     type_ = pa.fixed_shape_tensor(pa.int32(), (2, 3), permutation=[1, 0])
     storage = pa.array([[1, 2, 3, 4, 5, 6]], pa.list_(pa.int32(), 6))
     tensors = pa.ExtensionArray.from_storage(type_, storage)
@@ -79,7 +79,7 @@ def test_tensors_stored_in_another_order_have_the_shape_of_their_values() -> Non
 
 
 @pytest.mark.parametrize("text", ["{bad", "[" * 100_000, "1" * 5000], ids=len)
-def test_a_cell_that_is_no_json_is_an_error_that_names_the_column(text: str) -> None:
+def test_a_cell_without_json_names_its_column(text: str) -> None:
     column = JsonColumn(pa.chunked_array([["{}", text]]), "doc")
 
     assert column.value(0) == {}

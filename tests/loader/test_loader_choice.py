@@ -150,7 +150,7 @@ def test_a_probe_measures_a_slow_first_batch() -> None:
     assert probe.measurement().waiting_seconds == 2.0
 
 
-def test_a_probe_of_slow_workers_measures_whole_rounds_after_the_first() -> None:
+def test_a_probe_of_slow_workers_measures_whole_rounds() -> None:
     probe = Probe(n_workers=2)
     # Both make a batch in 2 s, so one comes every second.
     probe.add(asked_at=0.0, delivered_at=2.0)

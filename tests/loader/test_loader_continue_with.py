@@ -242,7 +242,7 @@ def test_a_loader_of_a_subclass_stays_one() -> None:
     assert (continued.name, continued.batch_size) == ("train", 4)
 
 
-def test_a_source_that_comes_back_goes_on_where_it_was_left() -> None:
+def test_a_returning_source_continues_where_it_was_left() -> None:
     sources = two_sources()
     loader = Loader(mix(sources, [1, 1]), 4, workers=0)
     read = read_steps(loader, 3)
@@ -339,7 +339,7 @@ def test_between_epochs_the_new_mix_begins_an_epoch() -> None:
     ]
 
 
-def test_a_mix_without_length_ends_with_the_pass_of_a_source() -> None:
+def test_a_mix_without_length_ends_with_a_pass() -> None:
     loader = Loader(mix(two_sources(10, 30), [1, 1]), 4, workers=0)
     read = read_steps(loader, 3)  # 6 of each
 
@@ -366,7 +366,7 @@ def test_the_transform_draws_other_numbers_after_the_change() -> None:
 
 
 @pytest.mark.filterwarnings("ignore:.* takes long:RuntimeWarning")  # on a busy machine
-def test_worker_processes_that_stay_load_the_state_of_a_changed_mix() -> None:
+def test_persistent_processes_load_the_state_of_a_mix() -> None:
     old_mix, new_mix = mix(two_sources(), [1, 1]), mix(two_sources(), [1, 3])
     loader = Loader(old_mix, 4, workers=0)
     read_steps(loader, 3)
@@ -599,7 +599,7 @@ def test_a_loader_that_continues_pickles_with_its_cursors() -> None:
     assert copy.copy(continued).state_dict() == continued.state_dict()
 
 
-def test_the_samples_of_a_step_are_those_of_the_mix_that_continues() -> None:
+def test_samples_of_a_step_are_of_the_continuing_mix() -> None:
     continued = changed_loader()
     batches = iter(continued)
     next(batches)

@@ -59,7 +59,7 @@ def test_skipped_samples_shorten_their_batches(kind: WorkerKind) -> None:
     assert numbers_given(loader) == [[0, 3], [4, 5, 6], [8, 9, 10, 11]]
 
 
-def test_damage_that_a_later_job_names_is_left_out_of_an_earlier_one() -> None:
+def test_damage_that_a_later_job_names_is_not_read() -> None:
     stacks = EpochStacks(DamagedNumbers(8, [1]), redraws=True)
     maker = BatchMaker(stacks, policy=parse_error_policy("skip", 100, ()))
     earlier_job = Job(0, 0, 0, np.arange(4), 0, (0, 4))

@@ -262,7 +262,7 @@ def test_a_cache_keeps_no_damage(tmp_path: Path) -> None:
         cached[2]
 
 
-def test_a_stored_cache_that_cannot_be_filled_is_raised_at_once(tmp_path: Path) -> None:
+def test_an_unfilled_stored_cache_raises_at_once(tmp_path: Path) -> None:
     numbers = DamagedNumbers(N, [30], reads=tmp_path / "reads")
     cached = numbers.cache(storage=tmp_path / "store", version="1")
 

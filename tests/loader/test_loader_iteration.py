@@ -412,7 +412,7 @@ def test_what_is_no_iterator_is_refused_with_a_remedy(given: Any, message: str) 
 # ---------------------------------------------------------------------- one iteration at a time
 
 
-def test_an_iteration_that_another_one_replaced_before_it_began_is_an_error() -> None:
+def test_an_iteration_replaced_before_it_began_is_an_error() -> None:
     loader = loader_of(numbers_to(20))
     first = iter(loader)
     second = iter(loader)

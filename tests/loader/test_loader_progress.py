@@ -27,7 +27,7 @@ def test_an_iteration_that_stopped_between_epochs_skips_none() -> None:
     assert progress.start_of_next() == (3, 0, 3)
 
 
-def test_a_place_that_was_set_is_where_the_next_iteration_begins() -> None:
+def test_the_next_iteration_begins_at_the_set_place() -> None:
     progress = Progress()
     progress.receive(epoch=2, position=8, end_epoch=5)
 
@@ -37,7 +37,7 @@ def test_a_place_that_was_set_is_where_the_next_iteration_begins() -> None:
     assert (progress.origin, progress.n_batches) == ((4, 16), 0)
 
 
-def test_going_to_the_present_place_keeps_the_origin_of_all_ranks() -> None:
+def test_going_to_the_present_place_keeps_the_origin() -> None:
     progress = Progress()
     progress.receive(epoch=0, position=8, end_epoch=5)
 

@@ -346,7 +346,7 @@ def test_a_fork_of_the_sender_keeps_its_arrays(line: Line) -> None:
     assert status_of(pid) == 0
 
 
-def test_a_fork_of_the_sender_makes_no_array_in_a_segment(line: Line) -> None:
+def test_a_fork_makes_no_array_in_a_segment(line: Line) -> None:
     line.send([line.make(200)])
     line.give_back()
 

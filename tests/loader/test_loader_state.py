@@ -129,7 +129,7 @@ def test_a_state_of_which_a_field_was_changed_is_refused(key: str, value: Any) -
     refused(loader, {**state, key: value}, "changed or damaged")
 
 
-def test_a_state_of_a_newer_version_is_refused_by_its_number() -> None:
+def test_a_state_of_a_newer_version_is_refused() -> None:
     loader = loader_of(numbers_to(30))
     state = {**loader.state_dict(), "data_stack_loader": 3}
 
@@ -137,7 +137,7 @@ def test_a_state_of_a_newer_version_is_refused_by_its_number() -> None:
     refused(loader, state, r"expected what state_dict\(\) of a loader returns.*, which ")
 
 
-def test_a_state_behind_the_last_batch_is_of_the_next_epoch() -> None:
+def test_a_state_after_the_last_batch_begins_an_epoch() -> None:
     loader = loader_of(numbers_to(30))
     numbers_given(loader, 4)
 

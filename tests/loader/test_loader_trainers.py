@@ -148,7 +148,7 @@ def test_lightning_that_counts_once_leaves_batches_with_a_warning(lightning: Any
         trainer_of(lightning, max_epochs=4).fit(model, budget_loader())
 
 
-def test_lightning_that_counts_each_epoch_trains_all_batches_of_a_budget(lightning: Any) -> None:
+def test_lightning_trains_all_batches_of_a_budget(lightning: Any) -> None:
     model = model_of(lightning)
     loader = budget_loader()
     expected = [int(batch[0][0]) for _ in range(5) for batch in loader]

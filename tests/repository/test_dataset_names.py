@@ -14,7 +14,7 @@ HOME_TEXT = "~/pictures"
 
 
 @pytest.mark.parametrize("text", ["./a", "../a", "/a", HOME_TEXT, ".", "..", "a/", "hf/a/"])
-def test_a_text_with_such_a_beginning_or_end_is_a_path(text: str) -> None:
+def test_some_beginnings_and_ends_make_a_path(text: str) -> None:
     assert parse_name(text) == PlaceName(text, url=None)
 
 

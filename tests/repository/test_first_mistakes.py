@@ -167,7 +167,7 @@ def test_a_dict_of_splits_names_its_splits() -> None:
     assert "tset" not in splits
 
 
-def test_an_array_that_cannot_be_read_says_how_to_leave_it_out(tmp_path: Path) -> None:
+def test_an_unreadable_array_says_how_to_leave_it_out(tmp_path: Path) -> None:
     path = tmp_path / "m.npz"
     np.savez(path, x=np.arange(3), o=np.array([{}, {}, {}], dtype=object))
 

@@ -210,7 +210,7 @@ def test_names_with_dots_are_names(tmp_path: Path, load: Callable[..., Any]) -> 
     assert values_by_split(load()) == {"prices.v1": [1], "prices.v2": [2]}
 
 
-def test_parts_of_one_split_in_a_folder_of_its_name_are_one_dataset(tmp_path: Path) -> None:
+def test_parts_in_a_folder_of_a_split_are_one_dataset(tmp_path: Path) -> None:
     write(tmp_path / "train", ".parquet", {"train-0": [1], "train-1": [2]})
 
     assert values_of(data_stack.load(str(tmp_path / "train"))) == [1, 2]
@@ -223,7 +223,7 @@ def test_the_format_can_be_said_of_splits(tmp_path: Path, load: Callable[..., An
     assert values_by_split(load(format="csv")) == {"train": [1], "test": [2]}
 
 
-def test_a_list_of_shards_says_that_a_folder_is_one_dataset(tmp_path: Path) -> None:
+def test_a_list_of_shards_makes_a_folder_one_dataset(tmp_path: Path) -> None:
     write(tmp_path, ".tar", {"train-0": [1], "test-0": [2]})
     shards = [{"url": name, "nsamples": 1} for name in ("train-0.tar", "test-0.tar")]
     (tmp_path / "shardindex.json").write_text(json.dumps({"shardlist": shards}))
@@ -495,7 +495,7 @@ def test_dates_and_times_are_times_in_all_splits(tmp_path: Path, load: Callable[
     ]
 
 
-def test_a_column_without_values_has_the_type_of_the_other_splits(
+def test_an_empty_column_has_the_type_of_other_splits(
     tmp_path: Path, load: Callable[..., Any]
 ) -> None:
     write_texts(tmp_path, train_csv="x,y\n1,2\n", test_csv="x,y\n3,\n")

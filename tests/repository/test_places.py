@@ -138,7 +138,7 @@ def test_bare_numbers_are_read_by_the_dtype_that_is_given(tmp_path: Path) -> Non
             len(broken)
 
 
-def test_a_place_in_an_object_store_is_listed_once_and_each_file_is_asked_for_once(
+def test_an_object_store_is_listed_once_for_a_place(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name, value in LOGIN.items():
@@ -190,7 +190,7 @@ def test_folders_of_pictures_have_classes_and_splits(tmp_path: Path) -> None:
         data_stack.load(str(tmp_path / "one"), split="train")
 
 
-def test_a_file_for_each_split_and_what_was_guessed_can_be_corrected(
+def test_files_are_splits_and_guesses_can_be_corrected(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("test.csv", "train.csv"):

@@ -71,7 +71,7 @@ def test_the_configuration_arrives_as_it_was_given_and_positionally(
     assert next(returned) == {"split": "train"}
 
 
-def test_a_taken_name_needs_replace_but_for_a_class_that_is_defined_again(
+def test_a_taken_name_needs_replace(
     repository: DatasetRepository,
 ) -> None:
     def cell() -> type[BaseDatasetFactory]:
@@ -130,7 +130,7 @@ def test_an_instance_keeps_its_own_store(repository: DatasetRepository) -> None:
         repository.load("numbers", "train", storage="memory://")
 
 
-def test_load_keeps_the_meta_and_the_methods_of_an_iterator_that_is_informed_already(
+def test_load_keeps_meta_and_methods_of_an_informed_iterator(
     repository: DatasetRepository,
 ) -> None:
     class Own(InformedDatasetIterator):
@@ -205,7 +205,7 @@ def message(name: str) -> str:
     return str(caught.value)
 
 
-def test_a_name_of_a_package_that_is_not_installed_names_it_and_how_to_install_it(
+def test_a_missing_package_is_named_with_its_command(
     tmp_path: Path,
 ) -> None:
     for found in Path(pluggy.__file__).parents[1].iterdir():
@@ -269,7 +269,7 @@ def repository_with(factory: Any) -> DatasetRepository:
     return repository
 
 
-def test_a_recipe_on_other_content_is_an_error_that_names_the_resource_and_both_digests() -> None:
+def test_a_recipe_on_other_content_names_resource_and_digests() -> None:
     one, other = (repository_with(each).load("labels", "train") for each in (Labels, MadeOtherwise))
     recipe = json.dumps(one.shuffle(seed=1).take(10).recipe())
 
@@ -299,9 +299,7 @@ class Scaled(BaseDatasetFactory):
         return SequenceDatasetIterator([values]), IteratorMeta(0, 0, 0)
 
 
-def test_a_factory_that_is_registered_anew_with_other_arguments_gets_nothing_of_the_one_before() -> (
-    None
-):
+def test_a_factory_that_is_registered_again_starts_anew() -> None:
     repository, store = DatasetRepository(), InMemoryStorageConnector()
     repository.register("scaled", Scaled(2))
     old: Any = repository.load("scaled")

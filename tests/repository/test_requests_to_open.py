@@ -275,7 +275,7 @@ def test_all_splits_open_by_the_manifest_and_one_more_request(
     assert all(len(splits[split][0]) >= 2 for split in SPLITS)
 
 
-def test_a_list_of_splits_and_an_expression_ask_for_the_manifest_once(counted: Counted) -> None:
+def test_lists_and_expressions_of_splits_read_one_manifest(counted: Counted) -> None:
     Records(data_stack.storage_connector_from_url(counted.url)).prepare()
     repository = repository_of(Records, counted.url)
     counted.new_requests()
@@ -288,7 +288,7 @@ def test_a_list_of_splits_and_an_expression_ask_for_the_manifest_once(counted: C
 
 
 @pytest.mark.parametrize("factory", list(READS_TO_OPEN), ids=lambda each: each.card.name)
-def test_a_published_dataset_opens_by_its_description_and_one_more_request(
+def test_a_published_dataset_opens_by_two_requests(
     factory: type[DatasetFactory], tmp_path: Path
 ) -> None:
     default = data_stack.default_repository()

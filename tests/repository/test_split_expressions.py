@@ -155,7 +155,7 @@ def test_a_malformed_expression_is_an_error_that_names_the_splits(
     assert Numbers.opened in ([], ["train"])
 
 
-def test_a_split_is_opened_once_and_only_if_it_is_named(repository: DatasetRepository) -> None:
+def test_only_named_splits_are_opened_each_once(repository: DatasetRepository) -> None:
     Numbers.opened.clear()
 
     repository.load("numbers", "train[:5]+train[-5:]+test")
@@ -163,7 +163,7 @@ def test_a_split_is_opened_once_and_only_if_it_is_named(repository: DatasetRepos
     assert Numbers.opened == ["train", "test"]
 
 
-def test_a_factory_that_declares_no_splits_gets_its_names_as_they_are() -> None:
+def test_a_factory_without_splits_gets_names_unchanged() -> None:
     repository = DatasetRepository()
     repository.register("legacy", Legacy)
 

@@ -207,7 +207,7 @@ def test_files_beside_records_are_named(tmp_path: Path) -> None:
         assert left in str(data_stack.describe(str(tmp_path / name)))
 
 
-def test_files_in_a_shard_that_belong_to_no_sample_are_named_once(tmp_path: Path) -> None:
+def test_files_of_no_sample_are_named_once(tmp_path: Path) -> None:
     with tarfile.open(tmp_path / "a.tar", "w") as tar:
         for name in ("1.txt", "README", "folder/.hidden", "labels", "folder/000017"):
             member = tarfile.TarInfo(name)
@@ -232,7 +232,7 @@ def test_a_split_that_would_be_lost_is_an_error(left: str, tmp_path: Path) -> No
         data_stack.load(tmp_path)
 
 
-def test_a_split_behind_a_link_that_leads_out_is_an_error(
+def test_a_split_behind_an_outward_link_is_an_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     make(tmp_path / "place", ["train/cat/1.png"])

@@ -65,7 +65,7 @@ class DatasetIteratorIF(
     A subclass defines ``__len__``, ``__getitem__`` for ints from 0 to ``len - 1``, and
     ``underlying_iterators``. It need not call ``super().__init__()``: this class has no state.
     Wrappers resolve negative, numpy and boolean indices before they call ``__getitem__``. A
-    ``__getitem__`` that shall take slices and index arrays ends in
+    ``__getitem__`` that takes slices and index arrays, too, ends in
     :func:`data_stack.dataset.iterator.sample_or_view`.
 
     Where a subclass redefines only ``__getitem__`` or ``__len__``, the methods that it inherits

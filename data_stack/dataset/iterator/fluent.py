@@ -385,7 +385,7 @@ class FluentIterator(DescribedIterator, ConvertedIterator, Generic[_Stack, _Same
             with_columns: the names of columns that have a value for each token.
             strategy: ``"concat"`` concatenates documents, and cuts them where a sequence is full;
                 ``"best_fit"`` keeps documents whole, with the least padding; ``"first_fit"`` keeps
-                documents whole, and puts neighbors together.
+                documents whole, and puts neighbours together.
             max_documents: the largest number of documents in a sequence; None for no limit.
             too_long: whether documents of more than ``length`` tokens are cut, left out, or an
                 error.
@@ -758,9 +758,8 @@ class FluentIterator(DescribedIterator, ConvertedIterator, Generic[_Stack, _Same
             ratios: sizes as fractions of sum 1, or as counts of all samples, ``[1000, 437]``; a
                 mapping names the parts.
             seed: decides the drawing.
-            stratify: a column whose values shall be mixed equally in all parts; True for the
-                target.
-            group_by: a column whose equal values shall stay together in one part.
+            stratify: a column whose values are mixed equally in all parts; True for the target.
+            group_by: a column whose equal values stay together in one part.
             time: a column to divide by: the earliest samples are in the first part, and equal
                 values in one part. It may be text only if the order of the text is that of the
                 times, as of ``2023-01-31``, but not of ``01/31/2023``.

@@ -34,7 +34,7 @@ def divide_by_group(
         groups: what stays together.
         shares: the sizes wanted.
         seed: a :func:`~data_stack.dataset.randomness.derive_seed`.
-        classes: what shall be mixed as equally as the groups allow.
+        classes: what is mixed as equally as the groups allow.
     """
     placement = _Placement(groups, shares, classes)
     order = _order_of_placing(groups.counts, seed).tolist()

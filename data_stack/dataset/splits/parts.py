@@ -52,8 +52,14 @@ class SplitPartIterator(DatasetIteratorView):
         ratios, seed, stratify, group_by, time, by: as for :meth:`FluentIterator.split`.
 
     Raises:
-        ConfigError: the part does not exist, or as of ``iterator.split``.
+        ConfigError: the part does not exist, or ``iterator.split`` raises this error.
     """
+
+    #: The arguments that decide the parts, as :func:`check_division` returns them.
+    _division: dict[str, Any]
+
+    #: The name or number of the part.
+    _part: PartName
 
     def __init__(
         self,
@@ -110,7 +116,7 @@ class FoldPartIterator(DatasetIteratorView):
         n_folds, seed, stratify, group_by: as for :meth:`FluentIterator.folds`.
 
     Raises:
-        ConfigError: the fold or side does not exist, or as of ``iterator.folds``.
+        ConfigError: the fold or side does not exist, or ``iterator.folds`` raises this error.
     """
 
     def __init__(

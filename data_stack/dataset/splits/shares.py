@@ -158,7 +158,7 @@ def _check_sum(counts: Sequence[int], n_samples: int) -> None:
 def warn_of_empty_parts(
     sizes: Mapping[Any, int], ratios: Mapping[Any, float], n_samples: int, advice: str
 ) -> None:
-    """Warn of parts that shall have samples, and got none.
+    """Warn of parts that should have samples, and have none.
 
     Args:
         sizes: the number of samples of each part.

@@ -43,8 +43,8 @@ def divide(
         n_samples: the number of samples.
         shares: the sizes wanted; the size of each part differs by less than 1 from its share.
         seed: a :func:`~data_stack.dataset.randomness.derive_seed`.
-        classes: what shall be mixed equally: the number of members of a class in a part, too,
-            differs by less than 1 from the part's share.
+        classes: what is mixed equally: the number of members of a class in a part, too, differs
+            by less than 1 from the part's share.
     """
     n_parts = len(shares.weights)
     if classes is None:

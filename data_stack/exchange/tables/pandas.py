@@ -63,7 +63,7 @@ def from_pandas(frame: pd.DataFrame, *, target: str | None = None) -> DatasetIte
     bytes, numbers, dates, lists, dicts or arrays.
 
     An index of integers without a name counts as row numbers, and is left out. Any other index is
-    data: each of its levels becomes a column, behind the others. The column has the name of the
+    data: each of its levels becomes a column, after the others. The column has the name of the
     level; without a name, ``index``, or ``level_0`` … in an index of several levels.
     :func:`data_stack.to_pandas` makes these columns the index again.
 

@@ -271,6 +271,6 @@ def _warn_of_missing_ends(rows: ArrowRows) -> None:
     if names:
         warn_program(
             f"{', '.join(names)!s:.300} ends without the mark of a stream's end: "
-            "rows behind its last record batch may be missing",
+            "rows after its last record batch may be missing",
             LeftOutWarning,
         )

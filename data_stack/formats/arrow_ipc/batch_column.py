@@ -21,7 +21,7 @@ from data_stack.values.stacking import join_columns
 
 _Array = npt.NDArray[Any]
 
-#: Reading a whole column decodes so many record batches at once.
+#: The number of record batches that are decoded at once where a whole column is read.
 _BATCHES_AT_ONCE: Final = 64
 
 #: Text is read value by value if a record batch has fewer rows of a request on average: to take a

@@ -105,7 +105,7 @@ class BatchHeaders:
             The size of the body; None if the message is no record batch, and nothing was added.
 
         Raises:
-            DatasetFileCorruptError: the header is damaged, or former ones are.
+            DatasetFileCorruptError: the header is damaged, or an earlier one is.
         """
         form = self._form
         if form is None or not form.fits(data):

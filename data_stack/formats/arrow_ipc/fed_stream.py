@@ -13,7 +13,7 @@ from data_stack.exception import DatasetFileCorruptError
 class FedStream:
     """A reader of pyarrow that decodes the messages it is fed.
 
-    pyarrow decodes a record batch only behind its schema and dictionaries: those of a file by one
+    pyarrow decodes a record batch only after its schema and dictionaries: those of a file by one
     reader, and those of a stream from start to end. This reader of a stream gets any messages in
     place of the next ones. So a single record batch of either format is decoded, its dictionaries
     once for all record batches that share them, and nothing is copied.

@@ -24,15 +24,16 @@ _MAX_HEADER_BYTES: Final = 256 << 20
 #: How much is read to find a header, which is mostly smaller.
 _READ_AHEAD_BYTES: Final = 1 << 12
 
-#: Messages up to this size are read with those behind them, rather than skipped: a line of 1 Gbit/s
+#: Messages up to this size are read with those after them, rather than skipped: a line of 1 Gbit/s
 #: transfers as much in the time of a request to another city, 20 ms.
 _MAX_READ_THROUGH_BYTES: Final = 2 << 20
 
-#: So many bytes of such messages are read by the first request, and at most by a later one.
+#: The number of bytes of such messages that the first request reads, and the most that a later one
+#: reads.
 _FIRST_READ_THROUGH_BYTES: Final = 64 << 10
 _LAST_READ_THROUGH_BYTES: Final = 8 << 20
 
-#: Headers whose places are known are read together, so many bytes by one request.
+#: Headers whose places are known are read together, this number of bytes by one request.
 _BYTES_AT_ONCE: Final = 4 << 20
 
 

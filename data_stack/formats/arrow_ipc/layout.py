@@ -123,7 +123,7 @@ def _read_layout(file: PositionalFile, mapped: memoryview | None) -> IpcLayout:
     head = file.read_at(0, _FIRST_MESSAGE)
     if head.startswith(_MAGIC_OF_FEATHER_1):
         raise DatasetFileCorruptError(
-            "it is a Feather file of version 1, which Arrow has replaced; write it anew by "
+            "it is a Feather file of version 1, which Arrow has replaced; write it again by "
             "pyarrow.feather.write_feather(pyarrow.feather.read_table(path), new_path)"
         )
     if head.startswith(_MAGIC):
@@ -175,7 +175,7 @@ def _add_listed_messages(
 def _layout_of_stream(file: PositionalFile, mapped: memoryview | None) -> IpcLayout:
     """Find the messages one after the other, as each says where the next one begins.
 
-    A dictionary serves the record batches behind it, until another one replaces it.
+    A dictionary serves the record batches after it, until another one replaces it.
     """
     file_bytes = file.size
     headers = HeaderReader(file, mapped, file_bytes)
@@ -320,7 +320,7 @@ class _LayoutBuilder:
         return end
 
     def _add_dictionary(self, start: int, header: StoredHeader, kind: MessageKind | None) -> int:
-        """Append a dictionary to the former one with its number, or replace that."""
+        """Append a dictionary to the previous one with its number, or replace that."""
         content = parse_header(header.data)
         if kind is not None and content.kind != kind:
             raise DatasetFileCorruptError(f"the footer lists no {kind.name} at byte {start}")

@@ -82,7 +82,7 @@ class BatchHeader:
 
     Attributes:
         n_rows: the number of rows.
-        nodes: length and null count of each array, with the arrays in it behind it; a structured
+        nodes: length and null count of each array, followed by the arrays in it; a structured
             array with the fields ``length`` and ``null_count``.
         buffers: the buffers of all arrays; a structured array with the fields ``start``, within the
             body, and ``n_bytes``.
@@ -104,7 +104,7 @@ class MessageHeader:
         body_bytes: the size of the body, which follows the header.
         batch: the arrays of a record batch or dictionary; None for another message.
         dictionary_id: the number of the dictionary; 0 for another message.
-        is_delta: whether a dictionary is appended to the former one with the same number.
+        is_delta: whether a dictionary is appended to the previous one with the same number.
         is_big_endian: whether a schema says that numbers are stored in that order of bytes.
     """
 

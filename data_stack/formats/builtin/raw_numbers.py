@@ -30,7 +30,7 @@ _DEFAULTS: Final = RawNumbersOptions()
 
 @register_format
 class RawNumbersFormat(Format):
-    """Numbers, one behind the other, of the dtype that an option says, such as files of tokens."""
+    """Numbers, one after the other, of the dtype that an option says, such as files of tokens."""
 
     name = "bin"
     suffixes = {".bin": "application/octet-stream"}

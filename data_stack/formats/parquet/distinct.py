@@ -143,7 +143,7 @@ class DistinctCells:
             codes[part.places] = part.codes
             return codes, part.values
 
-        # Two parts have different numbers for the same cell: number their distinct cells anew.
+        # Two parts have different numbers for the same cell: number their distinct cells again.
         values = pa.concat_arrays([part.values for part in self._parts])
         merged = values.dictionary_encode(null_encoding="encode")
         merged_codes = numbers(merged.indices)

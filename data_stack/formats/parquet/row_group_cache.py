@@ -135,7 +135,7 @@ class RowGroupCache:
         self._n_calls = 0
 
     def _reset_in_fork(self) -> None:
-        """Begin anew in a forked process.
+        """Begin again in a forked process.
 
         What the parent process had cached stays in memory: Arrow might wait forever to free it, for
         a lock that a thread of the parent held.

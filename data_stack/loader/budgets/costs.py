@@ -73,7 +73,7 @@ def _check_array(cost: Any, n_samples: int) -> Costs:
         raise ConfigError(
             "cost must be a column, a function, or one integer for each sample, got an array of "
             f"{costs.dtype} of shape {costs.shape}; round seconds to integers, such as "
-            "milliseconds, and the budget likewise"
+            "milliseconds, and the budget to the same unit"
         )
     if len(costs) != n_samples:
         raise ConfigError(

@@ -107,7 +107,7 @@ def test_learned_categories_are_sorted_numbers_first() -> None:
     assert encoder.categories == (True, 9.5, 10, "a", "b", b"x", (2, 1), None)
 
 
-def test_unknown_values_are_an_error_or_zeros_or_one_more_position() -> None:
+def test_unknown_values_are_errors_zeros_or_one_more_position() -> None:
     zeros = CategoricalEncoder(unknown="zeros").fit(["a", "b"])
     index = CategoricalEncoder(unknown="index").fit(["a", "b"])
     ordinal = CategoricalEncoder("ordinal", unknown="index").fit(["a", "b"])
@@ -129,7 +129,7 @@ def test_unknown_values_are_an_error_or_zeros_or_one_more_position() -> None:
 
 
 @pytest.mark.parametrize("value", [np.array([1, 2]), 1j, (1, [2])])
-def test_a_value_of_an_unsupported_type_is_named_by_its_position(value: Any) -> None:
+def test_an_unsupported_value_is_named_by_its_position(value: Any) -> None:
     column = object_column("a", "b", value)
 
     for encode in (

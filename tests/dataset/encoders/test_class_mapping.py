@@ -44,7 +44,7 @@ def test_several_labels_become_one_class() -> None:
         mapping.inverse(["low"])
 
 
-def test_an_unmapped_label_is_an_error_that_names_it_and_its_position() -> None:
+def test_an_unmapped_label_is_named_with_its_position() -> None:
     with pytest.raises(
         EncodingError,
         match=r"at position 1, the label 7 is not in the class mapping: known are 1, 2",

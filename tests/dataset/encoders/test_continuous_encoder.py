@@ -96,7 +96,7 @@ def test_missing_values_are_kept_or_made_the_centre_or_refused() -> None:
 
 
 @pytest.mark.parametrize("value", ["x", [3, 4], {}, float("inf")])
-def test_a_value_that_cannot_be_scaled_is_named_by_its_position(value: Any) -> None:
+def test_an_unscalable_value_is_named_by_its_position(value: Any) -> None:
     for encode in (ContinuousEncoder().fit, ContinuousEncoder("none").transform):
         with pytest.raises(EncodingError) as caught:
             encode([1, 2, value])
@@ -107,7 +107,7 @@ def test_a_value_that_cannot_be_scaled_is_named_by_its_position(value: Any) -> N
 
 
 @pytest.mark.parametrize("scaling", PEERS)
-def test_a_column_of_nan_or_beyond_float64_cannot_be_learned_from(scaling: Any) -> None:
+def test_nan_and_values_beyond_float64_cannot_be_learned(scaling: Any) -> None:
     for column in (np.array([[1.0, np.nan], [2.0, np.nan]]), [float("nan")]):
         with pytest.raises(ConfigError, match="are NaN"):
             ContinuousEncoder(scaling).fit(column)

@@ -171,7 +171,7 @@ class Reversed(Encoder):
         return np.array([value[::-1] * self._times for value in column], dtype=object)
 
 
-def test_a_client_s_encoder_is_rebuilt_where_its_kind_is_known() -> None:
+def test_an_encoder_of_a_client_is_rebuilt_by_its_kind() -> None:
     state = Reversed(2).state()
 
     with pytest.raises(ConfigError, match="kind of encoder 'reversed'"):

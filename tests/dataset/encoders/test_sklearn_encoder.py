@@ -73,7 +73,7 @@ def test_it_transforms_as_by_itself_and_its_state_rebuilds_it(
     assert rebuilt != unfitted or unfitted.is_fitted
 
 
-def test_a_transformer_that_is_not_fitted_says_so_and_one_that_is_does_not_need_to_be() -> None:
+def test_an_unfitted_transformer_says_so() -> None:
     unfitted = SklearnEncoder(StandardScaler())
     fitted = SklearnEncoder(StandardScaler().fit(TABLE))
 
@@ -105,7 +105,7 @@ class Doubling:
         return table * self.factor
 
 
-def test_whatever_has_fit_and_transform_is_an_encoder_without_a_state() -> None:
+def test_any_object_with_fit_and_transform_is_an_encoder() -> None:
     encoder = SklearnEncoder(Doubling())
     assert not encoder.is_fitted
 
@@ -121,7 +121,7 @@ def test_whatever_has_fit_and_transform_is_an_encoder_without_a_state() -> None:
         encoder.state()
 
 
-def test_a_state_that_names_another_function_or_is_damaged_is_refused_before_it_is_called() -> None:
+def test_a_damaged_state_is_refused_before_a_function_is_called() -> None:
     import skops.io  # takes seconds, which each process that collects this file would pay
 
     state = SklearnEncoder(StandardScaler()).state()
@@ -144,7 +144,7 @@ def test_a_state_that_names_another_function_or_is_damaged_is_refused_before_it_
             encoder_from_state(state)
 
 
-def test_no_rows_have_the_shape_that_a_transformer_which_learns_nothing_gives_to_rows() -> None:
+def test_no_rows_have_the_shape_of_transformed_rows() -> None:
     iterator = SequenceDatasetIterator([TABLE]).encode({0: Normalizer()})
 
     column = iterator.read_column(0, [])
@@ -152,7 +152,7 @@ def test_no_rows_have_the_shape_that_a_transformer_which_learns_nothing_gives_to
     assert column.shape == (0, 3)
 
 
-def test_a_sparse_result_that_would_not_fit_is_an_error_before_it_is_made_dense(
+def test_a_huge_sparse_result_is_refused_before_it_is_dense(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     texts = np.array(["a b"] * 16, dtype=object)

@@ -50,7 +50,7 @@ class Negated(AccessedDatasetIterator):
 # ---------------------------------------------------------------------- what they get
 
 
-def test_a_block_wise_shuffle_asks_for_the_blocks_below_the_layer() -> None:
+def test_a_block_wise_shuffle_finds_blocks_below_the_layer() -> None:
     negated = Negated(InBlocks(*[10] * 6))
 
     batches = [
@@ -63,7 +63,7 @@ def test_a_block_wise_shuffle_asks_for_the_blocks_below_the_layer() -> None:
     assert access_to(negated[5:25]).blocks().tolist() == [5, 10, 5, 0, 0, 0]  # type: ignore[union-attr]  # it tells them
 
 
-def test_the_place_of_a_sample_that_cannot_be_read_is_told() -> None:
+def test_an_unreadable_sample_is_named_with_its_place() -> None:
     source = InBlocks(*[10] * 6, torn=23)
 
     with pytest.raises(
@@ -78,7 +78,7 @@ def test_the_place_of_a_sample_that_cannot_be_read_is_told() -> None:
 # ---------------------------------------------------------------------- subclasses, and clients
 
 
-def test_a_redefinition_that_calls_the_default_by_super_gets_what_the_class_above_reads() -> None:
+def test_a_redefined_method_reads_by_super() -> None:
     class Shifted(SequenceDatasetIterator):
         def read_batch(self, indices: Any) -> Any:
             return tuple(column + 1 for column in super().read_batch(indices))

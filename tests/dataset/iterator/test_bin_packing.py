@@ -58,7 +58,7 @@ def test_best_fit_places_pieces_as_one_by_one(lengths: list[int]) -> None:
 
 
 @given(lengths=LENGTHS, max_pieces=MAX_PIECES)
-def test_limited_best_fit_keeps_the_limits_with_at_most_as_many_sequences(
+def test_limited_best_fit_needs_no_more_sequences(
     lengths: list[int], max_pieces: int | None
 ) -> None:
     numbers = fit_best(as_arrays(lengths), CAPACITY, max_pieces).tolist()

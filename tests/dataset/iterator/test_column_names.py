@@ -58,7 +58,7 @@ ASKED: list[Callable[[Any, str], Any]] = [
 ]
 
 
-def test_a_name_that_there_is_not_is_refused_where_it_is_asked_for(
+def test_an_unknown_name_is_refused_at_once(
     flowers: InformedDatasetIteratorIF,
 ) -> None:
     message = r"no column 'specis' \(did you mean 'species'\?\): they have the columns 'size', 'species', 'number'"

@@ -66,7 +66,7 @@ CHANGES: dict[str, Callable[[Any], Any]] = {
 
 @pytest.mark.parametrize("change", CHANGES)
 @pytest.mark.parametrize("column", COLUMNS)
-def test_few_samples_of_many_parts_are_those_of_a_whole_batch(column: str, change: str) -> None:
+def test_few_samples_of_many_parts_equal_those_of_batches(column: str, change: str) -> None:
     combined = parts(column, CHANGES[change])
     positions = np.random.default_rng(5).permutation(len(combined))[:40]
     whole: Any = combined.read_batch(np.arange(len(combined)))
@@ -170,7 +170,7 @@ def test_parts_with_other_orders_of_keys_have_no_fixed_columns() -> None:
     assert not access_to(one.combine(other)).fixed_columns
 
 
-def test_numbers_of_python_and_of_numpy_keep_their_types_in_memory(tmp_path: Path) -> None:
+def test_numbers_of_python_and_numpy_keep_their_types(tmp_path: Path) -> None:
     arrays = SequenceDatasetIterator([np.arange(3)]).as_dict("number")
     with RecordWriter(tmp_path / "records", {"number": "i64"}) as writer:
         writer.extend({"number": [3, 4]})
@@ -241,7 +241,7 @@ class BlocksOfThree(SourceAccess):
         return np.full(self.source.n_blocks, 3, dtype=np.int64)
 
 
-def test_the_blocks_of_a_part_that_has_grown_are_not_counted() -> None:
+def test_new_blocks_of_a_grown_part_are_not_counted() -> None:
     growing = Growing(2)
     combined = CombinedDatasetIterator([growing, Growing(1)])
 

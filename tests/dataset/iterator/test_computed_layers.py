@@ -170,7 +170,7 @@ WEIGHTS = (
     seed=st.integers(0, 5),
     indices=st.lists(st.integers(0, 99), max_size=10),
 )
-def test_one_draw_and_many_agree_and_no_sample_without_weight_is_drawn(
+def test_single_draws_agree_with_batches_of_draws(
     weights: list[float], seed: int, indices: list[int]
 ) -> None:
     for given_weights in (weights, None):
@@ -190,9 +190,7 @@ Uneven = Literal["keep", "pad", "drop"]
 
 
 @given(n=st.integers(0, 40), world=st.integers(1, 12))
-def test_parts_are_strides_or_runs_of_all_samples_or_of_so_many_that_they_are_equal(
-    n: int, world: int
-) -> None:
+def test_parts_are_strides_or_runs_of_samples(n: int, world: int) -> None:
     def shards(contiguous: bool, uneven: Uneven) -> list[list[int]]:
         ranks = [
             ShardedDatasetIterator(numbers(n), rank, world, contiguous=contiguous, uneven=uneven)

@@ -227,7 +227,7 @@ def test_conversion_blames_the_function_that_stops(tmp_path: Path, target_format
     assert not (tmp_path / "target").exists()
 
 
-def test_a_stored_cache_of_a_function_that_stops_is_an_error(tmp_path: Path) -> None:
+def test_a_stored_cache_of_a_stopping_function_fails(tmp_path: Path) -> None:
     cached = numbers().map(FailsAt(StopIteration)).cache(storage=tmp_path, version="1")
 
     with pytest.raises(EarlyEndError):

@@ -104,7 +104,7 @@ def test_an_empty_list_takes_the_dtype_of_the_others(other: Any) -> None:
     assert [len(value) for value in column] == [len(other), 0, 0, 0]
 
 
-def test_an_empty_list_beside_several_dtypes_and_an_empty_array_keep_theirs() -> None:
+def test_empty_lists_and_arrays_keep_their_dtypes() -> None:
     several = stack_values([[1], [0.5, 1.0], []])
     arrays = stack_values([np.array([1]), np.array([], np.float32)])
 

@@ -50,7 +50,7 @@ def test_the_meta_follows_the_columns(
     assert (meta.sample_pos, meta.target_pos, meta.tag_pos) == expected
 
 
-def test_what_was_known_of_a_column_goes_with_it_and_asking_for_it_says_what_there_is() -> None:
+def test_the_meta_keeps_what_belongs_to_chosen_columns() -> None:
     informed: Any = InformedDatasetIterator(Samples([(10, 1, 2)]), META)
 
     images, labels = informed.select(0, 2), informed.select(1)
@@ -66,7 +66,7 @@ def test_what_was_known_of_a_column_goes_with_it_and_asking_for_it_says_what_the
         images.read_column(images.dataset_meta.target_pos)
 
 
-def test_the_meta_is_that_of_the_first_iterator_at_the_same_columns() -> None:
+def test_a_zip_has_the_meta_of_its_first_iterator() -> None:
     meta = DatasetMeta(IteratorMeta(0, -1, "tag"), "id", "digits", "train", "label", ("a", "b"))
     informed: Any = InformedDatasetIterator(Samples([(1, 2)]), meta)
 

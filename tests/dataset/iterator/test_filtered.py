@@ -25,7 +25,7 @@ def is_odd(number: int) -> bool:
     return number % 2 == 1
 
 
-def test_with_a_column_only_that_column_is_read_and_in_blocks() -> None:
+def test_only_the_filtered_column_is_read_in_blocks() -> None:
     source = Columns(np.zeros((50_000, 10)), np.arange(50_000) % 7)
 
     filtered = FilteredDatasetIterator(source, lambda label: label in {1, 2}, column=1)
@@ -36,7 +36,7 @@ def test_with_a_column_only_that_column_is_read_and_in_blocks() -> None:
     assert filtered.indices.tolist() == [i for i in range(50_000) if i % 7 in {1, 2}]
 
 
-def test_an_error_of_the_predicate_comes_through_with_a_note_of_the_position() -> None:
+def test_an_error_of_the_predicate_notes_the_position() -> None:
     source = SequenceDatasetIterator([np.arange(100)])
 
     with pytest.raises(ZeroDivisionError) as one:

@@ -63,7 +63,7 @@ def test_a_batch_reads_what_it_lacks_in_one_request() -> None:
 
 
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
-def test_a_forked_process_goes_on_with_what_was_kept_even_if_a_thread_was_reading() -> None:
+def test_a_fork_keeps_the_samples_while_a_thread_reads() -> None:
     begun, go_on, parent = threading.Event(), threading.Event(), os.getpid()
 
     class Slow(Counting):
@@ -106,7 +106,7 @@ def test_samples_in_memory_equal_those_of_a_list(
     check_equal_to_list(pickle.loads(pickle.dumps(in_memory)), samples, indices)
 
 
-def test_many_small_samples_of_arrays_take_little_more_memory_than_their_bytes() -> None:
+def test_small_samples_take_little_more_than_their_bytes() -> None:
     n_samples = 50_000
     source = SequenceDatasetIterator([np.arange(n_samples), np.random.rand(n_samples, 2)])
     n_bytes = n_samples * (8 + 16)

@@ -94,9 +94,7 @@ class TestStacks(DatasetIteratorContract):
     def expected(self) -> list[Any]:
         return [(i * 10, i % 2, i % 2) for i in range(N)]
 
-    def test_a_column_that_is_not_there_is_named_in_the_error(
-        self, iterator: DatasetIteratorIF
-    ) -> None:
+    def test_a_missing_column_is_named_in_the_error(self, iterator: DatasetIteratorIF) -> None:
         for key in (3, -4, "target"):
             with pytest.raises(ConfigError, match=f"no column {key!r}.*0 to 2"):
                 iterator.read_column(key)

@@ -35,9 +35,7 @@ def jittered_batch(batch: Any, generators: list[np.random.Generator]) -> Any:
     return {"drawn": [generator.integers(1 << 40) for generator in generators]}
 
 
-def test_a_random_map_draws_anew_for_each_position_epoch_and_seed_and_alike_per_sample_and_per_batch() -> (
-    None
-):
+def test_a_random_map_draws_by_position_epoch_and_seed() -> None:
     source = SequenceDatasetIterator([np.zeros(50, dtype=int)])
 
     drawn = [
@@ -65,7 +63,7 @@ def test_a_random_map_draws_anew_for_each_position_epoch_and_seed_and_alike_per_
         (),
     ],
 )
-def test_a_batched_function_that_gives_no_batch_of_the_same_length_is_named(result: Any) -> None:
+def test_a_batched_function_of_wrong_length_is_named(result: Any) -> None:
     mapped = SequenceDatasetIterator([np.arange(3)]).map(lambda batch: result, batched=True)
 
     with pytest.raises(ConfigError, match="lambda"):
@@ -95,7 +93,7 @@ def drawn_batch(column: Any, generators: list[np.random.Generator]) -> Any:
     epoch=st.integers(0, 3),
     kind=st.sampled_from(["tuple", "arrays", "dict"]),
 )
-def test_every_way_to_a_mapped_column_gives_the_function_of_its_value(
+def test_each_way_to_a_mapped_column_gives_equal_values(
     numbers: list[int], data: st.DataObject, batched: bool, seed: int | None, epoch: int, kind: str
 ) -> None:
     columns: list[Any] = [

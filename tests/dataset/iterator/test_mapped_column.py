@@ -44,7 +44,7 @@ def test_texts_stay_as_they_are() -> None:
     assert column.dtype == object
 
 
-def test_only_one_array_of_a_shape_is_alive_at_a_time() -> None:
+def test_one_array_of_a_shape_lives_at_a_time() -> None:
     alive: list[Any] = []
 
     def make_values() -> Iterator[Any]:

@@ -91,7 +91,7 @@ def test_proportions_hold_in_each_stage_and_passes_go_on(
     proportions=st.lists(st.integers(1, 9), min_size=3, max_size=3),
     seed=st.integers(0, 99),
 )
-def test_each_source_leaves_after_its_epochs_and_the_others_keep_their_ratio(
+def test_sources_that_leave_do_not_change_the_ratio(
     lengths: list[int], epochs: list[int], proportions: list[int], seed: int
 ) -> None:
     names = ["a", "b", "c"]
@@ -327,7 +327,7 @@ def test_passes_of_the_mixes_before_count_as_epochs() -> None:
     assert [number for number, _ in samples_of(mixed)] == [0, 0, 0]
 
 
-def test_a_mix_ends_where_the_pass_of_a_source_and_a_stage_end_together() -> None:
+def test_a_pass_and_a_stage_may_end_together() -> None:
     """Otherwise it would go on without the source, in other proportions."""
     with pytest.raises(ConfigError, match="ends after 8 samples, before the stage at sample 8"):
         mix([4, 100], [1, 1], schedule=[(8, [1, 1])])

@@ -88,7 +88,7 @@ def test_an_attribute_of_a_client_overrides_ours(name: str) -> None:
     assert getattr(wrapper, name) == "set later"
 
 
-def test_a_wrapper_of_a_client_that_keeps_its_samples_elsewhere_has_the_names() -> None:
+def test_a_wrapper_of_a_client_has_the_declared_names() -> None:
     class Wrapper(InformedDatasetIterator):
         dataset_meta = DatasetMeta(identifier="w", column_names=("x", "y"))
 
@@ -113,7 +113,7 @@ def test_a_wrapper_of_a_client_that_keeps_its_samples_elsewhere_has_the_names() 
         wrapper.targets  # noqa: B018
 
 
-def test_a_method_of_another_library_is_an_error_that_says_ours() -> None:
+def test_a_method_of_another_library_leads_to_ours() -> None:
     for name, ours in METHODS.items():
         with pytest.raises(
             AttributeError, match=f"has no attribute '{name}'; here it is "
@@ -136,7 +136,7 @@ def test_iterators_of_ours_name_ours_for_others(stack: str) -> None:
     assert not hasattr(iterator, "targets")
 
 
-def test_an_error_inside_of_a_property_is_shown_as_it_is() -> None:
+def test_an_error_inside_a_property_is_shown_unchanged() -> None:
     class Broken(SequenceDatasetIterator):
         @property
         def first(self) -> Any:
@@ -150,7 +150,7 @@ def test_an_error_inside_of_a_property_is_shown_as_it_is() -> None:
     ("index", "advice"),
     [("label", r"use read_column\('label'\)"), (("x", "label"), r"use select\(…\)")],
 )
-def test_the_name_of_a_column_as_index_says_how_to_read_it(index: Any, advice: str) -> None:
+def test_a_column_name_as_index_says_how_to_read_it(index: Any, advice: str) -> None:
     iterator = data_stack.from_numpy({"x": np.arange(3), "label": np.arange(3)})
 
     with pytest.raises(TypeError, match=advice):
@@ -168,7 +168,7 @@ def test_a_function_of_dict_samples_on_tuples_says_column(method: str) -> None:
 
 
 @pytest.mark.parametrize("method", ["map", "filter", "shuffle", "cache", "batch"])
-def test_an_argument_of_another_method_is_an_error_that_says_ours(method: str) -> None:
+def test_an_argument_of_another_method_leads_to_ours(method: str) -> None:
     iterator = data_stack.from_numpy({"x": np.arange(3)})
 
     for name, ours in METHOD_ARGUMENTS.items():
@@ -178,7 +178,7 @@ def test_an_argument_of_another_method_is_an_error_that_says_ours(method: str) -
             assert ours in str(caught.value)
 
 
-def test_an_argument_of_another_loader_is_an_error_that_says_ours() -> None:
+def test_an_argument_of_another_loader_leads_to_ours() -> None:
     make: Any = data_stack.Loader
 
     for name, ours in LOADER_ARGUMENTS.items():
@@ -189,7 +189,7 @@ def test_an_argument_of_another_loader_is_an_error_that_says_ours() -> None:
         make(Plain(), 2, color=1)
 
 
-def test_a_function_of_another_library_is_an_error_that_says_ours() -> None:
+def test_a_function_of_another_library_leads_to_ours() -> None:
     for name, ours in FUNCTIONS.items():
         with pytest.raises(
             AttributeError, match=f"module 'data_stack' has no attribute '{name}'; here it is "
@@ -198,7 +198,7 @@ def test_a_function_of_another_library_is_an_error_that_says_ours() -> None:
         assert ours in str(caught.value)
 
 
-def test_an_argument_of_another_load_is_an_error_that_says_ours(tmp_path: Path) -> None:
+def test_an_argument_of_another_load_leads_to_ours(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("x\n1\n")
 
     for dataset in ("digits", str(tmp_path / "a.csv")):

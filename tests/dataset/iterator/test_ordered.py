@@ -36,7 +36,7 @@ def order_of(column: Any, *, descending: bool = False) -> list[int]:
         [Decimal("0.3"), Decimal("0.1"), Decimal("0.2"), Decimal("0.1")],
     ],
 )
-def test_values_of_every_kind_are_sorted_and_equal_ones_stay_in_their_old_order(
+def test_values_of_every_kind_are_sorted_stably(
     column: Any,
 ) -> None:
     values = [

@@ -143,9 +143,7 @@ def test_a_packed_iterator_equals_packing_token_by_token(
         ([np.array([1, 2], "uint8"), np.array([-3], "int8"), np.array([400, 5], "int16")], "int16"),
     ],
 )
-def test_tokens_keep_their_dtype_or_the_common_one_in_every_sample(
-    documents: list[Any], dtype: str
-) -> None:
+def test_tokens_have_the_common_dtype_in_every_sample(documents: list[Any], dtype: str) -> None:
     packed = held(documents).pack(2, "text")
 
     assert as_plain(list(packed)) == pack(documents, 2)
@@ -157,7 +155,7 @@ def test_tokens_keep_their_dtype_or_the_common_one_in_every_sample(
 # ---------------------------------------------------------------------- what is read
 
 
-def test_only_the_column_of_tokens_is_read_and_each_document_of_a_batch_once() -> None:
+def test_a_batch_reads_tokens_of_each_document_once() -> None:
     source = Columns(documents_of(10, 3, 3, 3, 10), ["a"] * 5)
     packed = source.pack(4, 0)
 
@@ -187,7 +185,7 @@ def test_neither_another_epoch_nor_another_process_reads_the_documents_again() -
     assert len(later) == len(packed)
 
 
-def test_documents_that_are_drawn_below_are_measured_again_in_another_epoch() -> None:
+def test_documents_drawn_below_are_measured_in_each_epoch() -> None:
     packed = held(documents_of(1, 2, 3, 4, 5, 6)).shuffle(seed=1).pack(4, "text")
 
     assert as_plain(list(packed.at_epoch(2))) == as_plain(
@@ -195,7 +193,7 @@ def test_documents_that_are_drawn_below_are_measured_again_in_another_epoch() ->
     )
 
 
-def test_an_order_of_documents_is_a_permutation_of_seed_and_epoch_that_never_changes() -> None:
+def test_the_order_of_documents_never_changes() -> None:
     assert drawn_order(9, 1) == [3, 1, 4, 8, 2, 6, 5, 7, 0]
     assert sorted(drawn_order(9, 1, epoch=1)) == list(range(9))
     assert len({tuple(drawn_order(9, seed, epoch)) for seed in (1, 2) for epoch in (0, 1)}) == 4
@@ -280,7 +278,7 @@ def test_it_has_the_blocks_of_its_documents(tmp_path: Path) -> None:
 # ---------------------------------------------------------------------- in a loader
 
 
-def test_a_run_resumes_in_the_middle_of_an_epoch_with_other_workers(tmp_path: Path) -> None:
+def test_a_run_resumes_inside_an_epoch_with_other_workers(tmp_path: Path) -> None:
     documents = documents_of(*(i * 5 % 23 for i in range(200)), dtype="uint16")
     with write_records(tmp_path / "records", documents) as source:
         packed = source.pack(16, "tokens", seed=2, end_token=0)
@@ -314,7 +312,7 @@ def test_a_run_resumes_in_the_middle_of_an_epoch_with_other_workers(tmp_path: Pa
 # ---------------------------------------------------------------------- errors
 
 
-def test_a_loader_says_which_sequence_could_not_be_read_and_where_it_starts(tmp_path: Path) -> None:
+def test_a_loader_names_the_unreadable_sequence_and_its_start(tmp_path: Path) -> None:
     documents = documents_of(3, 3)
     packed = Samples(documents).pack(2)
     documents[1] = documents[1][:2]

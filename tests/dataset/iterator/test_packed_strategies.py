@@ -139,7 +139,7 @@ def test_all_epochs_have_the_same_number_of_sequences(
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
-def test_an_epoch_of_a_seed_is_the_same_in_another_process_and_another_from_the_next(
+def test_seed_and_epoch_alone_decide_the_sequences(
     strategy: Any,
 ) -> None:
     documents = held(make_documents([1, 5, 3, 3, 8, 2, 7, 4, 4, 4, 6, 12] * 8))
@@ -152,7 +152,7 @@ def test_an_epoch_of_a_seed_is_the_same_in_another_process_and_another_from_the_
     assert sorted(read_back(list(packed.at_epoch(1)))) == sorted(read_back(list(packed)))
 
 
-def test_sequences_without_a_seed_are_in_the_order_of_their_first_documents() -> None:
+def test_sequences_without_seed_are_ordered_by_first_document() -> None:
     documents = held(make_documents([3, 8, 5, 2, 6]))
 
     best = [s["tokens"].tolist() for s in documents.pack(8, "tokens", strategy="best_fit")]
@@ -217,7 +217,7 @@ def test_end_tokens_and_padding_have_the_values_that_are_stated(strategy: Any) -
     assert packed.read_batch([])["labels"].dtype == "int64"
 
 
-def test_numbers_of_numpy_make_the_same_recipe_as_those_of_python() -> None:
+def test_numbers_of_numpy_and_python_make_equal_recipes() -> None:
     documents = held({"text": [[5, 6, 7], [8]], "labels": [[1, 2, 3], [4]]})
 
     def make(number: Any) -> Any:

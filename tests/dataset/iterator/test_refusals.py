@@ -285,7 +285,7 @@ def test_what_cannot_be_meant_is_refused_at_once(call: Call, message: str) -> No
         *ZIPPED,
     ],
 )
-def test_what_the_samples_lack_is_refused_when_a_sample_is_read(
+def test_missing_columns_are_refused_when_a_sample_is_read(
     iterator: DatasetIteratorIF, message: str
 ) -> None:
     every = range(len(iterator))

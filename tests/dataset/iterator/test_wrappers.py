@@ -22,7 +22,7 @@ from data_stack.exception import DatasetOutOfBoundsError
 # --- views ----------------------------------------------------------------------------------------
 
 
-def test_a_view_says_which_indices_and_tags_it_was_made_with() -> None:
+def test_a_view_has_its_indices_and_tags() -> None:
     source = SequenceDatasetIterator([list(range(10))])
 
     view = DatasetIteratorView(source, [3, -1], view_tags={"fold": 1})
@@ -76,7 +76,7 @@ def test_h5py_datasets_are_sequences(tmp_path: Path) -> None:
             iterator[4]
 
 
-def test_what_only_a_layer_has_is_found_on_its_informed_iterator() -> None:
+def test_attributes_of_a_layer_are_on_its_informed_iterator() -> None:
     source = SequenceDatasetIterator([[5, 6, 7], [0, 1, 0]])
     informed = InformedDatasetIterator(source, MetaFactory.get_dataset_meta(identifier="x"))
 

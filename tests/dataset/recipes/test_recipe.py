@@ -153,9 +153,7 @@ ORIGIN = {"name": "numbers", "version": "1.0.0", "split": "train", "config": {"s
 RESOURCES = {"prepared/a.npy": "a" * 64, "prepared/b.npy": "b" * 64}
 
 
-def test_a_dataset_of_a_plugin_is_its_name_version_split_options_and_the_digests_of_what_was_prepared() -> (
-    None
-):
+def test_a_recipe_pins_the_dataset_of_a_plugin() -> None:
     origin = {**ORIGIN, "resources": RESOURCES, "distribution": "numbers", "license": "CC0-1.0"}
     loaded = InformedDatasetIterator(Samples([1, 2, 3]), META, origin=origin)
 
@@ -172,7 +170,7 @@ def test_a_dataset_of_a_plugin_is_its_name_version_split_options_and_the_digests
 
 
 @pytest.mark.parametrize("more", [{}, {"resources": RESOURCES}, {"distribution": "numbers"}])
-def test_a_dataset_without_digests_or_of_the_program_is_also_what_its_factory_opened(
+def test_a_dataset_without_digests_is_what_its_factory_opened(
     more: dict[str, Any],
 ) -> None:
     loaded = InformedDatasetIterator(source(3), META, origin={**ORIGIN, **more})
@@ -412,7 +410,7 @@ class TestAtEpoch:
         assert list(later.at_epoch(0)) == list(stack)
         assert later.at_epoch(0).recipe() == stack.recipe()
 
-    def test_a_wrapper_of_a_client_can_lie_below_but_not_above(self) -> None:
+    def test_a_client_wrapper_lies_below_but_not_above(self) -> None:
         below = ClientWrapper(source()).shuffle(1)
 
         assert list(below.at_epoch(1)) != list(below)

@@ -100,7 +100,7 @@ def test_any_positions_survive(n: int, parts: list[list[int]], in_order: bool) -
     assert samples(loaded.apply_to(iterator)) == chosen
 
 
-def test_a_part_is_a_view_of_the_iterator_given_and_still_knows_its_dataset(
+def test_a_loaded_part_is_a_view_with_its_meta(
     storage: InMemoryStorageConnector,
 ) -> None:
     iterator = informed()
@@ -114,7 +114,7 @@ def test_a_part_is_a_view_of_the_iterator_given_and_still_knows_its_dataset(
     assert loaded["val"]._iterators_below()[0].view_tags == {"part": "val"}
 
 
-def test_views_through_views_are_saved_for_the_iterator_that_is_named(
+def test_views_of_views_are_saved_for_the_named_iterator(
     storage: InMemoryStorageConnector,
 ) -> None:
     iterator = informed()

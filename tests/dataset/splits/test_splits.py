@@ -101,7 +101,7 @@ PUBLISHED: dict[str, tuple[Callable[[Any], Any], str]] = {
 
 
 @pytest.mark.parametrize("name", PUBLISHED)
-def test_ten_thousand_samples_are_divided_as_they_were_when_this_was_published_each_time(
+def test_ten_thousand_samples_are_always_divided_alike(
     name: str,
 ) -> None:
     i = np.arange(10_007)
@@ -118,7 +118,7 @@ def test_ten_thousand_samples_are_divided_as_they_were_when_this_was_published_e
 
 @pytest.mark.filterwarnings("ignore:part .* of a split is empty")
 @given(ratios=ratios_of_parts, n=st.integers(0, 60), seed=seeds)
-def test_a_split_is_a_partition_with_sizes_less_than_one_from_their_shares(
+def test_sizes_of_parts_differ_from_shares_by_less_than_one(
     ratios: list[float], n: int, seed: int
 ) -> None:
     parts = of(list(range(n))).split(ratios, seed=seed)
@@ -132,7 +132,7 @@ def test_a_split_is_a_partition_with_sizes_less_than_one_from_their_shares(
     counts=st.lists(st.integers(1, 30), max_size=12),
     weights=st.lists(st.integers(0, 50), min_size=1, max_size=6).filter(any),
 )
-def test_classes_of_any_sizes_are_divided_to_less_than_one_from_every_share(
+def test_classes_are_divided_to_within_one_of_each_share(
     counts: list[int], weights: list[int]
 ) -> None:
     labels = np.repeat(np.arange(len(counts)), counts)
@@ -153,7 +153,7 @@ def test_classes_of_any_sizes_are_divided_to_less_than_one_from_every_share(
 
 
 @given(data=st.data(), n=st.integers(1, 60), stratify=st.booleans(), seed=seeds)
-def test_groups_stay_whole_and_no_part_is_much_too_large_or_empty(
+def test_groups_stay_whole_in_parts_of_fair_sizes(
     data: st.DataObject, n: int, stratify: bool, seed: int
 ) -> None:
     groups = data.draw(st.lists(st.integers(0, 12), min_size=n, max_size=n))
@@ -194,7 +194,7 @@ def test_parts_by_time_follow_each_other_and_share_no_time(
 
 
 @given(names=st.lists(st.sampled_from(["train", "val", "test"]), max_size=30))
-def test_a_column_names_the_parts_in_the_order_of_their_appearance(names: list[str]) -> None:
+def test_parts_by_column_are_in_order_of_appearance(names: list[str]) -> None:
     parts = of(names).split(by=1) if names else of([]).split(by=1)
 
     assert list(parts) == list(dict.fromkeys(names))
@@ -211,7 +211,7 @@ def test_a_column_names_the_parts_in_the_order_of_their_appearance(names: list[s
     grouped=st.booleans(),
     seed=st.none() | seeds,
 )
-def test_every_sample_is_tested_in_one_fold_and_trained_on_in_all_others(
+def test_each_sample_is_tested_in_exactly_one_fold(
     data: st.DataObject, n: int, stratify: bool, grouped: bool, seed: int | None
 ) -> None:
     labels = data.draw(st.lists(st.integers(0, 3), min_size=n, max_size=n))
@@ -331,9 +331,7 @@ def of_columns() -> Columns:
         ({"time": 3}, [3]),
     ],
 )
-def test_only_the_columns_that_a_division_needs_are_read_and_once(
-    arguments: dict[str, Any], read: list[Any]
-) -> None:
+def test_a_division_reads_its_columns_once(arguments: dict[str, Any], read: list[Any]) -> None:
     iterator = of_columns()
 
     iterator.split([0.5, 0.5], **arguments)
@@ -356,7 +354,7 @@ def test_stratify_means_the_target_that_the_meta_names() -> None:
 # --- parts are layers -----------------------------------------------------------------------------
 
 
-def test_parts_describe_themselves_by_the_division_and_are_rebuilt_by_it() -> None:
+def test_parts_are_rebuilt_by_their_division() -> None:
     iterator = dataset()
     described: list[tuple[Any, dict[str, Any]]] = [
         (
@@ -401,7 +399,7 @@ def test_a_pickled_part_reads_nothing_to_find_its_samples_again() -> None:
     assert all(copy.underlying_iterators[0].requests == [] for copy in copies)
 
 
-def test_named_parts_of_an_informed_iterator_are_tagged_with_their_names() -> None:
+def test_named_parts_are_tagged_with_their_names() -> None:
     untagged: Any = InformedDatasetIterator(dataset(), DatasetMeta(identifier="digits"))
     tagged: Any = InformedDatasetIterator(
         dataset(), DatasetMeta(identifier="digits", dataset_tag="train")

@@ -132,7 +132,7 @@ def test_feather_version_1_is_refused_with_advice(tmp_path: Path) -> None:
         ArrowDataset(tmp_path / "a.feather")
 
 
-def test_dictionaries_that_grow_and_are_replaced_are_read_in_any_order(tmp_path: Path) -> None:
+def test_growing_and_replaced_dictionaries_are_read_in_any_order(tmp_path: Path) -> None:
     names = [["a", "b"], ["a", "b", "c"], ["z", "y"], ["x"]]
     schema = pa.schema([("k", pa.dictionary(pa.int8(), pa.string()))])
     options = pa.ipc.IpcWriteOptions(emit_dictionary_deltas=True)
@@ -281,7 +281,7 @@ def test_threads_share_a_dataset(tmp_path: Path) -> None:
         assert all(threads.map(read, range(64)))
 
 
-def test_a_file_that_is_written_to_is_an_error_that_says_so(tmp_path: Path) -> None:
+def test_a_file_that_was_written_to_is_an_error(tmp_path: Path) -> None:
     path = write(tmp_path / "a.arrow", TABLE)
     rows: Any = ArrowDataset(path, ["int8", "string"])
     rows[0]
@@ -296,7 +296,7 @@ def test_a_file_that_is_written_to_is_an_error_that_says_so(tmp_path: Path) -> N
         rows.read_batch([1, 2])
 
 
-def test_a_file_that_was_replaced_is_read_on_but_not_reopened(tmp_path: Path) -> None:
+def test_a_replaced_file_is_read_on_but_not_reopened(tmp_path: Path) -> None:
     path = write(tmp_path / "a.arrow", TABLE)
     rows: Any = ArrowDataset(path, ["int8"])
     pickled = pickle.dumps(rows)

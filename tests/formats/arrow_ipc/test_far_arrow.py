@@ -107,7 +107,7 @@ def test_rows_with_all_columns_take_one_request(store: FarStorageConnector) -> N
     assert len(store.requests) == 1
 
 
-def test_small_record_batches_of_a_stream_are_found_by_few_requests(
+def test_small_record_batches_are_found_by_few_requests(
     store: FarStorageConnector,
 ) -> None:
     place = put(store, stream=True, n_rows_of_batch=100)
@@ -126,7 +126,7 @@ def test_headers_that_a_footer_lists_are_read_by_one_request(store: FarStorageCo
 
 
 @pytest.mark.filterwarnings("ignore:.*ends without the mark")
-def test_a_damaged_header_of_which_a_column_is_read_is_an_error(tmp_path: Path) -> None:
+def test_a_damaged_header_is_an_error_of_a_column(tmp_path: Path) -> None:
     table = TABLE.slice(0, 1000).select(["blob", "label", "text"])
     file = io.BytesIO()
     with pa.ipc.new_stream(file, table.schema) as writer:

@@ -59,7 +59,7 @@ class CachedDatasetIterator(LayerDatasetIterator):
         if max_bytes is not None:
             self._max_bytes = check_integer("max_bytes of a cache", max_bytes, at_least=0)
         super().__init__(dataset_iterator, max_bytes=self._max_bytes)
-        # The access is made now, as it holds the samples: a forked process shall have them.
+        # The access, which holds the samples, is made now, so that a forked process has it, too.
         own_access(self)
 
     def make_access(self) -> SampleAccess:

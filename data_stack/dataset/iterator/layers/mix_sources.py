@@ -80,10 +80,10 @@ def parse_max_epochs(sources: Sources, max_epochs: Any) -> list[int | None]:
     Raises:
         ConfigError: a number is not an integer, or less than 1.
     """
-    if not isinstance(max_epochs, Mapping):
-        numbers = [max_epochs] * len(sources.lengths)
-    else:
+    if isinstance(max_epochs, Mapping):
         numbers = sources.in_order("max_epochs", max_epochs, None)
+    else:
+        numbers = [max_epochs] * len(sources.lengths)
     checked: list[int | None] = []
     for number in numbers:
         if number is None:

@@ -66,10 +66,10 @@ def draw_turns(
     has_ended = False
     while not has_ended and (n_wanted is None or n_drawn < n_wanted):
         stage, stop = _find_stage(stages, n_drawn, n_wanted)
-        are_left = n_turns < limits
-        if ends_at_first_limit and _has_share_of_others(stage.shares, are_left):
+        have_turns_left = n_turns < limits
+        if ends_at_first_limit and _lacks_a_source(stage.shares, have_turns_left):
             break
-        shares = _share_among(stage.shares, are_left)
+        shares = _share_among(stage.shares, have_turns_left)
         if not any(shares):
             break
         # A mix without stages has the number 0, whose order must hold for ever.
@@ -155,23 +155,25 @@ def _find_stage(
     return stages[current], min(stops, default=None)
 
 
-def _has_share_of_others(shares: Sequence[Fraction], are_left: npt.NDArray[np.bool_]) -> bool:
-    """Return whether a source has a share, but is not left."""
-    return any(
-        share > 0 and not is_left for share, is_left in zip(shares, are_left.tolist(), strict=True)
-    )
+def _lacks_a_source(shares: Sequence[Fraction], have_turns_left: npt.NDArray[np.bool_]) -> bool:
+    """Return whether a source with a share has no turns left."""
+    for share, has_turns_left in zip(shares, have_turns_left.tolist(), strict=True):
+        if share > 0 and not has_turns_left:
+            return True
+    return False
 
 
-def _share_among(shares: Sequence[Fraction], are_left: npt.NDArray[np.bool_]) -> list[Fraction]:
-    """Return the shares of the sources that are left, of sum 1; all 0 if none is left."""
-    left = [
-        share if is_left else Fraction(0)
-        for share, is_left in zip(shares, are_left.tolist(), strict=True)
-    ]
-    total = sum(left)
+def _share_among(
+    shares: Sequence[Fraction], have_turns_left: npt.NDArray[np.bool_]
+) -> list[Fraction]:
+    """Return the shares, divided among the sources that have turns left; all 0 if none has."""
+    kept_shares: list[Fraction] = []
+    for share, has_turns_left in zip(shares, have_turns_left.tolist(), strict=True):
+        kept_shares.append(share if has_turns_left else Fraction(0))
+    total = sum(kept_shares)
     if total == 0:
-        return left
-    return [share / total for share in left]
+        return kept_shares
+    return [share / total for share in kept_shares]
 
 
 def _draw_steps(mix: Mix, n_steps: int | None) -> Iterator[Selection]:

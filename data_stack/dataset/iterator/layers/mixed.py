@@ -82,7 +82,7 @@ class MixedDatasetIterator(ViewOfSeveral):
         consumed: how many samples of each source the mixes before had, a mapping by ``names``; 0 of
             sources that it does not name. ``n_samples`` and ``schedule`` count from the first
             sample of this mix all the same. In other epochs than ``epoch``, see ``at_epoch``, the
-            mix begins anew: without ``consumed``.
+            mix begins from the start: without ``consumed``.
 
     Raises:
         ConfigError: there are no sources, or not one proportion for each; a proportion is not

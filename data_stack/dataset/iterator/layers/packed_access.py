@@ -147,7 +147,7 @@ class PackedAccess(SampleAccess):
     def _read_documents(
         self, positions: IndexArrayOfInts, names: Sequence[str]
     ) -> dict[str, list[Values]]:
-        """Read columns of documents, and check that they have the lengths of before."""
+        """Read columns of documents, and check that their shapes are those that were measured."""
         if len(positions) == 0:
             return {name: [] for name in names}
         columns = self._documents.read(positions, names)
@@ -200,13 +200,19 @@ class PackedAccess(SampleAccess):
     def prefetch(
         self, positions: IndexArrayOfInts, keys: Sequence[int | str] | None = None
     ) -> None:
-        names = self._documents.keys if keys is None else [str(self._form.find(k)) for k in keys]
-        keys_below = [self._documents.keys[name] for name in names if name in self._documents.keys]
         documents = self.plan.find_pieces(positions).documents
         # Each document once, in the order in which they are needed.
         _, first = np.unique(documents, return_index=True)
-        named_keys = [key for key in keys_below if key is not None]
-        self._documents.samples.prefetch(documents[np.sort(first)], named_keys or None)
+        keys_below = self._find_keys_below(keys)
+        self._documents.samples.prefetch(documents[np.sort(first)], keys_below or None)
+
+    def _find_keys_below(self, keys: Sequence[int | str] | None) -> list[int | str]:
+        """Return which columns of the documents some columns of sequences need; None means all."""
+        names: list[str] = list(self._documents.keys)
+        if keys is not None:
+            names = [str(self._form.find(key)) for key in keys]
+        keys_below = [self._documents.keys.get(name) for name in names]
+        return [key for key in keys_below if key is not None]
 
     def locate(self, position: int) -> str | None:
         documents = self.plan.find_pieces(np.array([position])).documents
