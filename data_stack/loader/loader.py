@@ -5,30 +5,30 @@ from __future__ import annotations
 import copy
 import functools
 import json
-import math
-import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Literal, SupportsIndex, TypeVar
 
-import numpy as np
-
 from data_stack.dataset.iterator import DatasetIteratorIF
 from data_stack.dataset.iterator.adapted import Indexable, as_iterator
-from data_stack.dataset.iterator.layers.mix_in_stack import MixInStack
 from data_stack.dataset.iterator.names_of_others import LOADER_ARGUMENTS
 from data_stack.dataset.positions import check_integer
 from data_stack.dataset.recipes.fingerprint import fingerprint
 from data_stack.exception import ConfigError, LoaderStateError
 from data_stack.loader.agreement import check_ranks_agree
+from data_stack.loader.arguments import (
+    check_bool,
+    check_function,
+    check_timeout,
+    parse_shuffle,
+)
 from data_stack.loader.batch_maker import BatchMaker
 from data_stack.loader.budgets.budget import Budget, Cost, parse_budget
 from data_stack.loader.budgets.budget_batches import BudgetBatches
+from data_stack.loader.budgets.unread_batches import warn_of_unread_batches
 from data_stack.loader.collation.collation import Collation
+from data_stack.loader.continuation import find_continuation
 from data_stack.loader.conversion import Conversion
-from data_stack.loader.cursors import consumed_at, find_cursors
-from data_stack.loader.damage_in_mix import find_in_mix
 from data_stack.loader.damage_record import DamageRecord
 from data_stack.loader.damaged_sample import DamagedSample
 from data_stack.loader.delivery import DeliveryObserver
@@ -41,10 +41,8 @@ from data_stack.loader.model_speed import SpeedWithoutLoading
 from data_stack.loader.orders.in_order import InOrder
 from data_stack.loader.orders.order import Order
 from data_stack.loader.orders.scattered_reads import warn_of_scattered_reads
-from data_stack.loader.orders.shuffled import Shuffled
 from data_stack.loader.plan import NEVER, Plan, Uneven, place_after
 from data_stack.loader.ranks import LoaderShard, warn_without_shard
-from data_stack.loader.sample_keys import SampleKeys
 from data_stack.loader.schedule import Schedule
 from data_stack.loader.session import Session
 from data_stack.loader.state import LoaderState, find_place
@@ -249,9 +247,9 @@ class Loader:
 
         # What an epoch consists of, and in which order.
         self._iterator = as_iterator(iterator)
-        self._redraws = _check_bool("redraw", redraw)
+        self._redraws = check_bool("redraw", redraw)
         self._stacks = EpochStacks(self._iterator, self._redraws)
-        self._order = _parse_shuffle(shuffle).for_iterator(self._iterator)
+        self._order = parse_shuffle(shuffle).for_iterator(self._iterator)
         checked_seed = check_integer("the seed of a loader", seed)
         self._epochs = None
         if epochs is not None:
@@ -275,15 +273,15 @@ class Loader:
             n_parts_of_batch,
             rank=loader_shard.shard.rank,
             world=loader_shard.shard.world,
-            drop_last=_check_bool("drop_last", drop_last),
+            drop_last=check_bool("drop_last", drop_last),
             uneven=uneven,
         )
 
         # Who makes the batches.
         if not isinstance(collate, Collation):
-            _check_function("collate", collate)
-        _check_function("transform", transform)
-        _check_timeout(timeout_seconds)
+            check_function("collate", collate)
+        check_function("transform", transform)
+        check_timeout(timeout_seconds)
         n_workers = None
         if workers is not None:
             n_workers = check_integer("workers", workers, at_least=0)
@@ -301,7 +299,7 @@ class Loader:
             n_workers=n_workers,
             prefetch=check_integer("prefetch", prefetch, at_least=1),
             timeout_seconds=timeout_seconds,
-            compares_batches=_check_bool("compare_workers", compare_workers),
+            compares_batches=check_bool("compare_workers", compare_workers),
         )
 
         # Who is told of the batches.
@@ -786,27 +784,23 @@ class Loader:
         session.update_shard()
         self._check_reads_first_samples()
 
-        # Where each source goes on.
+        # Where each source goes on, and which samples are known to be damaged.
         epoch, position = session.progress.place
-        new_stacks = EpochStacks(as_iterator(iterator), self._redraws)
-        old = MixInStack.find(self._stacks.at(epoch, consumed_at(session.cursors, epoch)))
-        new = MixInStack.find(new_stacks.at(epoch, None))
-        cursors = find_cursors(old, new, epoch=epoch, position=position, known=session.cursors)
-
-        # Samples that are known to be damaged stay known, if they can be found again.
-        damaged_samples: list[DamagedSample] = []
-        if session.damage.samples:
-            old_keys = SampleKeys(self._stacks)
-            new_keys = SampleKeys(new_stacks)
-            if old_keys.are_of_all_epochs and new_keys.are_of_all_epochs:
-                damaged_samples = find_in_mix(session.damage.samples, old, new)
+        continuation = find_continuation(
+            self._stacks,
+            EpochStacks(as_iterator(iterator), self._redraws),
+            epoch=epoch,
+            position=position,
+            cursors=session.cursors,
+            damaged_samples=session.damage.samples,
+        )
 
         # A loader of a subclass keeps the attributes that the subclass has added.
         loader = object.__new__(type(self))
         loader.__dict__.update(self.__dict__)
         Loader.__init__(loader, iterator, shard=self.shard, **self._arguments)
         loader._conversion = self._conversion
-        loader._session.continue_from(session, cursors, damaged_samples)
+        loader._session.continue_from(session, continuation.cursors, continuation.damaged_samples)
         loader._timetable.plan_of(epoch)  # a mix that ends too early fails here
         self.close()
         return loader
@@ -903,29 +897,11 @@ class Loader:
         )
 
     def _warn_of_unread_batches(self, stacklevel: int) -> None:
-        """Warn if a trainer has left an epoch by counting the batches of another one.
-
-        Lightning counts the batches of the first epoch, and leaves later ones after as many. With a
-        budget, those may have more.
-        """
+        """Warn if a trainer has left an epoch by counting the batches of another one."""
         progress = self._session.progress
         if self._budget_batches is None or progress.resumes_here or progress.position == 0:
             return
-        plan = self._timetable.plan_of(progress.epoch)
-        n_read, n_begun = divmod(progress.position, plan.samples_per_step)
-        n_batches = plan.n_steps()
-        counts = self._budget_batches.known_numbers(self._session.seed)
-        n_batches_of_epochs = {replace(plan, n_samples=count).n_steps() for count in counts}
-        if n_begun or n_read not in n_batches_of_epochs:
-            return
-        warnings.warn(
-            f"epoch {progress.epoch} was left after {n_read} of its {n_batches} batches, and "
-            "another epoch has as many: with a budget, epochs differ in their number of batches, "
-            "and this trainer seems to count them once. In Lightning, pass "
-            "Trainer(reload_dataloaders_every_n_epochs=1); elsewhere, a window of all samples "
-            "makes all epochs equally long",
-            stacklevel=stacklevel + 1,
-        )
+        warn_of_unread_batches(progress, self._timetable, self._budget_batches, stacklevel + 1)
 
     # ------------------------------------------------------------------ conversion
 
@@ -1148,37 +1124,3 @@ class TensorFlowLoader(Loader):
         # The batches of a budget are others in each epoch.
         has_fixed_length = not self._stacks.differ and self._budget_batches is None
         return dataset_of(self, output_signature, has_fixed_length=has_fixed_length)
-
-
-# ---------------------------------------------------------------------- checks of arguments
-
-
-def _parse_shuffle(shuffle: bool | Order) -> Order:
-    if isinstance(shuffle, Order):
-        return shuffle
-    if _check_bool("shuffle", shuffle):
-        return Shuffled()
-    return InOrder()
-
-
-def _check_bool(name: str, value: Any) -> bool:
-    # "no" and "false" of a configuration file would count as true.
-    if not isinstance(value, (bool, np.bool_)):
-        raise ConfigError(f"{name} must be True or False, got {value!r:.80}")
-    return bool(value)
-
-
-def _check_function(name: str, value: Any) -> None:
-    if value is not None and not callable(value):
-        raise ConfigError(f"{name} must be a function, or None, got {value!r:.80}")
-
-
-def _check_timeout(timeout_seconds: Any) -> None:
-    if timeout_seconds is None:
-        return
-    is_number = isinstance(timeout_seconds, (int, float, np.number))
-    is_bool = isinstance(timeout_seconds, bool)
-    if is_bool or not is_number or not 0 < timeout_seconds < math.inf:
-        raise ConfigError(
-            f"timeout_seconds must be a positive number or None, got {timeout_seconds!r:.80}"
-        )

@@ -72,6 +72,7 @@ class Schedule:
         for steps in _group_steps(n_steps, plan.batch_size, is_first=epoch == self.epoch):
             parts = plan.parts(steps, position)
             samples_of_parts = self._samples_of(parts, plan, epoch)
+            position_after = position + steps.start * samples_per_step
             for step, part, samples in zip(steps, parts, samples_of_parts, strict=True):
                 # Name the blocks that will be needed, once for each position where they change. The
                 # last sample of the batch tells: if it is the first one of a window, the blocks of
@@ -82,8 +83,9 @@ class Schedule:
                 if last_position >= prefetched_until:
                     to_prefetch, prefetched_until = self._upcoming(last_position, plan, epoch)
 
+                position_after += samples_per_step
+                place_after = (epoch, position_after)
                 # After the last step of all ranks, the next epoch begins.
-                place_after = (epoch, position + (step + 1) * samples_per_step)
                 is_last = step + 1 == n_steps
                 if is_last and plan.position_after(step, position) == plan.n_samples:
                     place_after = (epoch + 1, 0)

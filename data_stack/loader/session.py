@@ -328,14 +328,14 @@ class Session:
             LoadingError: as :meth:`Workers.next`.
             TooManyDamagedSamplesError: more samples are damaged than the loader allows.
         """
-        rank = self.plan.rank
         try:
             made = self.workers.next()
         except TooManyDamagedSamplesError as error:
-            self.damage.add(error.samples, job, rank)  # raises the error with all samples
+            # This raises the error with all samples.
+            self.damage.add(error.samples, job, self.plan.rank)
             raise
         if made.damage is not None:
-            self.damage.add(made.damage.samples, job, rank)
+            self.damage.add(made.damage.samples, job, self.plan.rank)
         return made
 
     def _check_is_current(self, iteration: _Iteration) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 import numpy.typing as npt
 
@@ -72,24 +70,20 @@ class BlockChecks:
         unchecked = blocks[self._flags[blocks] == 0]
         if len(unchecked):
             # Not np.unique, which imports numpy.ma: 50 ms and 2.5 MiB in each process.
-            self._check_some(data, sorted(set(unchecked.tolist())))
+            # Threads would take longer: xxhash keeps the GIL for blocks of this size.
+            for block in sorted(set(unchecked.tolist())):
+                self._check_block_of_file(block, data)
 
     def check_range(self, data: memoryview, start: int, end: int) -> None:
         """Check the unchecked blocks of one range, as :meth:`check` does, in less time."""
         covered_end = min(end, self.size)
         if covered_end <= start:
             return
-        blocks = range(start >> _SHIFT, ((covered_end - 1) >> _SHIFT) + 1)
-        self._check_some(data, [block for block in blocks if not self._checked[block]])
-
-    def _check_some(self, data: memoryview, blocks: Sequence[int]) -> None:
-        """Check blocks of the whole file, one after the other.
-
-        Threads would take longer: ``xxhash`` keeps the GIL for blocks of this size.
-        """
-        for block in blocks:
-            block_start = block << _SHIFT
-            self._check_block(block, data[block_start : block_start + BLOCK_BYTES])
+        end_block = ((covered_end - 1) >> _SHIFT) + 1
+        block = self._checked.find(0, start >> _SHIFT, end_block)
+        while block != -1:
+            self._check_block_of_file(block, data)
+            block = self._checked.find(0, block + 1, end_block)
 
     def check_blocks(self, start: int, data: memoryview) -> None:
         """Check blocks that were read together.
@@ -104,21 +98,34 @@ class BlockChecks:
         n_covered_bytes = min(len(data), self.size - start)
         for offset in range(0, n_covered_bytes, BLOCK_BYTES):
             block = (start + offset) >> _SHIFT
-            self._check_block(block, data[offset : offset + BLOCK_BYTES])
+            end = min(offset + BLOCK_BYTES, n_covered_bytes)
+            self._check_block(block, data[offset:end])
+
+    def _check_block_of_file(self, block: int, data: memoryview) -> None:
+        """Compare a block with its digest, as :meth:`_check_block` does.
+
+        Args:
+            block: the number of the block.
+            data: the bytes of the whole file. Bytes that no digest covers may follow the last
+                block: they were appended later.
+        """
+        start = block << _SHIFT
+        end = min(start + BLOCK_BYTES, self.size)
+        self._check_block(block, data[start:end])
 
     def _check_block(self, block: int, content: memoryview) -> None:
         """Compare a block with its digest.
 
         Args:
             block: the number of the block.
-            content: its bytes; those of the last block may be followed by bytes that no digest
-                covers, which were appended later.
+            content: its bytes.
+
+        Raises:
+            DatasetFileCorruptError: the block is damaged.
         """
-        covered_content = content[: self.size - (block << _SHIFT)]
-        if self._digests is not None:
-            digest = digest_of_block(self._digests, block)
-            if block_digest(covered_content) != digest:
-                raise block_damage(self.name, block)
+        digests = self._digests
+        if digests is not None and block_digest(content) != digest_of_block(digests, block):
+            raise block_damage(self.name, block)
         self._checked[block] = 1
         first_unchecked = self._checked.find(0, self._n_checked_at_start)
         if first_unchecked == -1:

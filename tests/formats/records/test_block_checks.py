@@ -111,6 +111,33 @@ def test_appended_bytes_are_not_checked() -> None:
     assert checks.is_done
 
 
+def test_appended_bytes_of_one_range_are_not_checked() -> None:
+    checks = checks_of(CONTENT)
+    longer = CONTENT + b"appended"
+
+    checks.check_range(memoryview(longer), 0, len(longer))
+
+    assert checks.is_done
+
+
+def test_appended_bytes_that_are_read_too_are_not_checked() -> None:
+    checks = checks_of(CONTENT)
+    longer = CONTENT + b"appended"
+
+    checks.check_blocks(0, memoryview(longer))
+
+    assert checks.is_done
+
+
+def test_one_range_checks_the_blocks_around_a_checked_one() -> None:
+    checks = checks_of(CONTENT)
+    checks.check_range(memoryview(CONTENT), BLOCK_BYTES, BLOCK_BYTES + 1)
+
+    checks.check_range(memoryview(CONTENT), 0, N_BYTES)
+
+    assert checks.is_done
+
+
 @pytest.mark.parametrize(
     ("offset", "size", "wide"),
     [
