@@ -33,12 +33,13 @@ EXTRAS = {
     # mcp has the interface of version 2; starlette 0.41.0 imports python-multipart by its old name.
     "mcp": ["mcp>=2.3", "starlette>=0.41.3"],
 }
-# obstore reads and writes objects. s3fs brings botocore, which knows profiles, and serves
-# processes that were forked after obstore had started; 2025.3 creates a file only if it does not
-# exist, which leases need.
+# obstore reads and writes objects. s3fs, gcsfs and adlfs serve processes that were forked after
+# obstore had started, and delete what obstore cannot. s3fs brings botocore, which knows profiles;
+# gcsfs finds the login. s3fs 2025.3 creates a file only if it does not exist, which leases need.
 EXTRAS["s3"] = ["fsspec>=2025.3", "obstore>=0.11", "s3fs>=2025.3"]
 EXTRAS["gcs"] = ["fsspec>=2025.3", "gcsfs>=2025.3", "obstore>=0.11"]
-EXTRAS["azure"] = ["adlfs>=2024.7", "fsspec>=2025.3", "obstore>=0.11"]
+# azure-identity, which adlfs brings, too, logs in identities.
+EXTRAS["azure"] = ["adlfs>=2024.7", "azure-identity>=1.19", "fsspec>=2025.3", "obstore>=0.11"]
 TRIED = sorted({requirement for extra in EXTRAS.values() for requirement in extra})
 EXTRAS["cloud"] = [
     *sorted({*EXTRAS["s3"], *EXTRAS["gcs"], *EXTRAS["azure"]}),

@@ -1,6 +1,7 @@
-"""Identities of Azure that obstore logs in, with a small server of tokens.
+"""Identities of Azure that azure-identity logs in, with a small server of tokens.
 
-adlfs cannot be tested so: it sends tokens by https only, with the certificates of the system.
+adlfs cannot be tested so: it sends tokens to Azure by https only, with the certificates of the
+system.
 """
 
 from __future__ import annotations
@@ -8,17 +9,20 @@ from __future__ import annotations
 import http.server
 import json
 import os
+import ssl
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 from urllib.parse import parse_qs
 
 import pytest
 
 pytest.importorskip("adlfs")
 
-from azure_server import ACCOUNT, TOKEN, AzureServer, key_of
-from object_server import Answer, Request
+from azure_server import ACCOUNT, TOKEN, AzureServer
+from object_server import Answer
 
 from data_stack.exception import ConfigError, ResourceNotFoundError, StorageError
 from data_stack.io.storage_connectors import FsspecStorageConnector
@@ -28,17 +32,22 @@ DATA = b"0123456789" * 1000
 
 
 class TokenServer:
-    """Gives the token that :class:`AzureServer` takes; a context manager.
+    """Gives the token that :class:`AzureServer` takes.
+
+    Args:
+        context: a certificate for localhost, as azure-identity asks by https only.
 
     Attributes:
         url: where it listens.
-        requests: the method, path and body of each request.
-        status: of all answers.
+        requests: the method, path and body of each request for a token.
+        status: of all answers to them.
+        lives_seconds: for how long a token is valid.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, context: ssl.SSLContext) -> None:
         self.requests = list[tuple[str, str, str]]()
         self.status = 200
+        self.lives_seconds = 3600
         outer = self
 
         class Handler(http.server.BaseHTTPRequestHandler):
@@ -46,18 +55,20 @@ class TokenServer:
 
             def do_GET(self) -> None:
                 body = self.rfile.read(int(self.headers.get("content-length", "0")))
+                if "openid-configuration" in self.path:
+                    self._send(200, outer.configuration())
+                    return
                 outer.requests.append((self.command, self.path, body.decode()))
-                token = {
-                    "access_token": TOKEN,
-                    "token_type": "Bearer",
-                    "expires_in": 3600,
-                    "expires_on": "4102444800",
-                    "resource": "https://storage.azure.com",
-                }
+                if outer.status == 200:
+                    self._send(200, outer.token())
+                    return
                 # A server that repeats what was sent.
-                refused = {"error": "invalid_client", "error_description": body.decode()}
-                answer = json.dumps(token if outer.status == 200 else refused).encode()
-                self.send_response(outer.status)
+                refusal = {"error": "invalid_client", "error_description": body.decode()}
+                self._send(outer.status, refusal)
+
+            def _send(self, status: int, document: Mapping[str, object]) -> None:
+                answer = json.dumps(document).encode()
+                self.send_response(status)
                 self.send_header("Content-Type", "application/json")
                 self.send_header("Content-Length", str(len(answer)))
                 self.end_headers()
@@ -69,11 +80,28 @@ class TokenServer:
                 pass
 
         self._server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.url = f"http://127.0.0.1:{self._server.server_port}"
+        self._server.socket = context.wrap_socket(self._server.socket, server_side=True)
+        self.url = f"https://localhost:{self._server.server_port}"
         self._thread = threading.Thread(
             target=self._server.serve_forever, args=(0.02,), daemon=True
         )
         self._thread.start()
+
+    def token(self) -> dict[str, object]:
+        return {
+            "access_token": TOKEN,
+            "token_type": "Bearer",
+            "expires_in": self.lives_seconds,
+            "expires_on": str(int(time.time()) + self.lives_seconds),
+            "resource": "https://storage.azure.com",
+        }
+
+    def configuration(self) -> dict[str, object]:
+        return {
+            "issuer": f"{self.url}/tenant",
+            "authorization_endpoint": f"{self.url}/tenant/oauth2/v2.0/authorize",
+            "token_endpoint": f"{self.url}/tenant/oauth2/v2.0/token",
+        }
 
     def close(self) -> None:
         self._server.shutdown()
@@ -93,8 +121,9 @@ def azure(monkeypatch: pytest.MonkeyPatch) -> Iterator[AzureServer]:
 
 
 @pytest.fixture
-def tokens() -> Iterator[TokenServer]:
-    server = TokenServer()
+def tokens(tls: ssl.SSLContext) -> Iterator[TokenServer]:
+    """``tls`` is a certificate that this process trusts."""
+    server = TokenServer(tls)
     yield server
     server.close()
 
@@ -110,11 +139,18 @@ def variables_of(identity: str, tokens: TokenServer, folder: Path) -> dict[str, 
     }
     if identity == "secret":
         return {**service, "AZURE_CLIENT_SECRET": "secret-canary"}
+    if identity == "storage":
+        return {
+            "AZURE_STORAGE_CLIENT_ID": "client",
+            "AZURE_STORAGE_TENANT_ID": "tenant",
+            "AZURE_STORAGE_CLIENT_SECRET": "secret-canary",
+            "AZURE_AUTHORITY_HOST": tokens.url,
+        }
     (folder / "token").write_text("assertion-canary")
     return {**service, "AZURE_FEDERATED_TOKEN_FILE": os.fspath(folder / "token")}
 
 
-@pytest.fixture(params=["managed", "secret", "workload"])
+@pytest.fixture(params=["managed", "secret", "storage", "workload"])
 def identity(
     request: pytest.FixtureRequest,
     azure: AzureServer,
@@ -129,17 +165,15 @@ def identity(
     return name
 
 
-def store_in(azure: AzureServer) -> FsspecStorageConnector:
+def store_in(azure: AzureServer, **options: Any) -> FsspecStorageConnector:
     return FsspecStorageConnector(
-        "az://data/f",
-        endpoint_url=azure.url,
-        account_name=ACCOUNT,
-        client="obstore",
-        timeout_seconds=5.0,
+        "az://data/f", endpoint_url=azure.url, account_name=ACCOUNT, timeout_seconds=5.0, **options
     )
 
 
-def test_a_token_reaches_the_store(azure: AzureServer, tokens: TokenServer, identity: str) -> None:
+def test_a_token_logs_in_all_requests(
+    azure: AzureServer, tokens: TokenServer, identity: str
+) -> None:
     store = store_in(azure)
 
     for _ in range(3):
@@ -147,9 +181,40 @@ def test_a_token_reaches_the_store(azure: AzureServer, tokens: TokenServer, iden
     store.set_resource("new", DATA)
 
     assert content(store, "new") == DATA
+    assert store.list_resources() == ["new", "plain"]
     logins = {request.headers.get("authorization") for request in azure.requests}
     assert logins == {f"Bearer {TOKEN}"}
+    agents = {request.headers["user-agent"].partition("/")[0] for request in azure.requests}
+    assert agents == {"data_stack", "object_store"}
     assert len(tokens.requests) == 1
+
+
+def test_options_log_in_a_service(
+    azure: AzureServer, tokens: TokenServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AZURE_AUTHORITY_HOST", tokens.url)
+    store = store_in(azure, client_id="c", client_secret="secret-canary", tenant_id="tenant")
+
+    assert store.list_resources() == ["plain"]
+    assert "canary" not in repr(store)
+
+
+def test_a_token_is_renewed_minutes_before_it_expires(
+    azure: AzureServer, tokens: TokenServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for variable, value in variables_of("managed", tokens, tmp_path).items():
+        monkeypatch.setenv(variable, value)
+    tokens.lives_seconds = 301
+    store = store_in(azure)
+    store.list_resources()
+    assert len(tokens.requests) == 1
+
+    time.sleep(1.1)
+    tokens.lives_seconds = 3600
+    store.list_resources()
+    content(store, "plain")
+
+    assert len(tokens.requests) == 2
 
 
 def test_a_token_is_asked_for_as_azure_documents_it(
@@ -160,33 +225,29 @@ def test_a_token_is_asked_for_as_azure_documents_it(
     ((method, path, body),) = tokens.requests
     if identity == "managed":
         assert (method, body) == ("GET", "")
-        assert path.startswith("/msi?api-version=2019-08-01&resource=https%3A%2F%2Fstorage.azure")
+        assert path.startswith("/msi?api-version=2019-08-01&resource=https://storage.azure.com")
         return
     fields = {name: values[0] for name, values in parse_qs(body).items()}
     assert (method, path) == ("POST", "/tenant/oauth2/v2.0/token")
     assert fields["client_id"] == "client"
     assert fields["scope"] == "https://storage.azure.com/.default"
-    proof = "client_secret" if identity == "secret" else "client_assertion"
+    proof = "client_assertion" if identity == "workload" else "client_secret"
     assert fields[proof].endswith("-canary")
 
 
-def test_a_token_is_not_sent_to_the_host_of_a_redirect(azure: AzureServer, identity: str) -> None:
+def test_a_redirect_to_another_host_is_not_followed(azure: AzureServer, identity: str) -> None:
     with AzureServer() as other:
         other.is_public = True
         other.put("f/plain", DATA)
         place = other.url.replace("127.0.0.1", "localhost")
+        azure.rule = lambda request: Answer(307, b"", {"Location": f"{place}{request.path}"})
+        store = store_in(azure)
 
-        def rule(request: Request) -> Answer | None:
-            if key_of(request) != "f/plain":
-                return None
-            return Answer(307, b"", {"Location": f"{place}{request.path}"})
+        for ask in (store.get_resource, store.list_resources):
+            with pytest.raises(StorageError, match="redirects"):
+                ask("plain")
 
-        azure.rule = rule
-        # The redirect is followed, as the login is at another host, too.
-        store_in(azure)._files.read("plain", 10)
-
-        assert other.requests
-        assert not any("authorization" in request.headers for request in other.requests)
+        assert other.requests == []
 
 
 def test_a_refused_identity_is_an_error_without_secrets(
@@ -195,8 +256,8 @@ def test_a_refused_identity_is_an_error_without_secrets(
     tokens.status = 400
     store = store_in(azure)
 
-    for ask in (store.get_resource, store.has_resource, store.stat):
-        with pytest.raises(StorageError) as caught:
+    for ask in (store.get_resource, store.has_resource, store.stat, store.list_resources):
+        with pytest.raises(StorageError, match="no identity of Azure logs in") as caught:
             ask("plain")
         assert not isinstance(caught.value, ResourceNotFoundError)
         assert "canary" not in f"{caught.value!r} {store!r}"
@@ -221,7 +282,7 @@ def test_a_missing_token_of_a_workload_is_an_error(
 
 def test_a_token_is_sent_without_encryption_on_this_machine_only(azure: AzureServer) -> None:
     store = FsspecStorageConnector(
-        "az://data/f", endpoint_url="http://lab.example", account_name=ACCOUNT, client="obstore"
+        "az://data/f", endpoint_url="http://lab.example", account_name=ACCOUNT
     )
 
     with pytest.raises(ConfigError, match="by https:// only"):

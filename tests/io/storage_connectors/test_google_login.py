@@ -153,6 +153,7 @@ def test_a_project_that_pays_is_named_by_both_clients(gcs: GCSServer) -> None:
     store = gcs.store(client="obstore", token=payer)
 
     store.set_resource("a", DATA)
+    store.list_resources()
     store.delete_resource("a")
 
     requests = [request for request in gcs.requests if "authorization" in request.headers]

@@ -21,6 +21,7 @@ from scripted_s3 import S3Request, ScriptedS3, refusal
 from data_stack.dataset.iterator import SequenceDatasetIterator
 from data_stack.exception import ConfigError, StorageError
 from data_stack.io.storage_connectors.object_store import FsspecStorageConnector, obstore_runtime
+from data_stack.io.storage_connectors.object_store.azure_login import AzureLogin
 from data_stack.io.storage_connectors.object_store.client_choice import choose_client
 from data_stack.io.storage_connectors.object_store.obstore_stores import (
     make_az_store,
@@ -76,6 +77,8 @@ def clients_of(s3: ScriptedS3) -> set[str]:
         (None, "sftp://b", {}, "fsspec"),
         ("fsspec", "s3://b", {}, "fsspec"),
         ("obstore", "gs://b", {"token": "anon"}, "obstore"),
+        (None, "az://b", {"account_name": "a"}, "obstore"),
+        (None, "abfss://b", {"client_id": "c", "tenant_id": "t", "client_secret": "s"}, "obstore"),
         ("obstore", "az://b", {"account_name": "a"}, "obstore"),
     ],
 )
@@ -84,7 +87,7 @@ def test_the_client_follows_scheme_and_options(
 ) -> None:
     scheme, _, bucket = url.partition("://")
 
-    choose = functools.partial(choose_client, client, scheme, bucket, options, environment={})
+    choose = functools.partial(choose_client, client, scheme, bucket, options)
 
     assert choose(is_installed=True) == chosen
     if client is None:
@@ -442,7 +445,8 @@ def test_azure_creates_a_blob_only_if_it_has_no_tag(
 ) -> None:
     url, arrived = requests_elsewhere
     monkeypatch.setenv("AZURE_STORAGE_ENDPOINT", url)
-    store = make_az_store("data", {"account_name": "lab", "account_key": "a2V5"}, 5.0)
+    login = AzureLogin({"account_name": "lab", "account_key": "a2V5"}, 5.0)
+    store = make_az_store("data", login, 5.0)
     assert store is not None
 
     obstore.put(store, "f/a b", b"1", mode="create", use_multipart=False)

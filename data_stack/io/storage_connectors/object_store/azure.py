@@ -15,6 +15,7 @@ from azure.core import MatchConditions
 from azure.core.exceptions import DecodeError, HttpResponseError
 from azure.storage.blob.aio import BlobPrefix
 
+from data_stack.io.storage_connectors.object_store.azure_folders import is_folder
 from data_stack.io.storage_connectors.object_store.object_client import ListingPage
 from data_stack.io.storage_connectors.object_store.refused_requests import refused_request
 from data_stack.io.storage_connectors.object_store.s3 import (
@@ -34,8 +35,6 @@ _REQUEST_OPTIONS: Final[Any] = {"retry_total": 0, "permit_redirects": False}
 #: https://learn.microsoft.com/en-us/rest/api/storageservices/blob-service-error-codes
 _EXISTING_BLOB_CODES: Final = {"BlobAlreadyExists", "ResourceAlreadyExists"}
 _MISSING_BLOB_CODES: Final = {"BlobNotFound"}
-#: How accounts with a hierarchical namespace, and adlfs, mark blobs that stand for folders.
-_FOLDER_MARKS: Final = ("hdi_isfolder", "is_directory")
 
 
 async def get_ranges(
@@ -126,7 +125,7 @@ async def head(file_system: Any, container: str, key: str) -> dict[str, Any] | N
             if isinstance(translated, FileNotFoundError):
                 return None
             raise translated from None
-    if _is_folder(properties):
+    if is_folder(properties.metadata or {}):
         return None
     return {
         "name": f"{container}/{key}",
@@ -216,7 +215,7 @@ async def list_page(
             async for item in page:
                 if isinstance(item, BlobPrefix):
                     folders.append(item.name)
-                elif not _is_folder(item):
+                elif not is_folder(item.metadata or {}):
                     objects.append(_listed_object(item))
         except HttpResponseError as error:
             raise _translate(error) from None
@@ -233,12 +232,6 @@ def _listed_object(blob: Any) -> dict[str, Any]:
         "ETag": f'"{tag}"',
         "LastModified": blob.last_modified,
     }
-
-
-def _is_folder(properties: Any) -> bool:
-    """Return whether a blob stands for a folder."""
-    metadata = {name.lower(): value for name, value in (properties.metadata or {}).items()}
-    return any(metadata.get(mark) == "true" for mark in _FOLDER_MARKS)
 
 
 def _condition(etag: str | None) -> dict[str, Any]:

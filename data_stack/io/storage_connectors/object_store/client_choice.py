@@ -7,10 +7,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from data_stack.exception import ConfigError, MissingDependencyError
-from data_stack.io.storage_connectors.object_store.azure_account import (
-    AZURE_PROTOCOLS,
-    needs_identity,
-)
+from data_stack.io.storage_connectors.object_store.azure_account import AZURE_PROTOCOLS
 
 OBSTORE: Final = "obstore"
 FSSPEC: Final = "fsspec"
@@ -25,13 +22,14 @@ _AZ_OPTIONS: Final = frozenset(
         "account_key",
         "account_name",
         "anon",
+        "client_id",
+        "client_secret",
         "connection_string",
         "endpoint_url",
         "sas_token",
+        "tenant_id",
     }
 )
-#: The schemes that obstore serves unless the URL names another client, besides those of Azure.
-_DEFAULT_SCHEMES: Final = ("s3", "s3a", "gs", "gcs")
 #: The schemes that obstore serves, and the options of their file systems that it has, too.
 OBSTORE_OPTIONS: Final[Mapping[str, frozenset[str]]] = {
     "s3": _S3_OPTIONS,
@@ -51,18 +49,16 @@ def choose_client(
     bucket: str,
     options: Mapping[str, Any],
     *,
-    environment: Mapping[str, str],
     is_installed: bool,
 ) -> str:
     """Return the client for a store.
 
     Args:
         client: the wanted client; None: obstore for S3, Google and Azure, where it serves the store
-            and is installed. Only fsspec's client has all ways to log in to Azure as an identity.
+            and is installed.
         protocol: the scheme of the URL.
         bucket: the bucket.
         options: the arguments of the file system of fsspec.
-        environment: the variables, which may hold a login.
         is_installed: whether obstore is installed.
 
     Raises:
@@ -75,10 +71,7 @@ def choose_client(
         return FSSPEC
     reason = why_not_obstore(protocol, bucket, options)
     if client is None:
-        is_default = protocol in _DEFAULT_SCHEMES
-        if protocol in AZURE_PROTOCOLS:
-            is_default = not needs_identity(options, environment)
-        return OBSTORE if is_default and reason is None and is_installed else FSSPEC
+        return OBSTORE if reason is None and is_installed else FSSPEC
     if reason is not None:
         raise ConfigError(f"the client {OBSTORE!r} {reason}; use the client {FSSPEC!r}")
     if not is_installed:

@@ -21,7 +21,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import hashlib
-import os
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Any, Literal
@@ -103,8 +102,8 @@ class FsspecStorageConnector(StorageConnector):
             times as long. HDFS and SFTP keep it as far as their clients do.
         client: ``"obstore"`` reads and writes the objects of s3://, gs:// and az:// with a fraction
             of the processor time of ``"fsspec"``, which has all options of its file systems. By
-            default it is obstore for s3:// and gs://, and for az:// unless an identity logs in,
-            where it is installed and has all given options.
+            default it is obstore for these schemes, where it is installed and has all given
+            options.
         storage_options: arguments of the class of the file system, e.g.
             ``endpoint_url="https://…"`` for ``s3fs.S3FileSystem``.
 
@@ -376,31 +375,33 @@ def _make_objects(
     file_system: RemoteFileSystem, client: str | None, timeout_seconds: float
 ) -> ObjectClient:
     """Make the client for single objects of a store."""
-    fsspec_objects: ObjectClient
-    if file_system.protocol in S3_PROTOCOLS:
-        fsspec_objects = S3fsObjects(file_system)
-    elif file_system.protocol in AZURE_PROTOCOLS:
-        # Imported here, as the client of Azure may be missing.
-        from data_stack.io.storage_connectors.object_store.adlfs_objects import AdlfsObjects
-
-        fsspec_objects = AdlfsObjects(file_system)
-    elif file_system.protocol in GOOGLE_PROTOCOLS:
-        fsspec_objects = GcsfsObjects(file_system)
-    else:
-        fsspec_objects = FsspecObjects(file_system)
     bucket = file_system.root.partition("/")[0]
     chosen_client = choose_client(
         client,
         file_system.protocol,
         bucket,
         file_system.options,
-        environment=os.environ,
         is_installed=is_obstore_installed(),
     )
+    make_fsspec_objects = functools.partial(_make_fsspec_objects, file_system)
     if chosen_client != OBSTORE:
-        return fsspec_objects
+        return make_fsspec_objects()
 
     # Imported here, as obstore may be missing.
     from data_stack.io.storage_connectors.object_store.obstore_objects import ObstoreObjects
 
-    return ObstoreObjects(file_system, timeout_seconds, fsspec_objects)
+    return ObstoreObjects(file_system, timeout_seconds, make_fsspec_objects)
+
+
+def _make_fsspec_objects(file_system: RemoteFileSystem) -> ObjectClient:
+    """Make the client for single objects that sends requests by the file system of fsspec."""
+    if file_system.protocol in S3_PROTOCOLS:
+        return S3fsObjects(file_system)
+    if file_system.protocol in GOOGLE_PROTOCOLS:
+        return GcsfsObjects(file_system)
+    if file_system.protocol in AZURE_PROTOCOLS:
+        # Imported here, as the client of Azure may be missing.
+        from data_stack.io.storage_connectors.object_store.adlfs_objects import AdlfsObjects
+
+        return AdlfsObjects(file_system)
+    return FsspecObjects(file_system)

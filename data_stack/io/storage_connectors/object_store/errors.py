@@ -31,6 +31,8 @@ _BUSY_ERRORS: Final = {
     errno.ENETUNREACH,
     errno.ENOTCONN,
 }
+#: The statuses of a server that received too many requests.
+_BUSY_STATUSES: Final = (429, 503)
 #: The exceptions of botocore, aiohttp, azure and paramiko for a server that did not answer.
 _UNREACHABLE_NAMES: Final = {
     "HTTPClientError",
@@ -99,6 +101,16 @@ def is_unreachable(error: BaseException) -> bool:
         if _REFUSED_NAMES & names:
             return False
         if _UNREACHABLE_NAMES & names:
+            return True
+        cause = cause.__cause__
+    return False
+
+
+def is_busy(error: BaseException) -> bool:
+    """Return whether a server received too many requests."""
+    cause: BaseException | None = error
+    while cause is not None:
+        if _status_of(cause) in _BUSY_STATUSES:
             return True
         cause = cause.__cause__
     return False

@@ -5,10 +5,30 @@ from __future__ import annotations
 from typing import Any
 
 from data_stack.io.storage_connectors.object_store.fsspec_objects import FsspecObjects
+from data_stack.io.storage_connectors.object_store.google_answers import (
+    DESCRIPTION_FIELDS,
+    page_parameters,
+    parse_description,
+    parse_page,
+)
+from data_stack.io.storage_connectors.object_store.object_client import ListingPage
+from data_stack.io.storage_connectors.object_store.remote_file import RemoteFile
+from data_stack.io.storage_connectors.object_store.s3 import MISSING_BUCKET, WrongAnswerError
 
 
 class GcsfsObjects(FsspecObjects):
     """The objects of a bucket. Their versions are named by their generations."""
+
+    def describe(self, path: str) -> RemoteFile:
+        key = self._file_system.key_of(path)
+        return parse_description(self._file_system.run_request(_get_description, key), path)
+
+    def list_page(self, prefix: str, delimiter: str, token: str | None) -> ListingPage:
+        parameters = page_parameters(prefix, delimiter, token)
+        try:
+            return parse_page(self._file_system.run_request(_get_page, parameters))
+        except FileNotFoundError:
+            raise WrongAnswerError(MISSING_BUCKET) from None
 
     def read_version(self, path: str, max_bytes: int) -> tuple[bytes, str | None]:
         key = self._file_system.key_of(path)
@@ -22,6 +42,30 @@ class GcsfsObjects(FsspecObjects):
 
     def delete_version(self, path: str, version: str) -> None:
         self._file_system.run_request(_delete_version, self._file_system.key_of(path), version)
+
+
+async def _get_description(file_system: Any, bucket: str, key: str) -> bytes:
+    """Return the answer to a request for the description of an object.
+
+    https://cloud.google.com/storage/docs/json_api/v1/objects/get
+
+    Raises:
+        FileNotFoundError: there is no such object, or no such bucket.
+    """
+    _, body = await file_system._call("GET", "b/{}/o/{}", bucket, key, fields=DESCRIPTION_FIELDS)
+    answer: bytes = body
+    return answer
+
+
+async def _get_page(file_system: Any, bucket: str, parameters: dict[str, str]) -> bytes:
+    """Return the answer to a request for a page of a listing.
+
+    Raises:
+        FileNotFoundError: there is no such bucket.
+    """
+    _, body = await file_system._call("GET", "b/{}/o", bucket, **parameters)
+    answer: bytes = body
+    return answer
 
 
 async def _get_version(

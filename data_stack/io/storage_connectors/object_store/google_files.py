@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from data_stack.io.storage_connectors.object_store.bucket_files import BucketFiles
 from data_stack.io.storage_connectors.object_store.remote_file import RemoteFile
-from data_stack.io.storage_connectors.object_store.remote_files import RemoteFiles
 
 
-class GoogleFiles(RemoteFiles):
+class GoogleFiles(BucketFiles):
     """The files below a folder of a bucket.
 
     A generation is a version of an object: https://cloud.google.com/storage/docs/metadata. A

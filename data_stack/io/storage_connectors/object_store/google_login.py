@@ -83,6 +83,21 @@ class GoogleLogin:
         finally:
             self._login.lock.release()
 
+    def headers(self) -> dict[str, str]:
+        """Return the headers that log a request in; none without a login.
+
+        Raises:
+            CredentialsError: the credentials are not valid any more.
+            ConnectionError: the server of the login is away.
+            TimeoutError: another thread waits for that server.
+        """
+        headers = dict[str, str]()
+        self.renew_in_time()
+        if not self.is_anonymous:
+            # With the project that pays.
+            self._credentials.apply(headers)
+        return headers
+
     def current_token(self) -> dict[str, Any]:
         """Return the token, as obstore wants it of a credential provider."""
         self.renew_in_time()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from data_stack.io.storage_connectors.object_store.remote_file import RemoteFile
 
@@ -37,6 +37,13 @@ class ListingPage:
     objects: Sequence[Mapping[str, Any]]
     folders: Sequence[str]
     next_token: str | None
+
+
+class Lister(Protocol):
+    """Requests pages of listings."""
+
+    def list_page(self, prefix: str, delimiter: str, token: str | None) -> ListingPage:
+        """Request a page; see :meth:`.ObjectClient.list_page`."""
 
 
 class ObjectClient(ABC):

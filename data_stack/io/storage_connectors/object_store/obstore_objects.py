@@ -14,6 +14,9 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import obstore
 
 from data_stack.io.storage_connectors.object_store import obstore_runtime
+from data_stack.io.storage_connectors.object_store.azure_folders import is_folder
+from data_stack.io.storage_connectors.object_store.azure_listing import AzureLister
+from data_stack.io.storage_connectors.object_store.azure_login import AzureLogin
 from data_stack.io.storage_connectors.object_store.file_system import (
     GOOGLE_PROTOCOLS,
     S3_PROTOCOLS,
@@ -21,6 +24,7 @@ from data_stack.io.storage_connectors.object_store.file_system import (
 )
 from data_stack.io.storage_connectors.object_store.object_client import (
     FileRange,
+    Lister,
     ListingPage,
     ObjectClient,
 )
@@ -48,6 +52,7 @@ from data_stack.util.logger import logger
 if TYPE_CHECKING:
     from obstore import GetOptions, PutMode, UpdateVersion
 
+    from data_stack.io.storage_connectors.object_store.google_listing import GoogleLister
     from data_stack.io.storage_connectors.object_store.google_login import GoogleLogin
 
 _Item = TypeVar("_Item")
@@ -61,7 +66,9 @@ _ELSEWHERE_CODES: Final = {"PermanentRedirect", "AuthorizationHeaderMalformed"}
 
 #: The stores of this process, by bucket and options. Connectors to one bucket share connections.
 _stores: weakref.WeakValueDictionary[tuple[str, str], Any] = weakref.WeakValueDictionary()
-#: Held while a store is looked up or made there.
+#: The logins to Azure of this process, by options. Connectors to one account share a token.
+_azure_logins: weakref.WeakValueDictionary[str, AzureLogin] = weakref.WeakValueDictionary()
+#: Held while a store or login is looked up or made there.
 _sharing: Final = fork_lock()
 #: The stores of the parents of this process, which are kept: ending one would touch their sockets.
 _inherited: Final[list[Any]] = []
@@ -70,33 +77,35 @@ _inherited: Final[list[Any]] = []
 class ObstoreObjects(ObjectClient):
     """The objects below a URL, read and written by obstore.
 
-    Buckets of S3 are listed by :class:`.S3Lister`, as obstore does not list exactly. Another client
-    does what obstore cannot do:
+    Our web client lists buckets and containers, as obstore does not list exactly. It also describes
+    objects of Google, whose versions obstore names otherwise. The client of fsspec does what
+    neither can do:
 
     - everything in a process that was forked after obstore had started, because its threads do not
       survive a fork, and a request would never end;
     - everything in a bucket in another region than the requested one, which obstore does not look
       for;
-    - everything in a bucket of S3 to which a proxy leads, as a redirect would lead obstore through
-      it to any host, with the session token;
+    - everything in a bucket to which a proxy leads, as a redirect would lead obstore through it to
+      any host, with the session token;
+    - everything for Google where a client certificate must be shown;
     - objects whose names obstore does not take as they are, such as ``a//b`` and ``a/``;
-    - listing containers of Azure, and buckets of S3 for which botocore has certificates of its own;
-    - describing objects of Google, whose versions it names otherwise, and empty ones of Azure,
-      which may stand for folders;
-    - deleting objects of Google and Azure, which it does by requests for many objects;
+    - listing buckets of S3 for which botocore has certificates of its own;
+    - deleting objects of Google and Azure, which obstore does by requests for many objects;
     - deleting a certain version of an object;
-    - writing to Google without a login, for which obstore logs in as the machine all the same;
-    - everything for Google where a client certificate must be shown.
+    - writing to Google without a login, for which obstore logs in as the machine all the same.
 
     Args:
         file_system: the file system of the URL.
         timeout_seconds: the limit of a request.
-        other: the other client.
+        make_other: makes the client of fsspec. It is called when that client is needed first, whose
+            import takes up to 0.7 s of processor time.
     """
 
     _file_system: RemoteFileSystem
     _timeout_seconds: float
-    _other: ObjectClient
+    _make_other: Callable[[], ObjectClient]
+    #: The client of fsspec; None before it is needed.
+    _made_other: ObjectClient | None
     _bucket: str
     _is_s3: bool
     _is_google: bool
@@ -105,24 +114,31 @@ class ObstoreObjects(ObjectClient):
     #: Where the bucket of S3 is; None before it is asked for in this process, and elsewhere.
     _place: S3Place | None
     #: The login of Google; None before it is used in this process, and elsewhere.
-    _login: GoogleLogin | None
+    _google_login: GoogleLogin | None
+    #: The login of Azure; None before it is used in this process, and elsewhere.
+    _azure_login: AzureLogin | None
     #: Whether there is no store of obstore, because a proxy leads to the bucket.
     _is_proxied: bool
     #: Whether the bucket turned out to be in another region.
     _is_elsewhere: bool
 
     def __init__(
-        self, file_system: RemoteFileSystem, timeout_seconds: float, other: ObjectClient
+        self,
+        file_system: RemoteFileSystem,
+        timeout_seconds: float,
+        make_other: Callable[[], ObjectClient],
     ) -> None:
         self._file_system = file_system
         self._timeout_seconds = timeout_seconds
-        self._other = other
+        self._make_other = make_other
+        self._made_other = None
         self._bucket = file_system.root.partition("/")[0]
         self._is_s3 = file_system.protocol in S3_PROTOCOLS
         self._is_google = file_system.protocol in GOOGLE_PROTOCOLS
         self._store = None
         self._place = None
-        self._login = None
+        self._google_login = None
+        self._azure_login = None
         self._is_proxied = False
         self._is_elsewhere = False
         call_in_forks(self._leave_inherited_store)
@@ -140,24 +156,29 @@ class ObstoreObjects(ObjectClient):
         return answers
 
     def describe(self, path: str) -> RemoteFile | None:
-        if self._is_google:
+        try:
+            if self._is_google:
+                return self._describe_at_google(path)
+            return self._send(
+                path,
+                lambda key: self._request_description(path, key),
+                lambda: self._other.describe(path),
+            )
+        except FileNotFoundError:
+            if not self._is_s3:
+                self._check_missing(path)
+            return None
+
+    def _describe_at_google(self, path: str) -> RemoteFile | None:
+        if not self._sends([]):
             return self._other.describe(path)
-        file = self._send(
-            path,
-            lambda key: self._request_description(path, key),
-            lambda: self._other.describe(path),
-        )
-        if self._is_s3:
-            return file
-        if file is None:
-            self._check_missing(path)
-        elif file.size == 0:
-            # It may stand for a folder, which only its metadata say.
-            return self._other.describe(path)
-        return file
+        return self._google_lister().describe(path, self._file_system.key_of(path))
 
     def _check_missing(self, path: str) -> None:
-        """Check that an object is missing, not its container: an answer to HEAD does not say."""
+        """Check that an object is missing, not its bucket or container.
+
+        An answer to HEAD does not say, and one of the JSON API of Google only in its message.
+        """
         (answer,) = self.read_ranges([FileRange(path, 0, 1)], None)
         if isinstance(answer, Exception) and not isinstance(answer, FileNotFoundError):
             raise answer
@@ -219,15 +240,39 @@ class ObstoreObjects(ObjectClient):
         self._other.delete_version(path, version)
 
     def list_page(self, prefix: str, delimiter: str, token: str | None) -> ListingPage:
-        if not self._is_s3 or not self._sends([]) or not self._find_place().suits_web_client:
+        lister = self._find_lister()
+        if lister is None:
             return self._other.list_page(prefix, delimiter, token)
-        lister = S3Lister(self._find_place(), self._timeout_seconds)
         try:
             return lister.list_page(prefix, delimiter, token)
         except OSError as error:
             if not self._shows_other_region(error):
                 raise
         return self._other.list_page(prefix, delimiter, token)
+
+    def _find_lister(self) -> Lister | None:
+        """Return what lists the bucket by our web client; None if it must not."""
+        if not self._sends([]):
+            return None
+        if self._is_google:
+            return self._google_lister()
+        if not self._is_s3:
+            return AzureLister(self._bucket, self._log_in_to_azure(), self._timeout_seconds)
+        if not self._find_place().suits_web_client:
+            return None
+        return S3Lister(self._find_place(), self._timeout_seconds)
+
+    def _google_lister(self) -> GoogleLister:
+        """Return what lists and describes objects of Google."""
+        # Imported here, as google-auth may be missing.
+        from data_stack.io.storage_connectors.object_store.google_listing import GoogleLister
+
+        return GoogleLister(
+            self._file_system.connect().base,
+            self._bucket,
+            self._log_in_to_google(),
+            self._timeout_seconds,
+        )
 
     def _read_range(self, file_range: FileRange, etag: str | None) -> bytes | Exception:
         """Return a range, or why it could not be read."""
@@ -322,13 +367,19 @@ class ObstoreObjects(ObjectClient):
         return self._run(get)
 
     def _request_description(self, path: str, key: str) -> RemoteFile | None:
-        def head() -> Any:
-            return obstore.head(self._connect(), key)
+        """Request the description of an object; return None for one that stands for a folder.
 
-        try:
-            meta = self._run(head, has_body=False)
-        except FileNotFoundError:
+        Raises:
+            FileNotFoundError: there is no such object.
+        """
+
+        def head() -> Any:
+            return obstore.get(self._connect(), key, options={"head": True})
+
+        answer = self._run(head, has_body=False)
+        if not self._is_s3 and is_folder(answer.attributes):
             return None
+        meta = answer.meta
         modified = meta["last_modified"]
         info = {
             "size": meta["size"],
@@ -348,13 +399,22 @@ class ObstoreObjects(ObjectClient):
         """Send a request, and raise the exceptions of the other clients in place of obstore's."""
         obstore_runtime.note_start()
         if self._is_google:
-            self._log_in().renew_in_time()
+            self._log_in_to_google().renew_in_time()
+        elif not self._is_s3:
+            self._log_in_to_azure().renew_in_time()
         try:
             return _call_interruptibly(function)
         except (obstore.exceptions.BaseError, FileNotFoundError) as error:
             raise translate(error, has_body=has_body) from None
 
     # ------------------------------------------------------------------ the other client
+
+    @property
+    def _other(self) -> ObjectClient:
+        """The client of fsspec, which the first use makes."""
+        if self._made_other is None:
+            self._made_other = self._make_other()
+        return self._made_other
 
     def _send(
         self, path: str, request: Callable[[str], _Result], other_request: Callable[[], _Result]
@@ -379,13 +439,13 @@ class ObstoreObjects(ObjectClient):
         """Return whether obstore can send requests for these objects."""
         if self._is_elsewhere or obstore_runtime.is_lost() or self._connect() is None:
             return False
-        if self._is_google and self._log_in().needs_certificate:
+        if self._is_google and self._log_in_to_google().needs_certificate:
             return False
         return all(_keeps_key(self._file_system.key_of(path)) for path in paths)
 
     def _writes(self) -> bool:
         """Return whether obstore can write."""
-        return not self._is_google or not self._log_in().is_anonymous
+        return not self._is_google or not self._log_in_to_google().is_anonymous
 
     def _shows_other_region(self, answer: Any) -> bool:
         """Return whether an answer says that the bucket is in another region, and note it."""
@@ -407,9 +467,11 @@ class ObstoreObjects(ObjectClient):
         store = self._store
         if store is None and not self._is_proxied:
             obstore_runtime.note_start()
+            # Not while the lock is held: looking for a login takes seconds on some machines.
             if self._is_google:
-                # Not while the lock is held: looking for a login takes seconds on some machines.
-                self._log_in()
+                self._log_in_to_google()
+            elif not self._is_s3:
+                self._log_in_to_azure()
             key = (self._bucket, self._file_system.key_of_options)
             with _sharing:
                 store = _stores.get(key)
@@ -426,12 +488,12 @@ class ObstoreObjects(ObjectClient):
             return make_gs_store(
                 self._bucket,
                 self._file_system.connect(),
-                self._log_in(),
+                self._log_in_to_google(),
                 self._timeout_seconds,
             )
         if self._is_s3:
             return make_s3_store(self._find_place(), self._timeout_seconds)
-        return make_az_store(self._bucket, self._file_system.options, self._timeout_seconds)
+        return make_az_store(self._bucket, self._log_in_to_azure(), self._timeout_seconds)
 
     def _find_place(self) -> S3Place:
         """Return where the bucket of S3 is, which the first call finds out."""
@@ -439,22 +501,36 @@ class ObstoreObjects(ObjectClient):
             self._place = find_s3_place(self._bucket, self._file_system.options)
         return self._place
 
-    def _log_in(self) -> GoogleLogin:
+    def _log_in_to_google(self) -> GoogleLogin:
         """Return the login of Google, which the first call looks for."""
-        if self._login is None:
+        if self._google_login is None:
             # Imported here, as gcsfs may be missing.
             from data_stack.io.storage_connectors.object_store.google_login import GoogleLogin
 
-            self._login = GoogleLogin(self._file_system.connect(), self._timeout_seconds)
-        return self._login
+            self._google_login = GoogleLogin(self._file_system.connect(), self._timeout_seconds)
+        return self._google_login
+
+    def _log_in_to_azure(self) -> AzureLogin:
+        """Return the login of Azure, which the first call looks for."""
+        if self._azure_login is None:
+            key = self._file_system.key_of_options
+            with _sharing:
+                login = _azure_logins.get(key)
+                if login is None:
+                    login = AzureLogin(self._file_system.options, self._timeout_seconds)
+                    _azure_logins[key] = login
+            self._azure_login = login
+        return self._azure_login
 
     def _leave_inherited_store(self) -> None:
         """Begin without a store in a fork."""
         _inherited.append(self._store)
         _stores.clear()
+        _azure_logins.clear()
         self._store = None
         self._place = None
-        self._login = None
+        self._google_login = None
+        self._azure_login = None
 
 
 def _call_interruptibly(function: Callable[[], _Result]) -> _Result:

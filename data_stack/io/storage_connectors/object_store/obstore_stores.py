@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -13,13 +12,12 @@ from urllib.request import getproxies, proxy_bypass
 from obstore.store import AzureStore, GCSStore, S3Store
 
 from data_stack.exception import ConfigError
-from data_stack.io.storage_connectors.object_store.azure_account import find_account
 from data_stack.io.storage_connectors.object_store.s3_place import S3Place
 
 if TYPE_CHECKING:
+    from data_stack.io.storage_connectors.object_store.azure_login import AzureLogin
     from data_stack.io.storage_connectors.object_store.google_login import GoogleLogin
 
-_LOOPBACK_HOSTS: Final = ("127.0.0.1", "::1", "localhost")
 #: The limit of connecting to a server.
 _MAX_CONNECT_SECONDS: Final = 10.0
 #: obstore asks for credentials again five minutes before they expire. So it asks botocore, which
@@ -107,31 +105,21 @@ def make_gs_store(
     )
 
 
-def make_az_store(container: str, options: Mapping[str, Any], timeout_seconds: float) -> Any | None:
+def make_az_store(container: str, login: AzureLogin, timeout_seconds: float) -> Any | None:
     """Make the store of a container of Azure; None if a proxy leads to it.
 
-    Redirects to another host are not followed; see :func:`_refuse_other_hosts`. Where an identity
-    logs in, they are, as the login is at another host. They do not get the token.
+    Redirects to another host are not followed; see :func:`_refuse_other_hosts`.
 
     Args:
         container: the container.
-        options: arguments of ``adlfs.AzureBlobFileSystem``; see ``OBSTORE_OPTIONS`` for which. If
-            neither they nor the environment have a key or a token, obstore looks for an identity.
+        login: the login to its account.
         timeout_seconds: the limit of a request.
-
-    Raises:
-        ConfigError: no account is named, something is malformed, or the token of an identity would
-            be sent without encryption.
     """
-    account = find_account(options, os.environ)
+    account = login.account
     if _has_proxy(account.endpoint):
         return None
     client_arguments = _client_options(account.endpoint, timeout_seconds, None)
-    is_identity = not (account.key or account.sas_token or account.is_anonymous)
-    if is_identity and not _keeps_token_secret(account.endpoint):
-        raise ConfigError("an identity of Azure logs in by https:// only: give a key or SAS token")
-    if not is_identity:
-        _refuse_other_hosts(client_arguments, account.endpoint)
+    _refuse_other_hosts(client_arguments, account.endpoint)
     config: Any = {
         "account_name": account.name,
         "endpoint": account.endpoint,
@@ -139,19 +127,12 @@ def make_az_store(container: str, options: Mapping[str, Any], timeout_seconds: f
         # The variable AZURE_STORAGE_USE_EMULATOR would take precedence over the endpoint.
         "use_emulator": False,
     }
-    credentials: dict[str, Any] | None = None
-    if account.key:
-        credentials = {"access_key": account.key, "expires_at": None}
-    elif account.sas_token:
-        credentials = {"sas_token": account.sas_token, "expires_at": None}
-
-    def current_credentials() -> Any:
-        return credentials
-
+    # obstore has no name for its type at run time.
+    provider: Any = login.provider()
     return AzureStore(
         container,
         config=config,
-        credential_provider=None if credentials is None else current_credentials,
+        credential_provider=provider,
         client_options=client_arguments,
         retry_config=_NO_RETRIES,
     )
@@ -197,12 +178,6 @@ def _refuse_other_hosts(client_options: dict[str, Any], endpoint: str) -> None:
     """
     client_options["proxy_url"] = f"http://{REFUSING_PROXY}"
     client_options["proxy_excludes"] = urlsplit(endpoint).hostname
-
-
-def _keeps_token_secret(endpoint: str) -> bool:
-    """Return whether nobody between here and an endpoint sees what is sent there."""
-    parts = urlsplit(endpoint)
-    return parts.scheme == "https" or parts.hostname in _LOOPBACK_HOSTS
 
 
 def _has_proxy(endpoint: str) -> bool:

@@ -6,6 +6,8 @@ import html
 import re
 from typing import Final
 
+from data_stack.util.untrusted_text import parse_json
+
 _CODE: Final = re.compile(r"<Code>([^<]{1,100})</Code>")
 _MESSAGE: Final = re.compile(r"<Message>([^<]{1,2000})</Message>")
 
@@ -68,6 +70,26 @@ def refusal_in_xml(status: int, body: str) -> RefusedRequestError:
     # Azure adds the number and the time of the request, each in a line.
     message = " ".join(message.partition("\nRequestId:")[0].split())
     return refused_request(status, code, message)
+
+
+def refusal_in_json(status: int, body: str) -> RefusedRequestError:
+    """Return the exception for an answer that is an error, as the JSON API of Google writes it.
+
+    https://cloud.google.com/storage/docs/json_api/v1/status-codes
+
+    Args:
+        status: of HTTP.
+        body: the body. One that is no such error has no code and no message.
+    """
+    try:
+        error = parse_json(body)["error"]
+        message = error["message"]
+        code = error["errors"][0]["reason"]
+    except (ValueError, KeyError, TypeError, IndexError):
+        return refused_request(status, "", "")
+    if not isinstance(message, str) or not isinstance(code, str):
+        return refused_request(status, "", "")
+    return refused_request(status, code, " ".join(message.split()))
 
 
 class CredentialsError(OSError):

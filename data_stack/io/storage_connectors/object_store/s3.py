@@ -28,6 +28,7 @@ REDIRECTED: Final = "the server redirects to another URL; that is not followed"
 NO_LISTING: Final = (
     "the server answers a request for a listing with something else, perhaps a page of a gateway"
 )
+MISSING_BUCKET: Final = "the bucket does not exist"
 NO_END_OF_LISTING: Final = "the server does not tell how its listing goes on"
 #: A body is read in pieces of this size.
 _PIECE_BYTES: Final = 1 << 20
@@ -377,7 +378,7 @@ def _causes_of(error: BaseException) -> Iterator[BaseException]:
 def describe_404(refusal: Refusal) -> str:
     """Return what a 404 says that does not name a missing object."""
     if refusal.code == "NoSuchBucket":
-        return "the bucket does not exist"
+        return MISSING_BUCKET
     if refusal.code == "ContainerNotFound":
         return "the container does not exist"
     return (

@@ -8,22 +8,22 @@ listing without an end for a whole one, lists ``a/`` as ``a``, and fails if ther
 
 from __future__ import annotations
 
-import re
-import time
 import xml.etree.ElementTree as ElementTree
-from collections.abc import Mapping, Sequence
-from datetime import datetime
 from typing import Any, Final
 from urllib.parse import quote, unquote_plus, urlencode
 
+from data_stack.io.storage_connectors.object_store.listed_object import (
+    checked_name,
+    listed_object,
+    parse_iso_time,
+)
 from data_stack.io.storage_connectors.object_store.object_client import ListingPage
 from data_stack.io.storage_connectors.object_store.refused_requests import (
+    RefusedRequestError,
     refusal_in_xml,
     refused_request,
 )
 from data_stack.io.storage_connectors.object_store.s3 import (
-    NO_LISTING,
-    REDIRECTED,
     REGION_HEADER,
     WrongAnswerError,
     describe_404,
@@ -31,16 +31,19 @@ from data_stack.io.storage_connectors.object_store.s3 import (
     refusal_of,
 )
 from data_stack.io.storage_connectors.object_store.s3_place import S3Place
-from data_stack.io.web import Exchange, WebError
+from data_stack.io.storage_connectors.object_store.web_requests import (
+    RedirectedError,
+    SignedRequest,
+    get,
+)
+from data_stack.io.storage_connectors.object_store.xml_listing import (
+    MAX_PAGE_BYTES,
+    name_of,
+    parse_xml,
+    text_in,
+)
 
-#: A page of S3 has at most 1,000 keys of 1,024 bytes, each of which may be written as ``%00``, and
-#: 20,000 tags. Other servers send larger pages.
-_MAX_PAGE_BYTES: Final = 16 << 20
-_MAX_TAGS: Final = 400_000
-_MAX_REFUSAL_BYTES: Final = 64 << 10
 _ROOT: Final = "ListBucketResult"
-#: What no listing holds: a definition of entities, which may expand to any size.
-_DOCUMENT_TYPE: Final = re.compile(rb"<!\s*DOCTYPE", re.IGNORECASE)
 
 
 class S3Lister:
@@ -79,36 +82,30 @@ class S3Lister:
             WrongAnswerError: the bucket does not exist, or the answer is not one of S3.
             ConnectionError: the server did not answer.
         """
-        exchange = Exchange(
-            url,
-            own_headers=self._sign(url),
-            timeout_seconds=self._timeout_seconds,
-            deadline=time.monotonic() + self._timeout_seconds,
-            max_redirects=0,
-        )
         try:
-            with exchange:
-                if exchange.status == 200:
-                    return exchange.read(_MAX_PAGE_BYTES)
-                body = exchange.read(_MAX_REFUSAL_BYTES).decode(errors="replace")
-        except WebError as error:
-            raise _translate(error, exchange.redirects) from None
-        refusal = refusal_in_xml(exchange.status, body)
-        if exchange.status == 404:
-            raise WrongAnswerError(describe_404(refusal_of(refusal)))
-        raise refusal
+            return get(
+                self._sign(url),
+                timeout_seconds=self._timeout_seconds,
+                max_bytes=MAX_PAGE_BYTES,
+                read_refusal=_read_refusal,
+            )
+        except RedirectedError as error:
+            if REGION_HEADER not in error.headers:
+                raise
+        raise refused_request(301, "PermanentRedirect", "the bucket is elsewhere")
 
-    def _sign(self, url: str) -> dict[str, str]:
-        """Return the headers that sign a request; none if it is anonymous."""
+    def _sign(self, url: str) -> SignedRequest:
+        """Return a request that is signed, unless it is anonymous."""
         if self._place.find_credentials is None:
-            return {}
+            return SignedRequest(url, {})
         from botocore.auth import S3SigV4Auth
         from botocore.awsrequest import AWSRequest
 
         request = AWSRequest(method="GET", url=url)
         credentials = self._place.find_credentials()
         S3SigV4Auth(credentials, "s3", self._place.region).add_auth(request)
-        return {name: str(value) for name, value in request.headers.items()}
+        headers = {name: str(value) for name, value in request.headers.items()}
+        return SignedRequest(url, headers, secrets=[credentials.token] if credentials.token else [])
 
 
 def parse_page(body: bytes) -> ListingPage:
@@ -117,29 +114,20 @@ def parse_page(body: bytes) -> ListingPage:
     Raises:
         WrongAnswerError: it is no page of a listing.
     """
-    # A text with NUL is UTF-16, in which the search finds nothing.
-    is_hostile = b"\0" in body or _DOCUMENT_TYPE.search(body) is not None
-    if is_hostile or body.count(b"<") > _MAX_TAGS:
-        raise WrongAnswerError(NO_LISTING)
-    try:
-        root = ElementTree.fromstring(body)  # noqa: S314  # it defines no entities, and is small
-    except ElementTree.ParseError:
-        raise WrongAnswerError(NO_LISTING) from None
-    if _name_of(root) != _ROOT:
-        raise WrongAnswerError(NO_LISTING)
-
-    is_encoded = _text_in(root, "EncodingType") == "url"
+    root = parse_xml(body, _ROOT)
+    is_encoded = text_in(root, "EncodingType") == "url"
     objects = []
     folders = []
     for element in root:
-        name = _name_of(element)
+        name = name_of(element)
         if name == "Contents":
             objects.append(_parse_object(element, is_encoded=is_encoded))
         elif name == "CommonPrefixes":
-            folders.append(_parse_key(_text_in(element, "Prefix"), is_encoded=is_encoded))
-    truncation = _text_in(root, "IsTruncated")
+            prefix = _decode(text_in(element, "Prefix"), is_encoded=is_encoded)
+            folders.append(checked_name(prefix))
+    truncation = text_in(root, "IsTruncated")
     is_truncated = None if truncation is None else truncation.lower() == "true"
-    token = next_token_of(is_truncated, _text_in(root, "NextContinuationToken"))
+    token = next_token_of(is_truncated, text_in(root, "NextContinuationToken"))
     return ListingPage(objects, folders, token)
 
 
@@ -147,61 +135,31 @@ def _parse_object(element: ElementTree.Element, *, is_encoded: bool) -> dict[str
     """Return an object of a listing.
 
     Raises:
-        WrongAnswerError: its size or time is malformed.
+        WrongAnswerError: it has no key, or its size or time is malformed.
     """
-    key = _parse_key(_text_in(element, "Key"), is_encoded=is_encoded)
-    modified = _text_in(element, "LastModified")
-    listed: dict[str, Any] = {"Key": key, "ETag": _text_in(element, "ETag") or ""}
-    try:
-        listed["Size"] = int(_text_in(element, "Size") or "")
-        if modified:
-            listed["LastModified"] = datetime.fromisoformat(modified.replace("Z", "+00:00"))
-    except ValueError:
-        raise WrongAnswerError(
-            f"the server lists {key!r:.200} without its size, or with a malformed time"
-        ) from None
-    return listed
+    return listed_object(
+        _decode(text_in(element, "Key"), is_encoded=is_encoded),
+        size=text_in(element, "Size"),
+        etag=text_in(element, "ETag"),
+        modified=text_in(element, "LastModified"),
+        parse_time=parse_iso_time,
+    )
 
 
-def _parse_key(text: str | None, *, is_encoded: bool) -> str:
-    """Return a key.
+def _decode(text: str | None, *, is_encoded: bool) -> str | None:
+    """Return a key or the beginning of keys; None if there is none."""
+    if text is None or not is_encoded:
+        return text
+    return unquote_plus(text)
+
+
+def _read_refusal(status: int, body: str) -> RefusedRequestError:
+    """Return the exception for an answer that is an error.
 
     Raises:
-        WrongAnswerError: there is none.
+        WrongAnswerError: the bucket does not exist, or the answer is not one of S3.
     """
-    if not text:
-        raise WrongAnswerError("the server lists an object without a key")
-    return unquote_plus(text) if is_encoded else text
-
-
-def _text_in(element: ElementTree.Element, name: str) -> str | None:
-    """Return the text of the first child with a name; None if there is none."""
-    for child in element:
-        if _name_of(child) == name:
-            return child.text or ""
-    return None
-
-
-def _name_of(element: ElementTree.Element) -> str:
-    """Return the name of an element without its namespace, which not every server writes."""
-    return element.tag.rpartition("}")[2]
-
-
-def _translate(error: WebError, redirects: Sequence[Mapping[str, str]]) -> Exception:
-    """Return the exception to raise for one of our web client.
-
-    Args:
-        error: the exception.
-        redirects: the headers of the redirect that was not followed, if it was one.
-    """
-    if redirects:
-        if REGION_HEADER in redirects[0]:
-            return refused_request(301, "PermanentRedirect", "the bucket is elsewhere")
-        return WrongAnswerError(REDIRECTED)
-    if error.status is not None and error.transient:
-        return refused_request(
-            error.status, "", f"the server {error.reason}", retry_after=error.retry_after
-        )
-    if error.transient:
-        return ConnectionError(error.reason)
-    return WrongAnswerError(f"the server {error.reason}")
+    refusal = refusal_in_xml(status, body)
+    if status == 404:
+        raise WrongAnswerError(describe_404(refusal_of(refusal)))
+    return refusal

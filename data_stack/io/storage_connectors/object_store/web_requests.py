@@ -1,0 +1,110 @@
+"""Sends GET requests to object stores by our web client."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from data_stack.io.redaction import hide
+from data_stack.io.storage_connectors.object_store.refused_requests import (
+    RefusedRequestError,
+    refused_request,
+)
+from data_stack.io.storage_connectors.object_store.s3 import REDIRECTED, WrongAnswerError
+from data_stack.io.web import Exchange, WebError
+
+_MAX_REFUSAL_BYTES: Final = 64 << 10
+#: Stands for a secret, as a server may repeat what was sent.
+_HIDDEN: Final = "…"
+
+
+class RedirectedError(WrongAnswerError):
+    """A server redirected a request, which was not followed.
+
+    Attributes:
+        headers: the headers of the redirect, by names in any case.
+    """
+
+    headers: Mapping[str, str]
+
+    def __init__(self, headers: Mapping[str, str]) -> None:
+        super().__init__(REDIRECTED)
+        self.headers = headers
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class SignedRequest:
+    """A GET request that says who sends it. Its repr shows nothing.
+
+    Attributes:
+        url: the URL.
+        headers: the headers.
+        secrets: the texts in both that nobody else may see.
+    """
+
+    url: str
+    headers: Mapping[str, str]
+    secrets: Sequence[str] = ()
+
+
+def get(
+    request: SignedRequest,
+    *,
+    timeout_seconds: float,
+    max_bytes: int,
+    read_refusal: Callable[[int, str], RefusedRequestError],
+) -> bytes:
+    """Send a request once, and return the body of the answer.
+
+    Redirects are not followed: they would take the login to any host.
+
+    Args:
+        request: the request.
+        timeout_seconds: the limit of the request.
+        max_bytes: the limit of the body.
+        read_refusal: makes the exception for an answer with another status than 200, from the
+            status and the body.
+
+    Raises:
+        RefusedRequestError: the server refused it.
+        RedirectedError: the server redirected it.
+        WrongAnswerError: the answer is not one of HTTP, or longer than its limit.
+        ConnectionError: the server did not answer.
+    """
+    exchange = Exchange(
+        request.url,
+        own_headers=request.headers,
+        timeout_seconds=timeout_seconds,
+        deadline=time.monotonic() + timeout_seconds,
+        max_redirects=0,
+    )
+    try:
+        with exchange:
+            if exchange.status == 200:
+                return exchange.read(max_bytes)
+            body = exchange.read(_MAX_REFUSAL_BYTES).decode(errors="replace")
+    except WebError as error:
+        raise _translate(error, exchange.redirects) from None
+    for secret in request.secrets:
+        body = hide(body, secret, _HIDDEN)
+    raise read_refusal(exchange.status, body)
+
+
+def _translate(error: WebError, redirects: Sequence[Mapping[str, str]]) -> Exception:
+    """Return the exception to raise for one of our web client.
+
+    Args:
+        error: the exception.
+        redirects: the headers of the redirect that was not followed, if it was one.
+    """
+    if redirects:
+        return RedirectedError(redirects[0])
+    if error.status is not None and error.transient:
+        return refused_request(
+            error.status, "", f"the server {error.reason}", retry_after=error.retry_after
+        )
+    if error.transient:
+        return ConnectionError(error.reason)
+    return WrongAnswerError(f"the server {error.reason}")

@@ -1,0 +1,58 @@
+"""Parses listings in XML, which come from strangers."""
+
+from __future__ import annotations
+
+import re
+import xml.etree.ElementTree as ElementTree
+from typing import Final
+
+from data_stack.io.storage_connectors.object_store.s3 import NO_LISTING, WrongAnswerError
+
+#: A page has at most 2,000 keys of 1,024 characters, each of which may be written as ``%00``, and
+#: 150,000 tags. Other servers send larger pages.
+MAX_PAGE_BYTES: Final = 32 << 20
+_MAX_TAGS: Final = 400_000
+#: What no listing holds: a definition of entities, which may expand to any size.
+_DOCUMENT_TYPE: Final = re.compile(rb"<!\s*DOCTYPE", re.IGNORECASE)
+
+
+def parse_xml(body: bytes, root_name: str) -> ElementTree.Element:
+    """Return the root of a listing.
+
+    Args:
+        body: the body of an answer.
+        root_name: the name that the root must have, without its namespace.
+
+    Raises:
+        WrongAnswerError: it is no listing, or may be an attack.
+    """
+    # A text with NUL is UTF-16, in which the search finds nothing.
+    is_hostile = b"\0" in body or _DOCUMENT_TYPE.search(body) is not None
+    if is_hostile or body.count(b"<") > _MAX_TAGS:
+        raise WrongAnswerError(NO_LISTING)
+    try:
+        root = ElementTree.fromstring(body)  # noqa: S314  # it defines no entities, and is small
+    except ElementTree.ParseError:
+        raise WrongAnswerError(NO_LISTING) from None
+    if name_of(root) != root_name:
+        raise WrongAnswerError(NO_LISTING)
+    return root
+
+
+def child_of(element: ElementTree.Element, name: str) -> ElementTree.Element | None:
+    """Return the first child with a name; None if there is none."""
+    for child in element:
+        if name_of(child) == name:
+            return child
+    return None
+
+
+def text_in(element: ElementTree.Element, name: str) -> str | None:
+    """Return the text of the first child with a name; None if there is none."""
+    child = child_of(element, name)
+    return None if child is None else child.text or ""
+
+
+def name_of(element: ElementTree.Element) -> str:
+    """Return the name of an element without its namespace, which not every server writes."""
+    return element.tag.rpartition("}")[2]

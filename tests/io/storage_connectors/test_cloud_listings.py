@@ -1,0 +1,561 @@
+"""Listings of Google and Azure that our web client requests: pages, hostile answers, pauses, forks.
+
+The answers of real servers, of obstore and of fsspec's clients are those of test_gcs_store.py and
+test_azure_store.py.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import os
+import random
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+# See test_gcs_store.py.
+os.environ["GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT"] = "false"
+pytest.importorskip("gcsfs")
+pytest.importorskip("adlfs")
+
+import azure_server
+from azure_server import ACCOUNT, KEY, AzureServer
+from gcs_server import GCSServer
+from object_server import Answer, ObjectServer, Request
+from process_harness import in_fork, run_python
+
+from data_stack.exception import StorageError, StorageUnavailableError
+from data_stack.io.storage_connectors import FsspecStorageConnector
+from data_stack.io.storage_connectors.object_store.azure_listing import (
+    parse_page as parse_azure_page,
+)
+from data_stack.io.storage_connectors.object_store.google_answers import (
+    parse_page as parse_google_page,
+)
+from data_stack.io.storage_connectors.object_store.s3 import WrongAnswerError
+
+KEYS = [
+    "100%",
+    "%41",
+    "a b",
+    "a+b",
+    "a.",
+    "a/b/c",
+    "q?x=1&y=2",
+    "größe",
+    "日本",
+    "😀",
+    "&amp;",
+    "'\"<",
+]
+#: What is no page of either store.
+PAGES_OF_GATEWAYS = [b"", b"<html>Log in</html>", b"not a page", b"{}", b"[]", b"null", b"\xff"]
+
+
+@dataclass(frozen=True)
+class Cloud:
+    """A server, and what is peculiar to its listings.
+
+    Attributes:
+        server: the server, which holds nothing at first.
+        options: how a store logs in.
+    """
+
+    server: ObjectServer
+    options: dict[str, Any]
+
+    @property
+    def is_google(self) -> bool:
+        return isinstance(self.server, GCSServer)
+
+    def store(self, place: str = "data/f", **options: Any) -> FsspecStorageConnector:
+        """Return a store that our web client lists."""
+        arguments: dict[str, Any] = {"timeout_seconds": 5.0, **self.options, **options}
+        scheme = "gs" if self.is_google else "az"
+        return FsspecStorageConnector(
+            f"{scheme}://{place}", endpoint_url=self.server.url, **arguments
+        )
+
+    def open_to_all(self) -> None:
+        """Answer requests without a login."""
+        assert isinstance(self.server, (GCSServer, AzureServer))
+        self.server.is_public = True
+
+    def listings(self) -> list[Request]:
+        """Return the requests for pages that arrived."""
+        return [request for request in self.server.requests if self.is_listing(request)]
+
+    def is_listing(self, request: Request) -> bool:
+        if self.is_google:
+            return request.path == "/storage/v1/b/data/o"
+        return request.query.get("comp") == "list"
+
+    def page(self, *keys: str, token: str = "") -> Answer:
+        """Return a page that goes on by a token; empty: that is the last one."""
+        if not self.is_google:
+            properties = "<Etag>0x1</Etag><BlobType>BlockBlob</BlobType>"
+            rows = "".join(azure_row(key, "1", properties) for key in keys)
+            body = azure_page(rows, f"<NextMarker>{token}</NextMarker>")
+            return Answer(200, body, {"Content-Type": "application/xml"})
+        document: dict[str, Any] = {
+            "kind": "storage#objects",
+            "items": [{"name": key, "size": "1"} for key in keys],
+        }
+        if token:
+            document["nextPageToken"] = token
+        return Answer(200, json.dumps(document).encode())
+
+    def refusal(self, status: int, code: str, message: str = "") -> Answer:
+        if not self.is_google:
+            return azure_server.refusal(status, code, message)
+        errors = [{"message": message, "domain": "global", "reason": code}]
+        error = {"code": status, "message": message, "errors": errors}
+        return Answer(status, json.dumps({"error": error}).encode())
+
+
+def azure_row(name: str, size: str = "1", properties: str = "") -> str:
+    length = f"<Content-Length>{size}</Content-Length>"
+    return f"<Blob><Name>{name}</Name><Properties>{length}{properties}</Properties></Blob>"
+
+
+def azure_page(rows: str, end: str = "<NextMarker />") -> bytes:
+    name = 'ContainerName="data"'
+    return f"<EnumerationResults {name}><Blobs>{rows}</Blobs>{end}</EnumerationResults>".encode()
+
+
+def google_page(**fields: Any) -> bytes:
+    return json.dumps({"kind": "storage#objects", **fields}).encode()
+
+
+@pytest.fixture(scope="module")
+def servers() -> Iterator[dict[str, ObjectServer]]:
+    with GCSServer() as google, AzureServer() as azure:
+        yield {"google": google, "azure": azure}
+
+
+@pytest.fixture(params=["google", "azure"])
+def cloud(
+    request: pytest.FixtureRequest,
+    servers: dict[str, ObjectServer],
+    monkeypatch: pytest.MonkeyPatch,
+) -> Iterator[Cloud]:
+    """A server with nothing in it; nothing but a test says how to log in."""
+    for name in list(os.environ):
+        if name.startswith(("AZURE_", "GOOGLE_")):
+            monkeypatch.delenv(name)
+    server = servers[request.param]
+    server.reset()
+    if isinstance(server, GCSServer):
+        yield Cloud(server, {"token": server.service_account()})
+    else:
+        yield Cloud(server, {"account_name": ACCOUNT, "account_key": KEY})
+    server.rule = lambda request: None
+
+
+# ---------------------------------------------------------------------- pages
+
+
+def test_a_page_of_azure_is_read_whole() -> None:
+    properties = "<Etag>0x1</Etag><Last-Modified>Fri, 02 Jan 2026 03:04:05 GMT</Last-Modified>"
+    rows = azure_row("f/a", "7", properties) + "<BlobPrefix><Name>f/b/</Name></BlobPrefix>"
+
+    page = parse_azure_page(azure_page(rows, "<NextMarker>next</NextMarker>"))
+
+    (entry,) = page.objects
+    assert (entry["Key"], entry["Size"], entry["ETag"]) == ("f/a", 7, '"0x1"')
+    assert entry["LastModified"].isoformat() == "2026-01-02T03:04:05+00:00"
+    assert (page.folders, page.next_token) == (["f/b/"], "next")
+
+
+def test_a_page_of_google_is_read_whole() -> None:
+    item = {
+        "name": "f/a",
+        "size": "7",
+        "etag": "CAE=",
+        "generation": "1",
+        "updated": "2026-01-02T03:04:05.678Z",
+    }
+
+    page = parse_google_page(google_page(items=[item], prefixes=["f/b/"], nextPageToken="next"))
+
+    (entry,) = page.objects
+    assert (entry["Key"], entry["Size"], entry["ETag"]) == ("f/a", 7, "CAE=")
+    assert entry["generation"] == "1"
+    assert entry["LastModified"].isoformat() == "2026-01-02T03:04:05.678000+00:00"
+    assert (page.folders, page.next_token) == (["f/b/"], "next")
+
+
+def test_names_that_xml_cannot_hold_are_decoded() -> None:
+    rows = (
+        '<Blob><Name Encoded="true">f/%EF%BF%BE%25</Name>'
+        "<Properties><Content-Length>1</Content-Length></Properties></Blob>"
+        '<BlobPrefix><Name Encoded="true">f/%0B/</Name></BlobPrefix>'
+    )
+
+    page = parse_azure_page(azure_page(rows + azure_row("f/%41")))
+
+    assert [entry["Key"] for entry in page.objects] == ["f/\ufffe%", "f/%41"]
+    assert page.folders == ["f/\v/"]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        *PAGES_OF_GATEWAYS,
+        azure_page("", ""),
+        b"<EnumerationResults><NextMarker /></EnumerationResults>",
+        b"<ListBucketResult><Blobs /><NextMarker /></ListBucketResult>",
+        azure_page(azure_row("", "1")),
+        azure_page(azure_row("a", "")),
+        azure_page(azure_row("a", "-1")),
+        azure_page(azure_row("a", "many")),
+        azure_page(azure_row("a", "1", "<Last-Modified>soon</Last-Modified>")),
+        azure_page("<Blob><Name>a</Name></Blob>"),
+        azure_page("<BlobPrefix><Name/></BlobPrefix>"),
+        b'<!DOCTYPE a [<!ENTITY b "c">]>' + azure_page(azure_row("&b;")),
+        azure_page(azure_row("a")).decode().encode("utf-16"),
+        azure_page("<a>" * 400_000),
+    ],
+    ids=lambda body: repr(body[:40]),
+)
+def test_what_is_no_page_of_azure_is_refused(body: bytes) -> None:
+    with pytest.raises(WrongAnswerError):
+        parse_azure_page(body)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        *PAGES_OF_GATEWAYS,
+        b'{"kind": "storage#buckets"}',
+        google_page(items={}),
+        google_page(items=[{"name": "a"}]),
+        google_page(items=[{"name": "", "size": "1"}]),
+        google_page(items=[{"name": "a", "size": 1}]),
+        google_page(items=[{"name": "a", "size": "-1"}]),
+        google_page(items=[{"name": "a", "size": "1", "updated": "soon"}]),
+        google_page(prefixes=[""]),
+        google_page(prefixes=[1]),
+        google_page(nextPageToken=1),
+        b'{"kind":' * 1000,
+        b"[" + b"{}," * 5_000_000 + b"{}]",
+    ],
+    ids=lambda body: repr(body[:40]),
+)
+def test_what_is_no_page_of_google_is_refused(body: bytes) -> None:
+    with pytest.raises(WrongAnswerError):
+        parse_google_page(body)
+
+
+def test_a_page_cut_at_any_byte_is_refused() -> None:
+    item = {"name": "f/a", "size": "1"}
+    whole_pages = [
+        (parse_azure_page, azure_page(azure_row("f/a"))),
+        (parse_google_page, google_page(items=[item])),
+    ]
+
+    for parse_page, whole in whole_pages:
+        parse_page(whole)
+        for length in range(len(whole)):
+            with pytest.raises(WrongAnswerError):
+                parse_page(whole[:length])
+
+
+# ---------------------------------------------------------------------- requests
+
+
+def test_all_keys_are_listed_page_by_page_by_our_client(cloud: Cloud) -> None:
+    for key in KEYS:
+        cloud.server.put(f"f/{key}", b"x")
+    cloud.server.page_size = 5
+
+    assert cloud.store().list_keys() == sorted(KEYS)
+
+    agents = {request.headers["user-agent"] for request in cloud.listings()}
+    assert agents == {"data_stack"}
+    assert len(cloud.listings()) > 2
+
+
+@pytest.mark.parametrize("key", KEYS)
+def test_a_prefix_reaches_the_server_as_it_is(cloud: Cloud, key: str) -> None:
+    cloud.server.put(f"f/{key}/x", b"x")
+    cloud.server.put("f/other", b"x")
+
+    assert cloud.store().list_keys(f"{key}/") == [f"{key}/x"]
+
+
+def test_both_clients_list_alike(cloud: Cloud) -> None:
+    for name in ("a", "b/c", "b/d"):
+        cloud.server.put(f"f/{name}", b"x")
+    by_web_client = cloud.store()._files
+    by_fsspec = cloud.store(client="fsspec")._files
+
+    assert by_web_client.files("") == by_fsspec.files("")
+    assert by_web_client.entries("") == by_fsspec.entries("")
+    assert by_web_client.info("a") == by_fsspec.info("a") == by_web_client.files("")[0]
+
+
+def test_anonymous_listings_have_no_login(cloud: Cloud) -> None:
+    cloud.server.put("f/a", b"x")
+    cloud.open_to_all()
+    options: dict[str, Any] = {"token": "anon"}
+    if not cloud.is_google:
+        options = {"account_key": None, "anon": True}
+
+    assert cloud.store(**options).list_keys() == ["a"]
+
+    assert not any("authorization" in request.headers for request in cloud.listings())
+
+
+def test_an_account_in_the_path_of_azure_is_signed(servers: dict[str, ObjectServer]) -> None:
+    azure = servers["azure"]
+    azure.reset()
+    azure.put("f/a b", b"x")
+    store = FsspecStorageConnector(
+        "az://data/f", endpoint_url=f"{azure.url}/{ACCOUNT}", account_name=ACCOUNT, account_key=KEY
+    )
+
+    assert store.list_keys("a ") == ["a b"]
+
+
+def test_a_redirect_of_obstore_to_another_port_gets_no_login(cloud: Cloud) -> None:
+    with type(cloud.server)() as other:
+        other.put("f/a", b"x")
+
+        def rule(request: Request) -> Answer | None:
+            if request.path == "/token":
+                return None
+            return Answer(307, headers={"Location": f"{other.url}{request.path}"})
+
+        cloud.server.rule = rule
+        # obstore cannot be kept from following it: its proxies are chosen by host.
+        with contextlib.suppress(StorageError):
+            cloud.store()._files.read("a", 1)
+
+        assert other.requests
+        assert not any("authorization" in request.headers for request in other.requests)
+
+
+def test_a_redirect_is_not_followed_to_another_port(cloud: Cloud) -> None:
+    with type(cloud.server)() as other:
+        location = {"Location": f"{other.url}/elsewhere"}
+        cloud.server.rule = lambda request: (
+            Answer(307, headers=location) if cloud.is_listing(request) else None
+        )
+
+        with pytest.raises(StorageError, match="redirects"):
+            cloud.store().list_resources()
+
+        assert other.requests == []
+
+
+def test_listing_reading_and_describing_import_no_adlfs(
+    servers: dict[str, ObjectServer],
+) -> None:
+    server = servers["azure"]
+    server.reset()
+    server.put("f/a", b"1")
+    server.put("f/empty", b"")
+    program = f"""
+import sys
+from data_stack.io.storage_connectors import FsspecStorageConnector
+store = FsspecStorageConnector("az://data/f", endpoint_url={server.url!r},
+    account_name={ACCOUNT!r}, account_key={KEY!r})
+assert store.list_resources() == ["a", "empty"]
+assert store.get_resource("a").read() == b"1"
+assert store.stat("empty").size == 0
+store.set_resource("b", b"2")
+print([name for name in ("adlfs", "azure", "aiohttp") if name in sys.modules])
+"""
+
+    output, _ = run_python("-c", program)
+
+    assert output == "[]\n"
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "az://data",
+        "az://data/",
+        "abfs://data/f/g/",
+        "abfss://data@lab.dfs.core.windows.net/f",
+        "abfss://data@lab.dfs.core.windows.net",
+        "az://data//f",
+        "az://data/a?b",
+        "az://data/a#b",
+        "az://$web/a b",
+    ],
+)
+def test_a_url_means_the_same_before_adlfs_is_imported(url: str) -> None:
+    program = f"""
+import sys
+from data_stack.io.storage_connectors.object_store.file_system import RemoteFileSystem
+early = RemoteFileSystem({url!r}, 5.0, {{}})
+import fsspec
+for scheme in ("az", "abfs", "abfss"):
+    fsspec.get_filesystem_class(scheme)
+late = RemoteFileSystem({url!r}, 5.0, {{}})
+names = ("root", "options", "place", "is_asynchronous", "is_atomic", "can_publish")
+assert [getattr(early, name) for name in names] == [getattr(late, name) for name in names]
+assert early.key_of_options == late.key_of_options
+"""
+    run_python("-c", program)
+
+
+# ---------------------------------------------------------------------- faults
+
+
+@pytest.mark.parametrize("body", PAGES_OF_GATEWAYS, ids=repr)
+@pytest.mark.parametrize("client", ["obstore", "fsspec"])
+def test_the_page_of_a_gateway_is_no_empty_listing(cloud: Cloud, client: str, body: bytes) -> None:
+    cloud.server.rule = lambda request: Answer(200, body) if cloud.is_listing(request) else None
+
+    with pytest.raises(StorageError):
+        cloud.store(client=client).list_resources()
+
+
+@pytest.mark.parametrize("client", ["obstore", "fsspec"])
+def test_keys_of_another_prefix_are_an_error(cloud: Cloud, client: str) -> None:
+    cloud.server.rule = lambda request: (
+        cloud.page("elsewhere/a") if cloud.is_listing(request) else None
+    )
+
+    with pytest.raises(StorageError, match="elsewhere/a"):
+        cloud.store(client=client)._files.files("")
+
+
+@pytest.mark.parametrize("client", ["obstore", "fsspec"])
+def test_a_repeated_token_is_an_error(cloud: Cloud, client: str) -> None:
+    cloud.server.rule = lambda request: (
+        cloud.page(token="again") if cloud.is_listing(request) else None
+    )
+
+    with pytest.raises(StorageError, match="how its listing goes on"):
+        cloud.store(client=client)._files.files("")
+
+
+def test_a_listing_with_ever_new_tokens_ends(cloud: Cloud) -> None:
+    def rule(request: Request) -> Answer | None:
+        if not cloud.is_listing(request):
+            return None
+        time.sleep(0.2)
+        return cloud.page(token=str(random.random()))
+
+    cloud.server.rule = rule
+
+    with pytest.raises(StorageUnavailableError, match="the listing goes on after"):
+        cloud.store(timeout_seconds=1.0)._files.files("")
+
+
+@pytest.mark.parametrize("client", ["obstore", "fsspec"])
+def test_a_missing_bucket_is_not_an_empty_one(cloud: Cloud, client: str) -> None:
+    store = cloud.store("misspelt/f", client=client)
+
+    with pytest.raises(StorageError, match="does not exist"):
+        store._files.files("")
+
+
+@pytest.mark.parametrize("status", [429, 503])
+def test_a_pause_that_the_server_asks_for_is_kept(cloud: Cloud, status: int) -> None:
+    cloud.server.put("f/a", b"1")
+    asked_at = list[float]()
+
+    def rule(request: Request) -> Answer | None:
+        if not cloud.is_listing(request):
+            return None
+        asked_at.append(time.monotonic())
+        if len(asked_at) > 1:
+            return None
+        answer = cloud.refusal(status, "ServerBusy")
+        answer.headers["Retry-After"] = "2"
+        return answer
+
+    cloud.server.rule = rule
+
+    assert [file.path for file in cloud.store()._files.files("")] == ["a"]
+
+    assert asked_at[1] - asked_at[0] >= 2.0
+
+
+def test_a_server_that_asks_for_too_much_time_is_given_up(cloud: Cloud) -> None:
+    def rule(request: Request) -> Answer | None:
+        if not cloud.is_listing(request):
+            return None
+        answer = cloud.refusal(503, "ServerBusy")
+        answer.headers["Retry-After"] = "3600"
+        return answer
+
+    cloud.server.rule = rule
+
+    with pytest.raises(StorageUnavailableError, match="503"):
+        cloud.store()._files.files("")
+
+    assert len(cloud.listings()) == 1
+
+
+def test_a_server_that_hangs_in_a_listing_is_given_up(cloud: Cloud) -> None:
+    cloud.store()._files.files("")  # logs in
+    store = cloud.store(timeout_seconds=0.5)
+
+    with cloud.server.hanging(), pytest.raises(StorageUnavailableError, match=r"within 0\.5 s"):
+        store._files.files("")
+
+
+def test_nothing_shown_of_a_refused_listing_is_secret(
+    cloud: Cloud, caplog: pytest.LogCaptureFixture
+) -> None:
+    options: dict[str, Any] = {}
+    if isinstance(cloud.server, AzureServer):
+        options = {"account_key": None, "sas_token": cloud.server.sas_token()}
+
+    def rule(request: Request) -> Answer | None:
+        if not cloud.is_listing(request):
+            return None
+        # A server that repeats what was sent.
+        sent = f"{request.headers.get('authorization')} {request.query.get('sig')}"
+        return cloud.refusal(403, "AccessDenied", f"denied to {sent}")
+
+    cloud.server.rule = rule
+
+    with (
+        caplog.at_level(logging.DEBUG, logger="data_stack"),
+        pytest.raises(StorageError, match="AccessDenied") as caught,
+    ):
+        cloud.store(**options)._files.files("")
+
+    request = cloud.listings()[0]
+    shown = f"{caught.value!r} {caplog.text}"
+    assert "access-token-canary" not in shown
+    assert request.query.get("sig", "no signature") not in shown
+
+
+# ---------------------------------------------------------------------- forks
+
+
+@pytest.mark.parametrize("is_used_before", [False, True])
+def test_a_forked_child_lists(cloud: Cloud, is_used_before: bool) -> None:
+    cloud.server.put("f/a", b"1")
+    store = cloud.store(timeout_seconds=30.0)
+    if is_used_before:
+        store.list_resources()
+
+    def list_in_child() -> None:
+        assert store.list_resources() == ["a"]
+
+    assert in_fork(list_in_child) == 0
+
+
+@pytest.mark.full
+def test_a_hundred_thousand_keys_are_listed(cloud: Cloud) -> None:
+    names = [f"k{number:06d}" for number in range(100_000)]
+    for name in names:
+        cloud.server.put(f"f/{name}", b"x")
+    cloud.server.page_size = 5_000
+
+    assert cloud.store(timeout_seconds=30.0).list_keys() == names
