@@ -497,11 +497,19 @@ def _take_rows(batch: Any, rows: slice) -> Any:
         batch: an array, or a tuple or dict of columns; n-grams are dicts of dicts.
         rows: which rows.
     """
-    if isinstance(batch, np.ndarray):
-        return batch[rows]
+    # Columns are arrays, as nearly always: a call for each takes a fifth of the time.
     if isinstance(batch, dict):
-        return {key: _take_rows(column, rows) for key, column in batch.items()}
-    return tuple([_take_rows(column, rows) for column in batch])
+        return {
+            key: column[rows] if type(column) is np.ndarray else _take_rows(column, rows)
+            for key, column in batch.items()
+        }
+    if isinstance(batch, tuple):
+        parts = [
+            column[rows] if type(column) is np.ndarray else _take_rows(column, rows)
+            for column in batch
+        ]
+        return tuple(parts)
+    return batch[rows]
 
 
 def _n_bytes_of(batch: Any) -> int:
