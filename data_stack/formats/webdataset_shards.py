@@ -403,6 +403,7 @@ def list_shard_files(
             raise DatasetFileCorruptError(
                 f"{name!r} is not a tar; decompress it, as a compressed one has no random access"
             )
+        stream: io.BufferedReader
         try:
             if is_remote and _has_small_files(name, file):
                 # The headers lie all over the shard, so that all of it is fetched.
