@@ -108,9 +108,10 @@ class WebDatasetIterator(AccessedDatasetIterator):
     The first access reads the headers of all shards; later only the bytes of the requested samples
     and fields are read. Nothing is extracted to disk. Files of a sample need not be adjacent.
 
-    The headers of small files lie all over a shard, so that all of a remote one is fetched for
-    them. If all shards together have at most ``max_kept_bytes``, their bytes stay in memory, and
-    are not fetched again. Otherwise the bytes of the requested samples are.
+    The headers of small files lie all over a shard, so that all of a remote shard is fetched for
+    them. If these shards together have at most ``max_kept_bytes``, their bytes stay in memory;
+    otherwise the requested samples are fetched again. Forked workers share the bytes, spawned ones
+    fetch the samples.
 
     Values are decoded by the extension of the field: ``jpg``, ``png``, ``webp``, ``tif``, ``bmp``,
     ``ppm``, ``gif`` (arrays, see :mod:`data_stack.codecs.images`), ``npy`` (arrays), ``txt``,

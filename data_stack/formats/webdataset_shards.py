@@ -393,8 +393,9 @@ def list_shard_files(
     name = shard.full_name
     files = ShardFiles([], [])
     with opened as file:
-        is_remote = file.prefetches and local_status_of(file) is None
-        if is_remote:
+        # The cache of a remote store may have the whole shard on the local disk.
+        is_fetched = file.prefetches and local_status_of(file) is None
+        if is_fetched:
             # One request for the first headers, which tell how large the files are.
             file.prefetch([(0, _N_FIRST_BYTES)])
         head = file.read_at(0, BLOCK_BYTES)
@@ -405,7 +406,7 @@ def list_shard_files(
             )
         stream: io.BufferedReader
         try:
-            if is_remote and _has_small_files(name, file):
+            if is_fetched and _has_small_files(name, file):
                 # The headers lie all over the shard, so that all of it is fetched.
                 kept.expect(number, file.size)
                 pieces = PieceStream(file, max_ahead, functools.partial(kept.keep, number))
