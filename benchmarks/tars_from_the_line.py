@@ -48,7 +48,7 @@ def batches_of_ours(urls: list[str], *, order: str, **options: Any) -> Iterator[
     from data_stack.formats import WebDatasetIterator
     from data_stack.loader import BlockShuffled
 
-    shuffle = {"blocks": BlockShuffled(), "random": True, "in order": False}[order]
+    shuffle: Any = {"blocks": BlockShuffled(), "random": True, "in order": False}[order]
     samples = WebDatasetIterator(urls, **options).select("jpg", "cls")
     return iter(data_stack.Loader(samples, BATCH, shuffle=shuffle, workers=N_WORKERS))
 

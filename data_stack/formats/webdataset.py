@@ -108,9 +108,10 @@ class WebDatasetIterator(AccessedDatasetIterator):
     The first access reads the headers of all shards; later only the bytes of the requested samples
     and fields are read. Nothing is extracted to disk. Files of a sample need not be adjacent.
 
-    The headers of small files lie all over a shard, so that all of a remote one is fetched for
-    them. If all shards together have at most ``max_kept_bytes``, their bytes stay in memory, and
-    are not fetched again. Otherwise the bytes of the requested samples are.
+    The headers of small files lie all over a shard, so that all of a remote shard is fetched for
+    them. If these shards together have at most ``max_kept_bytes``, their bytes stay in memory;
+    otherwise the requested samples are fetched again. Forked workers share the bytes, spawned ones
+    fetch the samples.
 
     Values are decoded by the extension of the field: ``jpg``, ``png``, ``webp``, ``tif``, ``bmp``,
     ``ppm``, ``gif`` (arrays, see :mod:`data_stack.codecs.images`), ``npy`` (arrays), ``txt``,
@@ -164,7 +165,7 @@ class WebDatasetIterator(AccessedDatasetIterator):
     #: it is known.
     _remote_bytes: float | None
     #: Whether all files to read are kept in memory; None before it is known.
-    _are_kept: bool | None
+    _are_all_kept: bool | None
     #: The open shards of this process.
     _open_shards: OpenShards
     #: The codec of each field that was looked up.
@@ -206,7 +207,7 @@ class WebDatasetIterator(AccessedDatasetIterator):
         """Forget the open shards, in a new iterator or another process."""
         self._index = None
         self._remote_bytes = None
-        self._are_kept = None
+        self._are_all_kept = None
         self._open_shards = OpenShards(self._shards, KeptPieces(self._max_kept_bytes))
         self._codecs = {}
         self._media_types = {}
@@ -279,16 +280,6 @@ class WebDatasetIterator(AccessedDatasetIterator):
             else:
                 self._remote_bytes = 0.0
         return self._remote_bytes
-
-    def are_kept(self) -> bool:
-        """Return whether the files of all samples are kept in the memory of this process."""
-        if self._are_kept is None:
-            ranges = self._get_index().ranges_in_shards(range(len(self.keys)), self.fields)
-            kept = self._open_shards.kept
-            self._are_kept = all(
-                kept.has_all(number, ranges_of_shard) for number, ranges_of_shard in ranges.items()
-            )
-        return self._are_kept
 
     def make_access(self) -> SampleAccess:
         return _ShardsAccess(self)
@@ -368,6 +359,16 @@ class WebDatasetIterator(AccessedDatasetIterator):
         """Read files of one shard in one request."""
         ranges = [(file.offset, file.size) for file in files]
         return self._open_shards.read(files[0].shard_number, ranges)
+
+    def _keeps_all(self) -> bool:
+        """Return whether the files of all samples are kept in the memory of this process."""
+        if self._are_all_kept is None:
+            ranges = self._get_index().ranges_in_shards(range(len(self.keys)), self.fields)
+            kept = self._open_shards.kept
+            self._are_all_kept = all(
+                kept.has_all(number, ranges_of_shard) for number, ranges_of_shard in ranges.items()
+            )
+        return self._are_all_kept
 
     def _decode(self, file: _FileToRead, data: bytes) -> Any:
         """Return the value of a file."""
@@ -535,7 +536,7 @@ class _ShardsAccess(FieldsAccess, RemoteAccess):
     @property
     def prefers_blocks(self) -> bool:  # type: ignore[override]  # read-only here
         """Whether samples of a random order are fetched."""
-        return super().prefers_blocks and not self.source.are_kept()
+        return super().prefers_blocks and not self.source._keeps_all()
 
     def fetches(
         self, positions: range, keys: Sequence[ColumnKey] | None = None

@@ -16,39 +16,44 @@ class KeptPieces:
     """Pieces of the shards of a dataset, kept so that they are not fetched again.
 
     The headers of small files lie all over a shard, so that reading them fetches the files, too.
-    If the pieces exceed the limit, none is kept: a few of many would save little.
+    If such shards exceed the limit, none is kept: a few of many would save little.
     Threads may share the pieces.
 
     Args:
-        max_bytes: the limit of all pieces together.
+        max_bytes: the limit of all shards together.
     """
 
     _max_bytes: int
+    #: The sizes of the shards, by their numbers.
+    _sizes: dict[int, int]
+    #: The size of all of them.
+    _n_bytes: int
     #: The pieces by the numbers of their shard and of the piece.
     _pieces: dict[tuple[int, int], bytes]
-    #: The length of all pieces that came, whether they are kept or not.
-    _n_bytes: int
-    #: Held by a thread that adds a piece.
+    #: Held by a thread that adds a shard or a piece.
     _lock: threading.Lock
 
     def __init__(self, max_bytes: int) -> None:
         self._max_bytes = max_bytes
-        self._pieces = {}
+        self._sizes = {}
         self._n_bytes = 0
+        self._pieces = {}
         self._lock = fork_lock()
 
-    def keep(self, shard_number: int, piece_number: int, data: bytes) -> None:
-        """Keep a piece that was fetched, unless the pieces exceed the limit."""
-        key = (shard_number, piece_number)
+    def expect(self, shard_number: int, size: int) -> None:
+        """Expect the pieces of a shard; drop all pieces if the shards exceed the limit."""
         with self._lock:
             # After an error, the headers of a shard may be read again.
-            if key in self._pieces:
-                return
-            self._n_bytes += len(data)
-            if self._n_bytes <= self._max_bytes:
-                self._pieces[key] = data
-            else:
+            self._n_bytes += size - self._sizes.get(shard_number, 0)
+            self._sizes[shard_number] = size
+            if self._n_bytes > self._max_bytes:
                 self._pieces.clear()
+
+    def keep(self, shard_number: int, piece_number: int, data: bytes) -> None:
+        """Keep a piece of an expected shard, unless the shards exceed the limit."""
+        with self._lock:
+            if self._n_bytes <= self._max_bytes:
+                self._pieces[shard_number, piece_number] = data
 
     def has(self, shard_number: int, offset: int, size: int) -> bool:
         """Return whether all bytes of a range of a shard are kept."""

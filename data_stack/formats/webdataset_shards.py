@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import io
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -192,9 +192,8 @@ class OpenShards:
             DatasetFileCorruptError, ResourceChangedError, UnsafeArchiveError: as for
                 :func:`list_shard_files` and :meth:`open_first`.
         """
-        keep = functools.partial(self.kept.keep, number)
         opened = self.open_first(number)
-        return list_shard_files(self._shards[number], opened, max_ahead=max_ahead, keep=keep)
+        return list_shard_files(self._shards[number], opened, number, self.kept, max_ahead)
 
     def read(self, number: int, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
         """Read ranges, each an offset and a size, of a shard.
@@ -374,17 +373,18 @@ class ShardIndexer:
 def list_shard_files(
     shard: Location,
     opened: StreamedResource,
-    *,
+    number: int,
+    kept: KeptPieces,
     max_ahead: int,
-    keep: Callable[[int, bytes], None],
 ) -> ShardFiles:
     """Read the headers of a shard.
 
     Args:
         shard: the location of the shard.
         opened: the opened shard, which is closed at the end.
-        max_ahead: as of :class:`PieceStream`.
-        keep: as of :class:`PieceStream`, of a remote shard of small files.
+        number: the number of the shard.
+        kept: keeps the pieces of a remote shard of small files.
+        max_ahead: the limit of the pieces that are fetched before they are needed.
 
     Raises:
         DatasetFileCorruptError: it is no tar, or damaged.
@@ -393,8 +393,9 @@ def list_shard_files(
     name = shard.full_name
     files = ShardFiles([], [])
     with opened as file:
-        is_remote = file.prefetches and local_status_of(file) is None
-        if is_remote:
+        # The cache of a remote store may have the whole shard on the local disk.
+        is_fetched = file.prefetches and local_status_of(file) is None
+        if is_fetched:
             # One request for the first headers, which tell how large the files are.
             file.prefetch([(0, _N_FIRST_BYTES)])
         head = file.read_at(0, BLOCK_BYTES)
@@ -403,10 +404,12 @@ def list_shard_files(
             raise DatasetFileCorruptError(
                 f"{name!r} is not a tar; decompress it, as a compressed one has no random access"
             )
+        stream: io.BufferedReader
         try:
-            if is_remote and _has_small_files(name, file):
+            if is_fetched and _has_small_files(name, file):
                 # The headers lie all over the shard, so that all of it is fetched.
-                pieces = PieceStream(file, max_ahead, keep)
+                kept.expect(number, file.size)
+                pieces = PieceStream(file, max_ahead, functools.partial(kept.keep, number))
                 stream = io.BufferedReader(pieces, _HEADER_BLOCK_BYTES)
             else:
                 stream = window(file, block_bytes=_HEADER_BLOCK_BYTES)

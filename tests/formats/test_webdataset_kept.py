@@ -17,6 +17,7 @@ def data() -> bytes:
 
 
 def keep_shard(kept: KeptPieces, shard_number: int, data: bytes) -> None:
+    kept.expect(shard_number, len(data))
     for start in range(0, len(data), PIECE_BYTES):
         kept.keep(shard_number, start // PIECE_BYTES, data[start : start + PIECE_BYTES])
 
@@ -45,6 +46,7 @@ def test_a_range_is_joined_from_its_pieces(data: bytes, offset: int, size: int) 
 
 def test_a_range_with_a_missing_piece_is_not_found(data: bytes) -> None:
     kept = KeptPieces(SIZE)
+    kept.expect(0, SIZE)
     kept.keep(0, 0, data[:PIECE_BYTES])
 
     assert kept.find(0, [(0, 5), (PIECE_BYTES - 1, 2)]) is None
@@ -68,7 +70,7 @@ def test_no_piece_is_kept_above_the_limit(data: bytes) -> None:
     assert kept.find(1, [(0, 5)]) is None
 
 
-def test_a_piece_that_comes_again_counts_once(data: bytes) -> None:
+def test_a_shard_that_comes_again_counts_once(data: bytes) -> None:
     kept = KeptPieces(SIZE)
     keep_shard(kept, 0, data)
 

@@ -144,7 +144,9 @@ class RecentPieces:
     @property
     def _limit(self) -> int:
         """The limit of the pieces that are kept now."""
-        return self._max_bytes_prefetching if self._prefetched else self._max_bytes
+        if self._prefetched:
+            return self._max_bytes_prefetching
+        return self._max_bytes
 
     def drop(self, source: int) -> None:
         """Drop all pieces of a source."""
