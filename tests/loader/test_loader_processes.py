@@ -171,6 +171,28 @@ def test_functions_and_classes_of_a_script_need_no_main_guard(tmp_path: Path) ->
 
 # ----------------------------------------------------------------------------------------- failures
 
+MODULE_WITHOUT_MAIN_GUARD = """
+from data_stack.loader import Loader
+
+def double(batch):
+    return 2 * batch
+
+for batch in Loader(range(8), 4, worker_kind="processes", workers=1, transform=double):
+    print(batch)
+"""
+
+
+def test_workers_that_would_start_workers_without_end_are_an_error(tmp_path: Path) -> None:
+    (tmp_path / "program.py").write_text(MODULE_WITHOUT_MAIN_GUARD)
+    program = f"import sys; sys.path.insert(0, {str(tmp_path)!r}); import program"
+
+    with start_python("-c", program) as process:
+        output, errors = process.communicate(timeout=60)
+
+    assert process.returncode == 1
+    assert output == ""
+    assert "under `if __name__ == '__main__':`" in errors
+
 
 @pytest.mark.parametrize("kind", ["processes", "threads"])
 def test_an_exception_names_sample_and_worker_with_its_traceback(kind: str) -> None:

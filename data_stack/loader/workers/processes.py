@@ -116,11 +116,13 @@ class ProcessWorkers(PrefetchingWorkers):
         """Start the processes, unless they run.
 
         Raises:
-            ConfigError: the maker cannot be pickled, or this Python cannot start interpreters.
+            ConfigError: the maker cannot be pickled, this Python cannot start interpreters, or this
+                is a worker that imports modules of the program.
             OSError: the system lacks resources for them.
         """
         if self._workers:
             return
+        worker_process.check_may_start_workers()
         try:
             # The fork server imports while this process pickles.
             hold([worker_process.__name__])

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from queue import SimpleQueue
 from typing import Any
 
-from data_stack.exception import LoadingError
+from data_stack.exception import ConfigError, LoadingError
 from data_stack.loader.batch_maker import BatchMaker
 from data_stack.loader.job import Job
 from data_stack.loader.workers.messages import (
@@ -35,6 +35,24 @@ from data_stack.processes.pickling import dump_error
 from data_stack.processes.seeding import seed_generators
 from data_stack.util.executor import set_process_share
 from data_stack.values.large_arrays import arrays_made_by
+
+#: Whether this is a worker that unpickles what it needs, which imports modules of the program.
+_is_unpacking = False
+
+
+def check_may_start_workers() -> None:
+    """Check that workers may be started here.
+
+    Raises:
+        ConfigError: this is a worker that imports modules of the program. If such a module started
+            workers, they would import it as well, and start others without end.
+    """
+    if _is_unpacking:
+        raise ConfigError(
+            "a worker process imports a module of the program, and that module starts worker "
+            "processes when it is imported, which would start others without end. Put this part "
+            "of the module under `if __name__ == '__main__':`"
+        )
 
 
 def main(descriptor: int, n_workers: int) -> None:
@@ -115,11 +133,15 @@ class _WorkerProgram:
                 self._unpack(unpickle)
 
     def _unpack(self, unpickle: Callable[[], Any]) -> None:
+        global _is_unpacking
+        _is_unpacking = True
         try:
             maker, program_arguments = unpickle()
         except Exception as error:  # noqa: BLE001  # an object cannot be unpickled
             self.channel.send(Unfit(f"{type(error).__name__}: {error}", _format(error)))
             return
+        finally:
+            _is_unpacking = False
         sys.argv[:] = program_arguments
         self._maker = maker
         self._maker.is_in_worker_process = True
