@@ -279,19 +279,6 @@ def test_the_page_of_a_gateway_is_no_empty_listing(
 
 
 @pytest.mark.parametrize("client", CLIENTS)
-def test_a_listing_without_an_end_is_an_error(azure: AzureServer, client: str) -> None:
-    body = (
-        '<EnumerationResults ContainerName="data"><Blobs></Blobs>'
-        "<NextMarker>again</NextMarker></EnumerationResults>"
-    )
-    answer = Answer(200, body.encode(), {"Content-Type": "application/xml"})
-    azure.rule = lambda request: answer if "comp" in request.query else None
-
-    with pytest.raises(StorageError, match="how its listing goes on"):
-        azure.store(client=client).list_resources()
-
-
-@pytest.mark.parametrize("client", CLIENTS)
 def test_another_range_than_the_requested_one_is_an_error(azure: AzureServer, client: str) -> None:
     azure.put("f/plain", DATA)
 

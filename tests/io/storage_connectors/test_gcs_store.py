@@ -146,16 +146,6 @@ def test_marks_of_folders_are_no_keys(gcs: GCSServer, client: str) -> None:
     assert gcs.store(client=client, token=None).list_keys() == ["a//b", "folder/x"]
 
 
-@pytest.mark.full
-def test_a_hundred_thousand_keys_are_listed(gcs: GCSServer) -> None:
-    names = [f"k{number:06d}" for number in range(100_000)]
-    for name in names:
-        gcs.put(f"f/{name}", b"x")
-    gcs.page_size = 5_000
-
-    assert gcs.store(token=None, timeout_seconds=30.0).list_keys() == names
-
-
 # ---------------------------------------------------------------------- refusals and faults
 
 

@@ -92,17 +92,13 @@ class AzureIdentity:
         return token
 
     def _request_token(self) -> dict[str, Any]:
-        from azure.core.exceptions import (
-            ClientAuthenticationError,
-            ServiceRequestError,
-            ServiceResponseError,
-        )
+        from azure.core.exceptions import AzureError, ServiceRequestError, ServiceResponseError
 
         try:
             token = self._credential.get_token(_SCOPE)
         except (ServiceRequestError, ServiceResponseError):
             raise ConnectionError("the server of the login did not answer") from None
-        except (ClientAuthenticationError, ValueError) as error:
+        except (AzureError, ValueError) as error:
             reason = self._reason_of(error)
             raise CredentialsError(f"no identity of Azure logs in: {reason}") from None
         expires_at = datetime.fromtimestamp(token.expires_on, timezone.utc)
