@@ -14,6 +14,7 @@ from data_stack.codecs.arrays import plain_number
 from data_stack.codecs.codec import Codec, ColumnType, FixedLayout
 from data_stack.codecs.registry import register_codec
 from data_stack.util.request_limit import check_request
+from data_stack.values.text_numbers import float_of
 
 #: The maximum size of an integer of the type ``int``, that of Granular's.
 _MAX_INT_BYTES = 16
@@ -234,8 +235,13 @@ def _check_keys(value: Any) -> None:
 
 
 def _parse_finite(text: str) -> float:
-    """Parse a number, and refuse NaN and the infinities, which JSON does not have."""
+    """Parse a number, and refuse NaN and the infinities, which JSON does not have.
+
+    A number that would be rounded to 0 is refused as one that would be rounded to infinity is.
+    """
     number = float(text)
     if not math.isfinite(number):
         raise ValueError(f"{text:.40} is not JSON, or too large for a float")
+    if number == 0 and float_of(text) is None:
+        raise ValueError(f"{text:.40} is too small for a float")
     return number

@@ -21,6 +21,7 @@ from data_stack.formats.csv_numbers import number_of
 from data_stack.formats.csv_warnings import all_are_rows, header_warning, swallowed_warning
 from data_stack.io.parsing import reading
 from data_stack.io.stand_ins import check_no_stand_in
+from data_stack.io.wide_text import check_not_utf16
 from data_stack.util.program_lines import warn_program
 from data_stack.values.text_numbers import is_number
 
@@ -119,6 +120,7 @@ class CSVFile:
         # row, unlike the page, does not begin with a tag.
         first_line = self._delimiter.join(self.names).encode() + b"\n"
         check_no_stand_in(first_line, repr(name), _UNKNOWN_SIZE)
+        check_not_utf16(first_line, name)
         if not self._has_header:
             # The first row holds values, which are converted with those of the other rows.
             self._rows = itertools.chain([first_row], self._rows)

@@ -13,7 +13,7 @@ from data_stack.formats.csv_file import CSVFile
 from data_stack.io.folder import Folder
 from data_stack.util.request_limit import check_request
 from data_stack.util.untrusted_text import distinct_fields, parse_json
-from data_stack.values.text_numbers import numbers_of
+from data_stack.values.text_numbers import numbers_of, parse_exact_float
 
 #: The column of the metadata that holds the path of the image.
 FILE_NAME_COLUMN: Final = "file_name"
@@ -82,7 +82,12 @@ def _parse_json_lines(data: bytes, full_name: str) -> dict[str, list[Any]]:
     rows = []
     for number, line in enumerate(data.splitlines(), 1):
         try:
-            row = parse_json(line, max_bytes=None, object_pairs_hook=distinct_fields)
+            row = parse_json(
+                line,
+                max_bytes=None,
+                object_pairs_hook=distinct_fields,
+                parse_float=parse_exact_float,
+            )
         except ValueError as error:
             raise DatasetFileCorruptError(
                 f"{full_name}, line {number}: invalid JSON: {str(error)[:200]}"

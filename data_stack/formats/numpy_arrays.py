@@ -133,7 +133,13 @@ class RawDatasetIterator(ColumnsDatasetIterator):
     def _open_column(self, file: PositionalFile) -> ColumnReader:
         n_bytes = file.size - self._header_bytes
         item_bytes = self._dtype.itemsize
-        if n_bytes < 0 or n_bytes % item_bytes != 0:
+        if n_bytes < 0:
+            raise DatasetFileCorruptError(
+                f"{file.name!r} has {file.size:,} bytes, fewer than its header of "
+                f"{self._header_bytes:,}. Pass another header_bytes=, or restore the file from a "
+                "copy"
+            )
+        if n_bytes % item_bytes != 0:
             after_header = ""
             if self._header_bytes:
                 after_header = f" after its header of {self._header_bytes:,}"

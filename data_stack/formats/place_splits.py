@@ -28,6 +28,7 @@ from data_stack.formats.split_names import (
     in_order_of_numbers,
     in_order_of_splits,
     split_of,
+    warn_of_missing_parts,
 )
 from data_stack.io.folder import Folder
 from data_stack.io.location import Location
@@ -103,6 +104,7 @@ def find_splits(place: Location, kind: str | None = None) -> dict[str, DatasetFi
     if splits:
         return splits
     splits = _find_splits(place.as_folder(), names, kind)
+    warn_of_missing_parts(place.full_name, names)
     if splits:
         return _as_one_if_named_alike(place, splits)
 
@@ -112,7 +114,9 @@ def find_splits(place: Location, kind: str | None = None) -> dict[str, DatasetFi
     names_in_data = _visible_names(data_folder)
     if _lists_its_files(names_in_data):
         return {}
-    return _find_splits(data_folder.as_folder(), names_in_data, kind)
+    splits = _find_splits(data_folder.as_folder(), names_in_data, kind)
+    warn_of_missing_parts(data_folder.full_name, names_in_data)
+    return splits
 
 
 def _lists_its_files(names: Iterable[str]) -> bool:

@@ -20,6 +20,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from data_stack.exception import LeftOutWarning
 from data_stack.util.program_lines import warn_program
 
 #: The purpose of each word. A place with ``val`` and ``valid`` only has splits of one purpose.
@@ -63,6 +64,15 @@ _EXACT: Final = re.compile(rf"(?P<word>{_WORD})(?P<part>(?:{_PART})*)", re.IGNOR
 _LOOSE: Final = re.compile(
     rf"(?:.*{_MARK})?(?P<word>{_WORD})(?=$|{_MARK}|[0-9]).*?(?P<part>(?:{_LONG_PART})*)",
     re.IGNORECASE,
+)
+
+#: The number of a part and the number of all parts, such as ``00001-of-00003``. Digests of parts,
+#: which the Hub once appended, differ from part to part.
+_PART_OF_ALL: Final = re.compile(
+    r"(?P<before>.*?)(?<![0-9])(?P<number>[0-9]{1,9})"
+    r"(?P<of>[-_.]of[-_.](?P<n_parts>[0-9]{1,9}))(?![0-9])"
+    r"(?:-[0-9a-f]{6,})?(?P<after>.*)",
+    re.IGNORECASE | re.DOTALL,
 )
 
 #: A text without digits, and the digits that follow it.
@@ -162,6 +172,47 @@ def warn_of_splits(name: str, stems: Mapping[str, str], advice: str) -> None:
             f"{name} is read as one dataset, but its names are those of the splits "
             f"{shown_splits}; {advice}, or data_stack.load(folder)"
         )
+
+
+def find_incomplete_parts(names: Iterable[str]) -> list[str]:
+    """Return which parts are not all there, as their names count them.
+
+    Args:
+        names: the names of files and folders in one place.
+
+    Returns:
+        A text such as ``1 of 2 'train-*-of-00002.csv'`` for each incomplete series of parts.
+    """
+    numbers_by_series: dict[tuple[str, int], set[int]] = {}
+    for name in names:
+        match = _PART_OF_ALL.fullmatch(name)
+        if match is not None:
+            pattern = f"{match['before']}*{match['of']}{match['after']}"
+            series = (pattern, int(match["n_parts"]))
+            numbers_by_series.setdefault(series, set()).add(int(match["number"]))
+    incomplete = []
+    for (pattern, n_parts), numbers in numbers_by_series.items():
+        if len(numbers) < n_parts:
+            incomplete.append(f"{len(numbers):,} of {n_parts:,} {pattern!r}")
+    return incomplete
+
+
+def warn_of_missing_parts(place: str, names: Iterable[str]) -> None:
+    """Warn if parts of a place are missing, as after a download that was interrupted.
+
+    Args:
+        place: the name of the place.
+        names: the names of the files and folders in it.
+    """
+    incomplete = find_incomplete_parts(names)
+    if not incomplete:
+        return
+    shown_parts = ", ".join(incomplete[:_MAX_SHOWN_SPLITS])
+    warn_program(
+        f"{place} has only {shown_parts}, which are read without the others. Fetch these, or load "
+        "the files that you want by their own names",
+        LeftOutWarning,
+    )
 
 
 def in_order_of_splits(splits: Iterable[str]) -> list[str]:

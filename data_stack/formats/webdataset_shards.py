@@ -399,6 +399,8 @@ def list_shard_files(
             # One request for the first headers, which tell how large the files are.
             file.prefetch([(0, _N_FIRST_BYTES)])
         head = file.read_at(0, BLOCK_BYTES)
+        if not head:
+            raise DatasetFileCorruptError(f"{name!r} is empty: it has 0 bytes. Fetch it again.")
         if len(head) < BLOCK_BYTES or not looks_like_tar(head):
             check_no_stand_in(file.read_at(0, HEAD_BYTES), repr(name), file.size)
             raise DatasetFileCorruptError(

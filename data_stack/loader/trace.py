@@ -162,6 +162,10 @@ class TraceWriter(DeliveryObserver):
         self._working_seconds += time.thread_time() - working_seconds_before
 
     def end(self) -> None:
+        if self._n_left_out > 0 and self._n_events < self._max_events:
+            self._add_note(
+                f"the last {self._n_left_out:,} batches are left out, they came too fast"
+            )
         self._write()
 
     def _choose_target(self, shard: Shard) -> Path:
@@ -265,13 +269,17 @@ class TraceWriter(DeliveryObserver):
     def _end_trace(self) -> None:
         """Note in the trace that it ends here, and warn."""
         text = f"the trace ends here, after {self._n_events:,} events"
+        self._add_note(text)
+        self._write()
+        logger.warning("%s: %s; the loader goes on without it", self._target, text)
+
+    def _add_note(self, text: str) -> None:
+        """Write a text beside the events, at this time."""
         process_id, thread_id = self._consumer
         self._add(
             f'{{"name":"{text}","ph":"i","s":"g","ts":{_microseconds(time.perf_counter())},'
             f'"pid":{process_id},"tid":{thread_id}}}'
         )
-        self._write()
-        logger.warning("%s: %s; the loader goes on without it", self._target, text)
 
     def _write(self) -> None:
         """Write the events that were kept. A disk that is full ends the trace, not the training."""

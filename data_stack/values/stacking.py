@@ -253,8 +253,9 @@ def _forms_error(one: Any, other: Any) -> ConfigError:
     form = SampleForm.of(one)
     other_form = SampleForm.of(other)
     return ConfigError(
-        "samples of one batch differ: "
-        f"{form.kind}s, {form.describe()}, and {other_form.kind}s, {other_form.describe()}"
+        f"samples of one batch differ: some are {form.kind}s, {form.describe()}; others are "
+        f"{other_form.kind}s, {other_form.describe()}. Give all the same columns by map(), or "
+        "leave some out by filter()"
     )
 
 

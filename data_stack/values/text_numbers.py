@@ -83,6 +83,18 @@ def float_of(text: str) -> float | None:
     return number
 
 
+def parse_exact_float(text: str) -> float:
+    """Return the number of a text.
+
+    Raises:
+        ValueError: float64 lacks the number.
+    """
+    number = float_of(text)
+    if number is None:
+        raise ValueError(f"float64 has no number {text:.60}")
+    return number
+
+
 def numbers_of(texts: Sequence[str]) -> list[int] | list[float] | None:
     """Return the numbers that all texts say.
 

@@ -100,6 +100,13 @@ def test_a_target_that_cannot_be_is_refused(target: str | int, header: bool) -> 
         len(CSVDatasetIterator(resource_of(b"a,b\n1,2\n"), target=target, header=header))
 
 
+def test_text_in_utf16_is_not_taken_for_utf8() -> None:
+    text = "ab,cd\n1,2\n".encode("utf-16-le")
+
+    with pytest.raises(DatasetFileCorruptError, match="pass encoding='utf-16-le'"):
+        len(CSVDatasetIterator(resource_of(text)))
+
+
 # ---------------------------------------------------------------------- IDX
 
 

@@ -109,6 +109,7 @@ def test_metadata_say_which_images_there_are_and_what_is_known_of_them(folder: P
     [
         ("metadata.jsonl", "{", "line 1: invalid JSON"),
         ("metadata.jsonl", "[1]", "line 1: expected an object"),
+        ("metadata.jsonl", '{"file_name": "x", "a": 1e400}', "float64 has no number 1e400"),
         ("metadata.jsonl", '{"file_name": "../../etc/passwd"}', "does not exist"),
         ("metadata.jsonl", '{"file_name": "dog/2.png"}', "has no row for 'ant/deep/1.png'; add it"),
         ("metadata.csv", "file_name,a\ndog/2.png", "line 2: 1 columns"),

@@ -8,6 +8,7 @@ import pytest
 
 from data_stack.formats.split_names import (
     differ_in_numbers_only,
+    find_incomplete_parts,
     group_by_split,
     in_order_of_numbers,
     split_of,
@@ -109,6 +110,23 @@ def test_parts_differ_in_their_numbers_only() -> None:
     assert differ_in_numbers_only(["part-0", "part-17"])
     assert differ_in_numbers_only(["a"])
     assert not differ_in_numbers_only(["images", "labels"])
+
+
+@pytest.mark.parametrize(
+    ("names", "incomplete"),
+    [
+        (["a-00000-of-00002.csv"], ["1 of 2 'a-*-of-00002.csv'"]),
+        (["a-00001-of-00002.csv"], ["1 of 2 'a-*-of-00002.csv'"]),
+        (["a-00000-of-00002.csv", "a-00001-of-00002.csv"], []),
+        (["part-1-of-2", "part-2-of-2"], []),
+        (["a-0-of-2.csv", "a-1-of-2.csv", "b_1_of_3.csv"], ["1 of 3 'b_*_of_3.csv'"]),
+        (["a-0-of-2-9b8c7d6e5f.csv", "a-1-of-2-aaaaaaaaaa.csv"], []),
+        (["1 of 4 seasons.csv", "of.csv", "2of3", "train-00001.csv"], []),
+        (["0" * 255 + "-of-" + "9" * 255], []),
+    ],
+)
+def test_names_of_parts_tell_whether_all_are_there(names: list[str], incomplete: list[str]) -> None:
+    assert find_incomplete_parts(names) == incomplete
 
 
 def test_long_names_are_read_in_milliseconds() -> None:

@@ -228,6 +228,13 @@ def test_a_tar_cut_short_anywhere_and_every_flipped_header_byte_are_noticed_or_h
 # ------------------------------------------------------------------ writing
 
 
+def test_a_shard_without_bytes_is_called_empty(tmp_path: Path) -> None:
+    (tmp_path / "a.tar").touch()
+
+    with pytest.raises(DatasetFileCorruptError, match=r"a\.tar' is empty: it has 0 bytes"):
+        len(WebDatasetIterator([tmp_path / "a.tar"]))
+
+
 def test_the_same_samples_give_the_same_bytes_which_tarfile_reads(
     tmp_path: Path, shards: list[str]
 ) -> None:

@@ -153,6 +153,21 @@ def test_numbered_parts_are_one_split(
     assert values_by_split(load()) == {"train": [1, 2, 3], "val": [4, 5]}
 
 
+@pytest.mark.parametrize("folder", ["", "data"])
+@pytest.mark.parametrize("name", ["train", "rows"])
+def test_a_missing_part_is_named_in_a_warning(
+    folder: str, name: str, tmp_path: Path, load: Callable[..., Any]
+) -> None:
+    write(
+        tmp_path / folder,
+        ".parquet",
+        {f"{name}-00000-of-00003": [1], f"{name}-00002-of-00003": [3]},
+    )
+
+    with pytest.warns(LeftOutWarning, match=rf"2 of 3 '{name}-\*-of-00003.parquet'"):
+        load()
+
+
 @pytest.mark.parametrize("suffix", WRITERS)
 def test_the_folder_data_holds_the_splits(
     suffix: str, tmp_path: Path, load: Callable[..., Any]

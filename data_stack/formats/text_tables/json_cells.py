@@ -15,7 +15,7 @@ from data_stack.formats.parquet.inference import infer_schema
 from data_stack.formats.text_tables.exact_numbers import narrow_floats
 from data_stack.formats.text_tables.far_times import NOT_A_TIME, may_be_misread, times_are_exact
 from data_stack.formats.text_tables.json_types import JSON, CellType, JsonType
-from data_stack.values.text_numbers import float_of
+from data_stack.values.text_numbers import parse_exact_float
 
 #: The errors of a value that does not fit a type. They include the MemoryError of pyarrow, which is
 #: therefore caught and raised before them.
@@ -40,18 +40,6 @@ class NumberWithText(float):
         number = cls(parse_exact_float(text))
         number.text = text
         return number
-
-
-def parse_exact_float(text: str) -> float:
-    """Return the number of a text.
-
-    Raises:
-        ValueError: float64 lacks the number.
-    """
-    number = float_of(text)
-    if number is None:
-        raise ValueError(f"float64 has no number {text:.60}")
-    return number
 
 
 # ---------------------------------------------------------------------- inferred types

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -21,7 +22,6 @@ from data_stack.formats.text_tables.json_cells import (
     convert_values,
     infer_cells,
     kind_of,
-    parse_exact_float,
 )
 from data_stack.formats.text_tables.json_fitting import count_present
 from data_stack.formats.text_tables.json_shapes import join_shapes, shape_of
@@ -37,6 +37,7 @@ from data_stack.formats.text_tables.json_types import (
 from data_stack.formats.text_tables.text_file import PIECE_BYTES
 from data_stack.util.request_limit import check_request
 from data_stack.util.untrusted_text import distinct_fields, json_parser
+from data_stack.values.text_numbers import parse_exact_float
 
 #: Lines are parsed in blocks of this size; their Python objects may take 30 times as much memory.
 BLOCK_BYTES: Final = 4 << 20
@@ -286,6 +287,12 @@ class JsonLinesTable:
         texts = self._texts_of_other_types(types, counts)
         blocks = counts.watch(self._blocks_of_columns(texts))
         self._join_types(types, blocks)
+        for key in types:
+            if _has_half_character(key):
+                raise DatasetFileCorruptError(
+                    f"{self.name!r}: the key {key!r:.80} has half of a character (a surrogate "
+                    "without the other one), which text lacks; correct the file"
+                )
         nullable = frozenset(key for key in types if counts.n_present[key] < counts.n_rows)
         return JsonColumns(types, nullable, counts.n_rows)
 
@@ -360,6 +367,11 @@ class JsonLinesTable:
         """
         try:
             row = parse(str(line, "utf-8"))
+        except UnicodeDecodeError as error:
+            raise DatasetFileCorruptError(
+                f"{self.name!r}, line {number}, is not text in utf-8: {error!s:.200}; convert the "
+                "file to utf-8"
+            ) from error
         except (ValueError, RecursionError) as error:
             reason = str(error)
             if "digits" in reason:
@@ -441,6 +453,8 @@ class JsonLinesTable:
             raise
         except MISFIT_ERRORS as error:
             lines = key_values.lines(block)
+            if isinstance(error, UnicodeEncodeError):
+                raise self._error_of_half_character(key, values, lines) from error
             if given_type is None:
                 raise self._error_of_several_types(key, values, lines, error) from error
             raise self._error_of_misfit(key, values, lines, given_type) from error
@@ -543,8 +557,19 @@ class JsonLinesTable:
                     key, f"line {first_line} has {_shown(first)}, line {line} {_shown(value)}"
                 )
 
-        # An integer that int64 lacks: uint64 may hold it.
+        # An integer that float64 lacks, beside a float.
         integers = [(value, line) for value, line in present if isinstance(value, int)]
+        floats = [(value, line) for value, line in present if isinstance(value, float)]
+        for value, line in integers:
+            if floats and not _is_float(value):
+                number, line_of_number = floats[0]
+                return self._error_of_types(
+                    key,
+                    f"line {line} has {_shown(value)}, which float64 lacks, line {line_of_number} "
+                    f"has {_shown(number)}",
+                )
+
+        # An integer that int64 lacks: uint64 may hold it.
         fit_uint64 = all(0 <= integer <= _MAX_UINT64 for integer, _ in integers)
         for value, line in integers:
             if _MIN_INT64 <= value <= _MAX_INT64:
@@ -572,6 +597,19 @@ class JsonLinesTable:
             f"or dtypes={{{key!r:.80}: 'json'}} to keep them as they are"
         )
 
+    def _error_of_half_character(
+        self, key: str, values: Sequence[Any], lines: Sequence[int]
+    ) -> Exception:
+        """Return the error for text that is no Unicode; it names the first line."""
+        for value, line in zip(values, lines, strict=True):
+            if _has_half_character(value):
+                return DatasetFileCorruptError(
+                    f"{self.name!r}, line {line}, key {key!r:.80}: {_shown(value)} has half of a "
+                    "character (a surrogate without the other one), which text lacks; correct the "
+                    "file, or leave out the key by columns="
+                )
+        return DatasetFileCorruptError(f"{self.name!r}, key {key!r:.80}: a text is no Unicode")
+
     def _error_of_misfit(
         self, key: str, values: Sequence[Any], lines: Sequence[int], type_: CellType
     ) -> Exception:
@@ -588,6 +626,26 @@ class JsonLinesTable:
         return DatasetFileCorruptError(
             f"{self.name!r}, key {key!r:.80}: its values do not fit {type_}; pass another dtype"
         )
+
+
+def _has_half_character(value: Any) -> bool:
+    """Return whether a text in a value of JSON has a surrogate without the other one.
+
+    JSON can write half of a character as an escape. Text in UTF-8 cannot hold it.
+    """
+    try:
+        json.dumps(value, ensure_ascii=False, default=str).encode()
+    except UnicodeEncodeError:
+        return True
+    return False
+
+
+def _is_float(integer: int) -> bool:
+    """Return whether float64 holds an integer exactly."""
+    try:
+        return int(float(integer)) == integer
+    except OverflowError:
+        return False
 
 
 # ---------------------------------------------------------------------- lines

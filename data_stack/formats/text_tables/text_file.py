@@ -13,6 +13,7 @@ from data_stack.io.archives.decompression import compression_of, open_decompress
 from data_stack.io.positional import PositionalFile
 from data_stack.io.resources import StreamedResource
 from data_stack.io.stand_ins import HEAD_BYTES, check_no_stand_in
+from data_stack.io.wide_text import check_not_utf16
 
 #: The usual size of a piece, so large that the cost of a piece does not count.
 PIECE_BYTES: Final = 1 << 20
@@ -57,8 +58,9 @@ class TextFile:
         self.sha256: str | None = None
         try:
             codec = codecs.lookup(encoding)
+            "".encode(encoding)  # refuses a codec of something else, such as rot13
         except LookupError as error:
-            raise ConfigError(f"Python has no encoding {encoding!r:.60}") from error
+            raise ConfigError(f"Python has no encoding {encoding!r:.60} of text") from error
         self._is_utf8 = codec.name in ("utf-8", "utf-8-sig")
 
     @property
@@ -92,6 +94,8 @@ class TextFile:
         is_first = True
         for piece in pieces:
             if is_first:
+                if self._is_utf8:
+                    check_not_utf16(piece[:_MAGIC_BYTES], self.name)
                 piece = piece.removeprefix(UTF8_BOM)
                 # A short piece is the whole text. Otherwise the size of the text is not known yet.
                 size = len(piece) if len(piece) < n_bytes else _UNKNOWN_SIZE

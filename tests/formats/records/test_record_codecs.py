@@ -266,7 +266,17 @@ def test_json_refuses_what_it_would_change() -> None:
     for wrong in ({1: 2}, [{"a": {None: 1}}], b"bytes", float("nan"), [float("inf")], "\ud800"):
         with pytest.raises((TypeError, ValueError)):
             codec_of("json").encode(wrong)
-    for record in (b"NaN", b"[-Infinity]", b"1e999", b"\xff", b"{", b"1 2", b"", b"9" * 5000):
+    for record in (
+        b"NaN",
+        b"[-Infinity]",
+        b"1e999",
+        b"1e-999",
+        b"\xff",
+        b"{",
+        b"1 2",
+        b"",
+        b"9" * 5000,
+    ):
         with pytest.raises(ValueError, match=r"."):
             codec_of("json").decode(record)
     assert codec_of("json").decode(

@@ -242,6 +242,12 @@ def test_text_of_an_encoding_is_read_compressed_or_not(encoding: str) -> None:
         (b"\xff,b\nx,1\n", "utf-8", "line 1, is not text in utf-8"),
         (b"a,b\nx,\xe9\n", "ascii", "is not text in ascii"),
         (b"a\n1\n", "utf-99", "no encoding 'utf-99'"),
+        (b"a\n1\n", "rot13", "no encoding 'rot13' of text"),
+        ("a\n1\n".encode("utf-16"), "utf-8", "is text in utf-16, .* pass encoding='utf-16'"),
+        ("a\n1\n".encode("utf-16-le"), "utf-8", "is text in utf-16-le"),
+        ("a\n1\n".encode("utf-16-be"), "utf-8", "is text in utf-16-be"),
+        ("a\n1\n".encode("utf-32"), "utf-8", "is text in utf-32"),
+        ("a\n1\n".encode("utf-32-be"), "utf-8", "is text in utf-32-be"),
     ],
 )
 def test_other_bytes_than_text_are_refused(data: bytes, encoding: str, message: str) -> None:

@@ -160,7 +160,7 @@ def test_types_are_those_of_all_lines(values: list[Any], type_: str) -> None:
         ),
         ([None, True, 1], "line 2 has True, line 3 1"),
         ([1.5, {"a": 1}], r"line 1 has 1\.5, line 2"),
-        ([2**53 + 1, 0.5], "not of one type"),
+        ([0.5, 2**53 + 1], r"line . (has )?9007199254740993"),
         ([2**63], r"line 1, key 'v': int64 has no number .*'uint64'"),
         ([2**64, 1], "line 1 has a number that int64 and float64 lack"),
     ],
@@ -235,6 +235,33 @@ def test_declared_text_and_decimals_have_the_digits_of_the_file() -> None:
 def test_a_line_that_would_change_is_refused(line: str, message: str) -> None:
     with pytest.raises(DatasetFileCorruptError, match=message):
         read('{"a": 1}', line)
+
+
+@pytest.mark.parametrize("dtypes", [{}, {"a": str}, {"a": "json"}])
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        (r'{"a": "\ud83d"}', "line 2, key 'a': .* has half of a character"),
+        (r'{"a": "x\ude00"}', "line 2, key 'a': .* has half of a character"),
+        (r'{"a": "x", "\ud83d": 1}', "the key .* has half of a character"),
+    ],
+)
+def test_half_of_a_character_is_refused(line: str, message: str, dtypes: dict[str, Any]) -> None:
+    with pytest.raises(DatasetFileCorruptError, match=message):
+        read('{"a": "\\ud83d\\ude00"}', line, dtypes=dtypes)
+
+
+def test_half_of_a_character_in_a_list_is_refused() -> None:
+    with pytest.raises(DatasetFileCorruptError, match=r"line 2, key 'a': .* has half of a char"):
+        read('{"a": ["x"]}', r'{"a": ["x", "\ude00"]}')
+
+
+def test_a_line_in_another_encoding_is_refused() -> None:
+    for encoding in ("latin-1", "utf-16", "utf-16-le"):
+        text = '{"a": 1}\n{"a": "é"}\n'.encode(encoding)
+
+        with pytest.raises(DatasetFileCorruptError, match=r"is (not )?text in utf-.*to utf-8"):
+            data_stack.from_jsonl(io.BytesIO(text))
 
 
 def test_a_table_of_other_keys_in_each_line_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:

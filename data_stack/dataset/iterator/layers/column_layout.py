@@ -264,6 +264,7 @@ class ColumnLayoutAccess(OneToOneAccess):
             # It has other columns than sample 0.
             pass
         raise ConfigError(
-            f"samples differ in their columns: {layout.form_below.describe()}, "
-            f"and {SampleForm.of(sample).describe()}"
+            f"samples differ in their columns: of the first one, {layout.form_below.describe()}; "
+            f"of this one, {SampleForm.of(sample).describe()}. Give all the same columns by map(), "
+            "or leave some out by filter()"
         )
