@@ -118,8 +118,8 @@ class KeptFolder:
     def store(self, name: str, pieces: Iterable[bytes]) -> bool:
         """Write a file, which appears under its name when it is complete.
 
-        It is not flushed to the disk: that took minutes on a busy one. So a reader checks the size
-        of a file, which is smaller if the power failed, or the digest.
+        It is not flushed to the disk: that took minutes on a busy one. So a reader checks the
+        digest of a file after a restart, as the power may have failed.
 
         Args:
             name: the name of the file.

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import codecs
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
+
+from xxhash import xxh3_64
 
 from data_stack.codecs.plain_data import json_digest
 from data_stack.exception import ResourceChangedError, ResourceNotFoundError, StorageError
@@ -17,6 +20,7 @@ from data_stack.formats.text_tables.kept_folder import (
 from data_stack.formats.text_tables.pinned_file import PinnedFile
 from data_stack.formats.text_tables.text_file import TextFile
 from data_stack.io.location import as_resource
+from data_stack.io.storage_connectors.owners import this_machine
 from data_stack.util.logger import logger
 from data_stack.util.polling import polls
 
@@ -25,6 +29,9 @@ _MAX_WAIT_SECONDS: Final = 3600.0
 
 #: The errors of a copy that is gone, or is made again at this moment.
 _GONE_ERRORS: Final = (ResourceNotFoundError, ResourceChangedError, StorageError)
+
+#: How many bytes of a copy are read at once to verify it.
+_PIECE_BYTES: Final = 1 << 22
 
 #: Changes when the layout of kept texts does.
 _LAYOUT: Final = 1
@@ -49,6 +56,9 @@ class KeptText:
     The name of the copy has a digest of what identifies the file (:meth:`PinnedFile.identify`), and
     of its encoding. A description beside the copy has the size, the times and the digest of samples
     of the copy. If the copy has others, it is made again.
+
+    A copy is not flushed to the disk, so a power failure may leave a hole in it. Its first opening
+    after a restart, or on another machine, reads the whole copy and compares its digest.
 
     Args:
         name: the name of the kept files, without their suffixes.
@@ -91,6 +101,11 @@ class KeptText:
             return None
         if version != description["version"]:
             return None
+        if description["boot"] != this_machine():
+            if _digest_of(copy) != description["digest"]:
+                return None
+            description["boot"] = this_machine()
+            self._folder.store_facts(self._name + DESCRIPTION_SUFFIX, description)
         self._folder.note_use(self._name + DESCRIPTION_SUFFIX)
         return TextCopy(copy, description["sha256"])
 
@@ -125,7 +140,9 @@ class KeptText:
         logger.info("copying the text of %r to %s", file.name, self._folder.path)
         # Texts that were used longest ago make room for this one.
         self._folder.prune()
-        if not self._folder.store(self._name + TEXT_SUFFIX, file.pieces()):
+        digest = xxh3_64()
+        pieces = _update_with_each(digest, file.pieces())
+        if not self._folder.store(self._name + TEXT_SUFFIX, pieces):
             return None
         try:
             copy = self._pin()
@@ -133,7 +150,13 @@ class KeptText:
         except _GONE_ERRORS:
             # Somebody has cleared the folder.
             return None
-        description = {"name": file.name, "sha256": file.sha256, "version": version}
+        description = {
+            "name": file.name,
+            "sha256": file.sha256,
+            "version": version,
+            "digest": digest.hexdigest(),
+            "boot": this_machine(),
+        }
         if not self._folder.store_facts(self._name + DESCRIPTION_SUFFIX, description):
             self._folder.remove(self._name + TEXT_SUFFIX)
             return None
@@ -166,6 +189,22 @@ def pin_file(path: str) -> PinnedFile:
         return PinnedFile(resource)
 
 
+def _update_with_each(digest: xxh3_64, pieces: Iterable[bytes]) -> Iterator[bytes]:
+    """Hand pieces on, each after the digest was updated with it."""
+    for piece in pieces:
+        digest.update(piece)
+        yield piece
+
+
+def _digest_of(copy: PinnedFile) -> str:
+    """Return the XXH3 of all bytes of a copy, 16 hex digits."""
+    digest = xxh3_64()
+    file = copy.open()
+    for start in range(0, copy.n_bytes, _PIECE_BYTES):
+        digest.update(file.read_at(start, _PIECE_BYTES))
+    return digest.hexdigest()
+
+
 def _version_of(copy: PinnedFile) -> list[Any]:
-    """Return what changes when a copy is written to, or loses bytes as the power fails."""
+    """Return what changes when a copy is written to."""
     return [*copy.version.content, copy.digest_of_samples()]

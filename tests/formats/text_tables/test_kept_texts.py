@@ -28,7 +28,13 @@ from data_stack.exception import (
     ResourceChangedError,
     StorageFullError,
 )
-from data_stack.formats.text_tables import kept_folder, pinned_file, reading, text_copy
+from data_stack.formats.text_tables import (
+    kept_folder,
+    kept_texts,
+    pinned_file,
+    reading,
+    text_copy,
+)
 from data_stack.formats.text_tables.kept_folder import KeptFile, KeptFolder, surplus_texts
 
 Compress = Callable[[bytes], bytes]
@@ -36,6 +42,10 @@ Compress = Callable[[bytes], bytes]
 _ROWS = [{"id": number, "text": f"é {number}"} for number in range(2000)]
 _TEXT = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in _ROWS).encode()
 _OTHER_TEXT = _TEXT.replace(b'"text"', b'"TEXT"')
+
+#: Longer than the samples that identify a copy.
+_LONG_ROWS = [{"id": number, "text": f"é {number}"} for number in range(20_000)]
+_LONG_TEXT = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in _LONG_ROWS).encode()
 
 _COMPRESSIONS: list[Compress] = [gzip.compress, bz2.compress, lzma.compress, zstandard.compress]
 
@@ -261,6 +271,38 @@ def test_a_copy_that_was_changed_is_made_again(tmp_path: Path, folder: Path) -> 
             damaged_file.write_bytes(damaged_data)
             assert list(load(path)) == _ROWS
             assert copy.read_bytes() == _TEXT
+
+
+@pytest.mark.parametrize("has_hole", [False, True])
+def test_the_whole_copy_is_verified_after_a_restart(
+    tmp_path: Path, folder: Path, has_hole: bool
+) -> None:
+    path = write(tmp_path, gzip.compress(_LONG_TEXT))
+    load(path)
+    copy = next(folder.glob("*.text"))
+    inode = copy.stat().st_ino
+    if has_hole:
+        with open(copy, "r+b") as file:
+            file.seek(30_000)
+            file.write(bytes(4096))
+    _describe_as_of_another_boot(folder, copy)
+
+    rows = load(path)
+
+    assert rows[len(rows) - 1] == _LONG_ROWS[-1]
+    assert copy.read_bytes() == _LONG_TEXT
+    assert (copy.stat().st_ino != inode) is has_hole
+
+
+def _describe_as_of_another_boot(folder: Path, copy: Path) -> None:
+    """Describe a copy with its present version, as if it had been made before a restart."""
+    kept_folder_of_copies = KeptFolder(folder)
+    name = copy.name + ".json"
+    description = kept_folder_of_copies.load_facts(name)
+    pinned = kept_texts.pin_file(str(copy))
+    description["version"] = [*pinned.version.content, pinned.digest_of_samples()]
+    description["boot"] = "another"
+    assert kept_folder_of_copies.store_facts(name, description)
 
 
 def test_a_copy_that_is_written_to_under_its_table_is_an_error(
