@@ -225,13 +225,19 @@ class Executor:
             running = [future for future in pending if not future.cancel()]
             wait(running)
 
-    def finish(self) -> None:
-        """Cancel queued tasks, and wait for running ones, at most for ``grace_seconds``."""
+    def finish(self, grace_seconds: float | None = None) -> None:
+        """Cancel queued tasks, and wait for running ones.
+
+        Args:
+            grace_seconds: how long to wait; None for as long as the exit of Python waits.
+        """
+        if grace_seconds is None:
+            grace_seconds = self._grace_seconds
         with self._lock:
             while self._tasks:
                 task = self._tasks.popleft()
                 task.future.cancel()
-        end = time.monotonic() + self._grace_seconds
+        end = time.monotonic() + grace_seconds
         while self._n_idle < len(self._threads) and time.monotonic() < end:
             time.sleep(_EXIT_POLL_SECONDS)
 

@@ -198,6 +198,27 @@ def test_a_stuck_thread_does_not_keep_the_program_from_ending() -> None:
     assert done == ("interrupted\n", "")
 
 
+def test_the_end_of_python_waits_for_a_batch_being_made() -> None:
+    done = run(
+        """
+        begun = threading.Event()
+
+        def work_on_later_batches(batch):
+            if batch[0][0] > 0:
+                begun.set()
+                time.sleep(1.5)
+                print("made", flush=True)
+            return batch
+
+        with Loader(numbers, 4, worker_kind="threads", workers=1, transform=work_on_later_batches) as loader:
+            next(iter(loader))
+            begun.wait()
+        """
+    )
+
+    assert done == ("made\n", "")
+
+
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 def test_a_forked_process_makes_threads_of_its_own() -> None:
     done = run(

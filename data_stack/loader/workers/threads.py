@@ -20,6 +20,10 @@ from data_stack.values.large_arrays import arrays_made_by
 
 _THREAD_NAME_PREFIX = "data_stack-load"
 
+#: How long closing waits for batches that are being made: a transform may wait for something, and
+#: never end. The exit of Python waits longer, as it may crash in the C++ code of a decoder.
+_MAX_CLOSING_SECONDS = 0.5
+
 
 @dataclass(frozen=True, slots=True)
 class _Outcome:
@@ -109,7 +113,7 @@ class ThreadWorkers(PrefetchingWorkers):
 
     def close(self) -> None:
         self.cancel()
-        self._threads.finish()
+        self._threads.finish(_MAX_CLOSING_SECONDS)
         self._arrays.clear()
 
     def _begin(self) -> None:
@@ -119,7 +123,7 @@ class ThreadWorkers(PrefetchingWorkers):
         """
         self._drop_jobs()
         n_workers = self.n_workers  # the executor must not keep this object alive
-        self._threads = Executor(_THREAD_NAME_PREFIX, lambda: n_workers, grace_seconds=0.5)
+        self._threads = Executor(_THREAD_NAME_PREFIX, lambda: n_workers, grace_seconds=5.0)
 
     def _drop_jobs(self) -> None:
         self._jobs = []
