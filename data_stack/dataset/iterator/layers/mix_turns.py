@@ -18,8 +18,12 @@ from data_stack.dataset.iterator.layers.selection import Selection
 from data_stack.dataset.permutation import permute_array
 from data_stack.exception import ConfigError
 
-#: Turns that are drawn at once, which bounds the memory that this takes.
-_TURNS_AT_ONCE = 1 << 20
+#: The largest number of turns that are drawn at once, which bounds the memory that this takes.
+_MAX_TURNS_AT_ONCE = 1 << 20
+
+#: The number of turns that are drawn first. It is doubled each time: a mix that ends with its
+#: sources may be small, and a million turns take half a second.
+_FIRST_TURNS_AT_ONCE = 1 << 12
 
 #: The orders of blocks have the keys 0, and this plus the number of the stage. Those of the
 #: sources, which have the keys from 1, come before it.
@@ -178,11 +182,11 @@ def _share_among(
 
 def _draw_steps(mix: Mix, n_steps: int | None) -> Iterator[Selection]:
     """Draw the turns of a number of steps, in several parts; without a number there is no end."""
-    n_blocks_at_once = max(1, _TURNS_AT_ONCE // mix.block_size)
+    n_turns_at_once = _FIRST_TURNS_AT_ONCE
     first_block = 0
     n_drawn = 0
     while n_steps is None or n_drawn < n_steps:
-        n_blocks = n_blocks_at_once
+        n_blocks = max(1, n_turns_at_once // mix.block_size)
         if n_steps is not None:
             n_blocks = min(n_blocks, math.ceil(Fraction(n_steps - n_drawn, mix.block_size)))
         turns = mix.draw_turns(first_block, n_blocks)
@@ -192,6 +196,7 @@ def _draw_steps(mix: Mix, n_steps: int | None) -> Iterator[Selection]:
         yield turns
         first_block += n_blocks
         n_drawn += len(turns.parts)
+        n_turns_at_once = min(2 * n_turns_at_once, _MAX_TURNS_AT_ONCE)
 
 
 def _find_first(is_wanted: npt.NDArray[np.bool_]) -> int:
