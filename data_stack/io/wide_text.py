@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import codecs
+from collections.abc import Mapping
 from typing import Final
 
 from data_stack.exception import DatasetFileCorruptError
@@ -16,7 +17,7 @@ _ENCODING_BY_MARK: Final = {
 }
 
 #: The encodings without such a mark, by which of the first 4 bytes are zero in ASCII characters.
-_ENCODING_BY_ZEROS: Final = {
+_ENCODING_BY_ZEROS: Final[Mapping[tuple[bool, ...], str]] = {
     (False, True, False, True): "utf-16-le",
     (True, False, True, False): "utf-16-be",
     (False, True, True, True): "utf-32-le",

@@ -164,7 +164,7 @@ class TraceWriter(DeliveryObserver):
     def end(self) -> None:
         if self._n_left_out > 0 and self._n_events < self._max_events:
             self._add_note(
-                f"the last {self._n_left_out:,} batches are left out, they came too fast"
+                f"the last {self._n_left_out:,} batches are left out, as they came too fast"
             )
         self._write()
 

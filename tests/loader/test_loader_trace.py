@@ -142,6 +142,9 @@ def test_batches_that_come_too_fast_are_left_out_and_counted(tmp_path: Path) -> 
     n_left_out = sum(wait["args"].get("n_left_out", 0) for wait in waits)
     assert n_left_out > 0
     assert len(waits) + n_left_out <= n_batches
+    notes = [event["name"] for event in events_of(path) if event["ph"] == "i"]
+    is_last_drawn = waits[-1]["args"]["step"] == n_batches - 1
+    assert is_last_drawn or notes[-1].startswith("the last ")
 
 
 def test_ranks_write_files_of_their_own(tmp_path: Path) -> None:

@@ -108,7 +108,10 @@ def read_schema(footers: Footers, timestamp_unit: str | None = None) -> Schema:
         ConfigError: a codec is unknown, or its plugin is not installed.
     """
     metadata = footers.metadata
-    place = f"the schema of {footers.files.folder.name}"
+    files = footers.files
+    place = f"the schema of {files.folder.name}"
+    if len(files.paths) == 1:
+        place = f"the schema of {files.folder.full_name(files.paths[0])}"
     try:
         schema = Schema.from_metadata(metadata)
         if schema is None:

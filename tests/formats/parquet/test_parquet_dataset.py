@@ -213,6 +213,15 @@ def test_nothing_there_is_an_error_that_names_the_folder(tmp_path: Path) -> None
         ParquetDataset(tmp_path)
 
 
+def test_a_schema_that_is_refused_names_the_only_file(tmp_path: Path) -> None:
+    for name in ("two.parquet", "other.parquet"):
+        table = pa.Table.from_arrays([pa.array([1]), pa.array([2])], ["a", "a"])
+        pq.write_table(table, tmp_path / name)
+
+    with pytest.raises(ConfigError, match=r"the schema of .*two\.parquet: two fields"):
+        ParquetDataset(tmp_path / "two.parquet")
+
+
 def test_a_file_without_a_column_that_others_have_is_an_error_or_nulls(folder: Path) -> None:
     pq.write_table(table_of(100, 110).drop_columns(["speed"]), folder / "part-2.parquet")
 
