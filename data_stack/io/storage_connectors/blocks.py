@@ -19,11 +19,11 @@ from data_stack.io.storage_connectors.recent_pieces import (
 from data_stack.util.executor import waiting
 from data_stack.util.forks import call_in_forks
 
-#: The limit of the recent pieces: three windows of a block-wise shuffle. Each has 12 MiB,
+#: The limit of the recent pieces: three windows of a block-wise shuffle. Each has 24 MiB,
 #: and the next two arrive while one is read.
-_MAX_RECENT_BYTES: Final = 40 << 20
+_MAX_RECENT_BYTES: Final = 76 << 20
 #: The limit of one call of ``prefetch()``: a window, and the blocks at its ends.
-_MAX_PREFETCHED_BYTES: Final = 14 << 20
+_MAX_PREFETCHED_BYTES: Final = 28 << 20
 #: A long read fetches this much at a time, so that its bytes are not held twice.
 _MAX_GROUP_BYTES: Final = 16 << 20
 #: The number of requests that :meth:`Blocks.fetch` sends at once.
