@@ -5,7 +5,7 @@
 The data and the line are those of slow_line.py: records of 51 to 154 KB behind 20 ms a request and
 1 Gbit/s. A round is a process of its own for each way. ``ours`` is the first ``BlockShuffled()``
 epoch with an empty cache on this disk. The parts are what any program must do with the same bytes,
-each alone and without a cache of ours: receive them by ranges of 768 KiB in 16 threads, hash their
+each alone and without a cache of ours: receive them by ranges of 1.5 MiB in 16 threads, hash their
 blocks, write them to a file, copy the records out of what was received. What the parts leave of an
 epoch is the work of Python: requests, threads, batches. The system's time is a part of each figure,
 and shown by itself. It takes about four minutes.
@@ -37,7 +37,7 @@ CASE = "processor time of a far epoch of 1 GiB"
 CASE_OF_SYSTEM = "... of which in the system"
 MAX_SECONDS = 3.0
 N_THREADS = 16
-RANGE_BYTES = 768 << 10
+RANGE_BYTES = 1536 << 10
 BLOCK_BYTES = 64 << 10
 RECORD_BYTES = 100_000
 N_RECORDS_IF_SMALL = 640
@@ -165,7 +165,7 @@ def _prepare_epoch(folder: Path) -> None:
     """Import what an epoch of ours imports, which is not counted, and empty the cache."""
     import slow_line
 
-    for name in ("data_stack.loader", "requests", "s3fs"):
+    for name in slow_line._IMPORTS["ours"].split():
         importlib.import_module(name)
     slow_line.ours(str(folder / "www" / "published"))
     os.environ.update(slow_line._KEYS)

@@ -207,7 +207,8 @@ WAYS: dict[str, Callable[[str, str], Any]] = {
 }
 #: Imported before the clock starts.
 _IMPORTS = {
-    "ours": "data_stack.loader requests s3fs",
+    "ours": "data_stack.loader data_stack.io.web.sessions obstore.store botocore.session"
+    " data_stack.io.storage_connectors.object_store.obstore_objects",
     "litdata": "litdata obstore boto3 torch",
     "MosaicML": "boto3 torch",
     "WebDataset": "webdataset torch",

@@ -144,9 +144,9 @@ class _WebBlocks(Blocks):
         if version.strong_etag is not None:
             self.tag = str(version)
 
-    def fetch_run(self, first: int, n_blocks: int) -> bytes:
+    def fetch_run(self, first: int, n_blocks: int) -> memoryview:
         start, stop = self.range_of(first, n_blocks)
-        data = self._file.read(start, stop)
+        data = self._file.read_view(start, stop)
         if len(data) != stop - start:
             raise ResourceChangedError(
                 self._file.name, f"{self.size:,} bytes", f"{start + len(data):,} bytes"

@@ -36,6 +36,10 @@ class PublishedFile(Protocol):
         """Return the bytes from ``start`` to ``stop``; fewer only at the end of the file."""
         ...
 
+    def read_view(self, start: int, stop: int) -> memoryview:
+        """Return a view of the same bytes, perhaps of memory that is used again after it."""
+        ...
+
 
 class PublishedFiles(Protocol):
     """The files of a published dataset; their ``repr`` names the place, without credentials.
@@ -89,6 +93,9 @@ class _FolderFile:
 
     def read(self, start: int, stop: int) -> bytes:
         return self.files.read(self.file, start, stop)
+
+    def read_view(self, start: int, stop: int) -> memoryview:
+        return memoryview(self.read(start, stop))
 
 
 class _ReadOnlyStore(StorageConnector):
@@ -266,13 +273,12 @@ class _VerifiedBlocks(Blocks):
         self.size = info.size
         self.sha256 = info.sha256
 
-    def fetch_run(self, first: int, n_blocks: int) -> bytes:
+    def fetch_run(self, first: int, n_blocks: int) -> memoryview:
         start, stop = self.range_of(first, n_blocks)
-        data = self._opened.read(start, stop)
-        view = memoryview(data)
+        data = self._opened.read_view(start, stop)
         for number in range(first, first + n_blocks):
             block_start = (number - first) * BLOCK_BYTES
-            self._verify(number, view[block_start : block_start + BLOCK_BYTES])
+            self._verify(number, data[block_start : block_start + BLOCK_BYTES])
         return data
 
     def _verify(self, number: int, block: memoryview) -> None:

@@ -388,7 +388,7 @@ def test_a_batch_of_windows_in_a_remote_store_is_one_request_and_an_epoch_by_blo
     assert access.prefers_blocks
     assert access.releases_gil
     assert blocks.sum() == len(windows)
-    assert len(blocks) > 16
+    assert len(blocks) > 8
 
     store.requests.clear()
     first = windows.read_batch([4000, 17, 2000])[0]  # type: ignore[index]  # of tuples

@@ -19,8 +19,8 @@ from data_stack.exception import LoadingError
 from data_stack.formats import records
 from data_stack.loader import BlockShuffled, Loader
 
-N_SAMPLES, SAMPLE_BYTES = 350, 100_000
-#: A block of a shuffle has 768 KiB of a remote store.
+N_SAMPLES, SAMPLE_BYTES = 350, 200_000
+#: A block of a shuffle has 1.5 MiB of a remote store.
 SAMPLES_OF_BLOCK = 7
 SEED = 1
 #: How long to wait for what must happen. It is far longer than that takes.
@@ -32,7 +32,7 @@ def payload(index: int) -> bytes:
 
 
 class Distant(DatasetFactory):
-    """35 MB of records, twice what is kept in memory of a file."""
+    """70 MB of records: three windows of 16 blocks, and two blocks."""
 
     card = DatasetCard("distant", "1.0.0", license="CC0-1.0")
     splits = ("train",)
@@ -172,7 +172,7 @@ def test_an_error_of_a_prefetched_block_comes_with_its_batch(
     damaged_block = min(blocks_of_window(4, 2))
     bag = next(published.rglob("data.bag"))
     intact = bag.read_bytes()
-    place = damaged_block * SAMPLES_OF_BLOCK * SAMPLE_BYTES + 350_000
+    place = damaged_block * SAMPLES_OF_BLOCK * SAMPLE_BYTES + 700_000
 
     n_batches = 0
     try:

@@ -21,12 +21,12 @@ from data_stack.util.forks import call_in_forks
 
 #: The limit of the recent pieces.
 _MAX_RECENT_BYTES: Final = 40 << 20
-#: The same for four windows of a block-wise shuffle, of 13 MiB each: while workers read the end of
-#: one and the start of the next, two more arrive. With 40 MiB, an epoch of 102 MiB by two workers
-#: moved 117 to 171 MiB in 305 to 759 requests; with 56 MiB, 107 MiB in 260.
-_MAX_RECENT_BYTES_PREFETCHING: Final = 56 << 20
+#: The same for four windows of a block-wise shuffle, of 25 MiB each: while workers read the end of
+#: one and the start of the next, two more arrive. Room for three made an epoch by two workers move
+#: up to two thirds more than its bytes.
+_MAX_RECENT_BYTES_PREFETCHING: Final = 104 << 20
 #: The limit of one call of ``prefetch()``: a window, and the blocks at its ends.
-_MAX_PREFETCHED_BYTES: Final = 14 << 20
+_MAX_PREFETCHED_BYTES: Final = 28 << 20
 #: A long read fetches this much at a time, so that its bytes are not held twice.
 _MAX_GROUP_BYTES: Final = 16 << 20
 #: The number of requests that :meth:`Blocks.fetch` sends at once.

@@ -33,6 +33,10 @@ class Answer(Protocol):
         """Return the next bytes of the body as they come, at most ``amt``; empty at its end."""
         ...
 
+    def readinto(self, buffer: memoryview) -> int:
+        """Receive the next bytes of the body; return how many came, 0 only at its end."""
+        ...
+
     def close(self) -> None:
         """Close the connection, unless the body was read to its end."""
         ...
@@ -133,6 +137,12 @@ class DirectAnswer:
             self._response.close()
         self._release_at_end()
         return data
+
+    def readinto(self, buffer: memoryview) -> int:
+        """Receive the next bytes of the body; see :class:`Answer`."""
+        n_bytes = self._response.readinto(buffer)
+        self._release_at_end()
+        return n_bytes
 
     def close(self) -> None:
         """Close the connection, unless the body was read to its end."""

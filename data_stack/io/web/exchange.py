@@ -42,7 +42,7 @@ class Exchange:
     """One GET request and the redirects that it meets.
 
     It is a context manager: entering it sends the request and receives the header; the body is read
-    by :meth:`chunks` or :meth:`read`. Another thread may :meth:`cut` it.
+    by :meth:`chunks`, :meth:`read` or :meth:`read_into`. Another thread may :meth:`cut` it.
 
     ``timeout_seconds`` limits the time until the header of the last answer has arrived: redirects
     and the requests of a login count too. After that, it limits how long the body may come at less
@@ -227,7 +227,7 @@ class Exchange:
         while True:
             with self._errors_as_web_errors():
                 data = self._answer.read1(_PIECE_BYTES, decode_content=False)
-            self._count(data)
+            self._count(len(data))
             if not data:
                 return
             with self._budget.paused():
@@ -246,7 +246,7 @@ class Exchange:
             with self._errors_as_web_errors():
                 # Unlike read1(), read() receives into the bytes that it returns, without a copy.
                 data = self._answer.read(min(n_left + 1, piece_bytes), decode_content=False)
-            self._count(data)
+            self._count(len(data))
             if not data:
                 break
             pieces.append(data)
@@ -258,6 +258,32 @@ class Exchange:
         if len(pieces) == 1:
             return pieces[0]  # without a copy
         return b"".join(pieces)
+
+    def read_into(self, buffer: memoryview) -> None:
+        """Receive the whole body.
+
+        Args:
+            buffer: what it fills. Its length is that of the body, as announced.
+
+        Raises:
+            WebError: as for :meth:`chunks`.
+            ValueError: the body has another length, or none was announced.
+        """
+        if self._expected_bytes != len(buffer):
+            raise ValueError(f"a buffer of {len(buffer):,} bytes for {self._expected_bytes} bytes")
+        n_filled = 0
+        while n_filled < len(buffer):
+            with self._errors_as_web_errors():
+                n_new_bytes = self._answer.readinto(buffer[n_filled:])
+            # The end raises an error, as bytes are missing.
+            self._count(n_new_bytes)
+            n_filled += n_new_bytes
+        is_read_to_its_end = self._n_read == self.framing.length
+        if not is_read_to_its_end:
+            # Behind the last byte, a body in chunks has an end of its own.
+            with self._errors_as_web_errors():
+                excess = self._answer.read(1, decode_content=False)
+            self._count(len(excess))
 
     def cut(self) -> None:
         """Make the thread that waits for the server fail. Any thread may call this."""
@@ -343,19 +369,19 @@ class Exchange:
                 hide_credentials(self._url_with_credentials), str(expected), str(self.version)
             )
 
-    def _count(self, data: bytes) -> None:
-        """Count bytes of the body; ``b""`` is its end.
+    def _count(self, n_new_bytes: int) -> None:
+        """Count bytes of the body; 0 is its end.
 
         Raises:
             WebError: the body is longer or shorter than announced.
         """
-        self._n_read += len(data)
+        self._n_read += n_new_bytes
         self._budget.note_content(self._n_read)
         if self._expected_bytes is None:
             return
         if self._n_read > self._expected_bytes:
             raise WebError(f"sends more than the {self._expected_bytes:,} bytes that it announces")
-        is_end = not data
+        is_end = n_new_bytes == 0
         if is_end and self._n_read < self._expected_bytes:
             raise WebError("the connection was cut", transient=True)
 

@@ -97,7 +97,13 @@ class WebFile:
         return self._version
 
     def read(self, start: int, stop: int) -> bytes:
+        """Return the bytes from ``start`` to ``stop``; see :meth:`read_view`."""
+        return bytes(self.read_view(start, stop))
+
+    def read_view(self, start: int, stop: int) -> memoryview:
         """Return the bytes from ``start`` to ``stop``; fewer only at the end of the file.
+
+        Their memory is used again once all views of it are gone.
 
         It ends within :func:`~data_stack.io.web.web_timeout`, retries included, unless bytes come
         at the minimal rate or faster.
@@ -118,7 +124,7 @@ class WebFile:
                 raise StorageUnavailableError(message) from None
             raise StorageError(message) from None
 
-    def _receive(self, answer: Exchange, *, requested: ByteRange) -> bytes:
+    def _receive(self, answer: Exchange, *, requested: ByteRange) -> memoryview:
         """Return the requested part, or raise the error that matches the status of the answer."""
         known_version = requested.version
         if answer.status == 404:
@@ -128,11 +134,11 @@ class WebFile:
         if answer.status == 416:
             # The part lies behind the end of the file, as the file is now.
             self._check_has_not_shrunk(answer, requested)
-            return b""
+            return memoryview(b"")
         is_empty = answer.status == 200 and answer.length == 0
         if is_empty:
             # A part of an empty file is nothing, which not every server calls a part.
-            return b""
+            return memoryview(b"")
         if answer.status == 200:
             raise WebError(
                 "the server does not support ranges. Use one that does, such as nginx, "
@@ -145,7 +151,12 @@ class WebFile:
             )
         if known_version is None:
             self._note_version(answer.version)
-        return answer.read(sent.n_bytes)
+        # Imported here, so that data_stack is imported without numpy.
+        from data_stack.util.reused_memory import received
+
+        part = received.lend(sent.n_bytes)
+        answer.read_into(part)
+        return part.toreadonly()
 
     def _check_has_not_shrunk(self, answer: Exchange, requested: ByteRange) -> None:
         """Check that a part behind the end of the file was behind its end before as well.

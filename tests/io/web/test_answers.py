@@ -227,6 +227,31 @@ def test_a_part_in_chunks_has_the_announced_length(server: ScriptedServer, is_lo
         read_all(server.origin + "/a", byte_range=ByteRange(0, 100))
 
 
+@pytest.mark.parametrize("n_bytes", [90, 100, 110])
+def test_a_view_of_a_part_in_chunks_is_whole(server: ScriptedServer, n_bytes: int) -> None:
+    headers = {"Content-Range": f"bytes 0-99/{len(BODY)}"}
+    server.url("/a", Answer(BODY[:n_bytes], 206, headers, announced="chunked"))
+    buffer = memoryview(bytearray(100))
+
+    with Exchange(server.origin + "/a", byte_range=ByteRange(0, 100)) as answer:
+        if n_bytes == 100:
+            answer.read_into(buffer)
+            assert buffer == BODY[:100]
+        else:
+            with pytest.raises(WebError, match="sends more" if n_bytes > 100 else "cut"):
+                answer.read_into(buffer)
+
+
+def test_a_buffer_of_another_length_is_refused(server: ScriptedServer) -> None:
+    url = server.serve("/a", BODY)
+
+    with (
+        Exchange(url) as answer,
+        pytest.raises(ValueError, match="10 bytes for"),
+    ):
+        answer.read_into(memoryview(bytearray(10)))
+
+
 def test_only_the_end_of_a_file_ends_a_part_early(server: ScriptedServer) -> None:
     server.url("/a", part(2900, 3000))
 

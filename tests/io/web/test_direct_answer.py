@@ -219,7 +219,7 @@ def test_headers_are_found_in_any_case(fields: list[tuple[str, str]]) -> None:
 
 @pytest.mark.parametrize(
     ("n_wanted_bytes", "n_bytes"),
-    [(1, 1), (8192, 1), ((32 << 10) - 1, 1), (32 << 10, 16 << 10), (1 << 20, 256 << 10)],
+    [(1, 1), (8192, 1), ((32 << 10) - 1, 1), (32 << 10, 16 << 10), (2 << 20, 512 << 10)],
 )
 def test_short_reads_wake_up_at_once(n_wanted_bytes: int, n_bytes: int) -> None:
     assert choose_wake_up_bytes(n_wanted_bytes) == n_bytes

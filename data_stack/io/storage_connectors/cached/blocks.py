@@ -29,6 +29,7 @@ from data_stack.io.storage_connectors.cached.remote import Remote
 from data_stack.io.storage_connectors.cached.room import DISK_PAGE_BYTES
 from data_stack.io.storage_connectors.recent_pieces import Piece, index_pieces, pieces_of
 from data_stack.util.forks import fork_lock
+from data_stack.util.reused_memory import received
 
 #: Opens the resource of the remote, and returns it with its content now.
 OpenRemote: TypeAlias = "Callable[[], tuple[StreamedResource, Content]]"
@@ -217,7 +218,9 @@ class CachedBlocks(Blocks):
             OSError: the disk failed.
         """
         start, stop = self.range_of(run.first, run.n_blocks)
-        data = os.pread(files.data, stop - start, start)
+        buffer = received.lend(stop - start)
+        n_read = os.preadv(files.data, [buffer], start)
+        data = buffer[:n_read].toreadonly()
         piece = Piece(run.first, run.n_blocks, data)
         expected = b"".join(digest_of[number] for number in piece.numbers)
         if digests_of_blocks(data, self.block_bytes) != expected:
