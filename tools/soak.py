@@ -502,11 +502,7 @@ class Soak:
                     )
             for store, description in self._stores.items():
                 with fault_dataset.opened(description) as connector:
-                    connector.collect_garbage(0)
-                    left = [
-                        *map(str, connector.collect_garbage(0, dry_run=True)),
-                        *self._kinds[store].left_over(description),
-                    ]
+                    left = self._collect_garbage(store, connector)
                     left = [
                         each for each in left if not each.startswith("lease")
                     ]  # ended; the server removes it in minutes
@@ -530,6 +526,23 @@ class Soak:
             [*(worker.sizes() for worker in self._workers if worker.lasting), besides]
         )
         self._ledger.note(look=self.looks[-1])
+
+    def _collect_garbage(self, store: str, connector: StorageConnector) -> list[str]:
+        """Collect the garbage of a store, and return what is garbage still.
+
+        The lease of a killed process may end between the collection and the look at what is left,
+        so a second collection may remove it.
+        """
+        left: list[str] = []
+        for _ in range(2):
+            connector.collect_garbage(0)
+            left = [
+                *map(str, connector.collect_garbage(0, dry_run=True)),
+                *self._kinds[store].left_over(self._stores[store]),
+            ]
+            if not left:
+                break
+        return left
 
     def report_growth(self) -> None:
         """What grew in the second half; nothing before the fourth look."""
