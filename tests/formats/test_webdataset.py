@@ -99,6 +99,22 @@ def test_a_picture_is_decoded_when_its_value_is_asked_for(tmp_path: Path) -> Non
         next(values)
 
 
+def test_class_files_may_have_white_space_around_a_number(tmp_path: Path) -> None:
+    files = {"0.cls": b"7\n", "1.cls": b" -12\r\n", "2.cls": b"\t+003"}
+
+    found = WebDatasetIterator(write_tar(tmp_path / "a.tar", files)).read_column("cls")
+
+    assert found.tolist() == [7, -12, 3]
+
+
+@pytest.mark.parametrize("text", ["1_0", "٣", "0x10", "1.0", "1 0", ""])
+def test_a_class_file_that_says_no_integer_is_refused(text: str, tmp_path: Path) -> None:
+    path = write_tar(tmp_path / "a.tar", {"0.cls": text.encode()})
+
+    with pytest.raises(DatasetFileCorruptError, match=r"a\.tar: 0\.cls .* is not an integer"):
+        WebDatasetIterator(path)[0]
+
+
 def test_values_that_are_not_decoded_one_by_one_are_read_together(shards: list[str]) -> None:
     access = access_to(WebDatasetIterator(shards))
 
