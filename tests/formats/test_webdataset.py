@@ -141,6 +141,14 @@ def test_headers_and_the_fields_asked_for_are_all_that_is_fetched(tmp_path: Path
     assert store.fetched_bytes < first_bytes + 8 * 6 * 4096
 
 
+@pytest.mark.parametrize("name", ["0.__key__", "0.__KEY__"])
+def test_a_file_that_would_replace_a_key_is_refused(name: str, tmp_path: Path) -> None:
+    path = write_tar(tmp_path / "a.tar", {"0.txt": b"a", name: b"other"})
+
+    with pytest.raises(UnsafeArchiveError, match=rf"'{name}' would replace the key of its sample"):
+        list(WebDatasetIterator(path))
+
+
 def test_a_key_ends_at_the_first_dot_of_the_last_part(tmp_path: Path) -> None:
     path = write_tar(
         tmp_path / "a.tar",
