@@ -182,6 +182,14 @@ def test_too_few_readable_samples_are_an_error() -> None:
         next(iter(loader))
 
 
+@pytest.mark.parametrize("on_error", ["skip", "replace"])
+def test_an_error_counts_the_damaged_samples_that_were_tried(on_error: OnError) -> None:
+    loader = loader_of(20, range(20), on_error=on_error)
+
+    with pytest.raises(LoadingError, match="20 of 20"):
+        list(loader)
+
+
 # ---------------------------------------------------------------------------------- the limit
 
 
