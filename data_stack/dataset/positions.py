@@ -366,12 +366,16 @@ def check_integer(
         at_most: the largest valid integer; None for no limit.
 
     Raises:
-        ConfigError: it is not an integer, or out of range.
+        ConfigError: it is not an integer, or out of range. A truth value is not an integer.
     """
+    problem = f"{name} must be an integer, got {value!r:.80}"
+    # operator.index() would take True for 1, as in budget=True.
+    if isinstance(value, bool):
+        raise ConfigError(problem)
     try:
         number = operator.index(value)
     except TypeError:
-        raise ConfigError(f"{name} must be an integer, got {value!r:.80}") from None
+        raise ConfigError(problem) from None
     if at_least is not None and number < at_least:
         raise ConfigError(f"{name} must be at least {at_least}, got {number}")
     if at_most is not None and number > at_most:

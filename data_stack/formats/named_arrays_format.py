@@ -56,10 +56,7 @@ class NamedArraysFormat(OneFileFormat):
     ) -> ColumnSource:
         with contextlib.ExitStack() as stack:
             resource = stack.enter_context(location.open())
-            keys = {}
-            for key in self.list_keys(resource, location, columns):
-                name = key if isinstance(key, str) else f"column_{key}"
-                keys[name] = key
+            keys = _keys_by_column(self.list_keys(resource, location, columns), location)
             if not keys:
                 raise ConfigError(f"{location.full_name} contains no arrays")
             keys = choose_keys(location.full_name, keys, columns.required, columns.optional)
@@ -69,3 +66,20 @@ class NamedArraysFormat(OneFileFormat):
             source = source_of_arrays(location.full_name, samples, column_names)
             source.resources.push(stack.pop_all())
             return source
+
+
+def _keys_by_column(keys: Sequence[ColumnKey], location: Location) -> dict[str, ColumnKey]:
+    """Return each key by the name of its column: ``"column_0"`` for 0.
+
+    Raises:
+        ConfigError: two keys would be one column.
+    """
+    by_column: dict[str, ColumnKey] = {}
+    for key in keys:
+        name = key if isinstance(key, str) else f"column_{key}"
+        if by_column.setdefault(name, key) != key:
+            raise ConfigError(
+                f"{location.full_name}: the arrays {by_column[name]!r} and {key!r} would both be "
+                f"column {name!r}; rename one in the file"
+            )
+    return by_column

@@ -228,7 +228,7 @@ class NpzDatasetIterator(ColumnsDatasetIterator):
             if key not in arrays:
                 known = ", ".join(map(repr, npz_keys(self._file)[:_MAX_NAMES_SHOWN]))
                 raise DatasetFileCorruptError(
-                    f"{self._file.name!r} has no column {key!r}; it has {known}"
+                    f"{self._file.name!r} has no column {key!r}; it has {known or 'no arrays'}"
                 )
             if arrays[key].ndim == 0:
                 raise DatasetFileCorruptError(

@@ -139,7 +139,7 @@ class WebDatasetIterator(AccessedDatasetIterator):
             sample is read: it lacks one of ``fields``, or a file has another format than its
             extension.
         UnsafeArchiveError: at the first access: a shard has links or devices, names outside of it,
-            or two files of one name.
+            two files of one name, or a file whose field is ``__key__``.
     """
 
     #: The access refers to the iterator: they would keep each other in memory.

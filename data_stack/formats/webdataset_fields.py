@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final, Union
 
@@ -26,6 +27,9 @@ PICKLES_AS_BYTES: Final[Mapping[str, None]] = dict.fromkeys(_PICKLES)
 
 #: The types of record columns whose values are decimal text in WebDataset.
 _INTEGER_TYPES: Final = frozenset({"i64", "u64", "int"})
+
+#: An integer as text. WebDataset allows white space around it, such as a line break.
+_INTEGER: Final = re.compile(rb"\s*([+-]?[0-9]+)\s*")
 
 FieldType = Union[
     str, Codec, tuple[Callable[[Any], bytes] | None, Callable[[bytes], Any] | None], None
@@ -91,7 +95,7 @@ def codec_of_field(field: str, types: Mapping[str, FieldType]) -> Codec:
         # A codec, a pair of functions, or None for bytes: what custom codecs may be.
         return codec_of("given", {"given": field_type})
     if field_type in _INTEGER_TYPES:
-        return FunctionCodec(_as_decimal_text, int)
+        return FunctionCodec(_as_decimal_text, _parse_integer)
     return codec_of(field_type)
 
 
@@ -99,3 +103,15 @@ def _as_decimal_text(value: Any) -> bytes:
     """Return an integer, or a truth value, as the text that files ``.cls`` hold."""
     number = int(value) if isinstance(value, np.bool_) else operator.index(value)
     return b"%d" % number
+
+
+def _parse_integer(data: bytes) -> int:
+    """Return the integer that a file says.
+
+    Raises:
+        ValueError: it says none. ``int()`` would take ``1_0`` for 10.
+    """
+    match = _INTEGER.fullmatch(data)
+    if match is None:
+        raise ValueError(f"{bytes(data[:40])!r} is not an integer")
+    return int(match[1])

@@ -19,7 +19,7 @@ from data_stack.exception import (
     UnsafeArchiveError,
 )
 from data_stack.formats.records.stored_file import StoredFile
-from data_stack.formats.webdataset_fields import is_of_sample, key_and_field
+from data_stack.formats.webdataset_fields import KEY, is_of_sample, key_and_field
 from data_stack.formats.webdataset_kept import KeptPieces
 from data_stack.formats.webdataset_stream import PieceStream
 from data_stack.io.account import LeftOut, PlaceAccount, account_of, is_document, is_hidden
@@ -321,7 +321,8 @@ class ShardIndexer:
         """Add the files of a shard.
 
         Raises:
-            UnsafeArchiveError: the shard has two files of one field of a sample.
+            UnsafeArchiveError: the shard has two files of one field of a sample, or a file whose
+                field would replace the key of its sample.
         """
         self.left_out.extend(files.left_out)
         first_sample = len(self._keys)
@@ -329,6 +330,11 @@ class ShardIndexer:
         rows = []
         for path, offset, size in files.of_samples:
             key, field_name = key_and_field(path)
+            if field_name == KEY:
+                raise UnsafeArchiveError(
+                    f"{shard.full_name!r}: {path!r:.200} would replace the key of its sample; "
+                    "rename the file"
+                )
             number_in_shard = numbers_in_shard.setdefault(key, len(numbers_in_shard))
             field_number = self._field_numbers.setdefault(field_name, len(self._field_numbers))
             rows.append((first_sample + number_in_shard, field_number, offset, size))

@@ -53,7 +53,9 @@ class PositionalStream(io.RawIOBase):
         else:
             raise ValueError(f"whence must be 0, 1 or 2, got {whence}")
         if position < 0:
-            raise ValueError(f"negative seek position {position}")
+            # As of files of the system. zipfile looks for records before the start of a short file,
+            # and expects this error; without a number, as no system call failed.
+            raise OSError(f"negative seek position {position}")
         self._position = position
         return position
 

@@ -26,6 +26,9 @@ MAX_SUBSTITUTES = 1000
 Where half of all samples are damaged, 1,000 damaged ones in a row are as good as impossible.
 """
 
+DEFAULT_MAX_ERRORS = 100
+"""The default of the argument ``max_errors`` of a loader."""
+
 #: Errors that say that the bytes of a sample are not what they should be. A value that exceeds the
 #: limit of a request even when it is read alone counts as well: its header is damaged, as a rule.
 _DAMAGE = (DatasetFileCorruptError, RequestLimitError)
@@ -46,7 +49,7 @@ class ErrorPolicy:
     """
 
     on_error: OnError = "raise"
-    max_errors: int = 100
+    max_errors: int = DEFAULT_MAX_ERRORS
     errors: tuple[type[Exception], ...] = ()
 
     @property
@@ -61,11 +64,19 @@ class ErrorPolicy:
         return isinstance(error, _DAMAGE) and not isinstance(error, _NO_DAMAGE)
 
 
-def parse_error_policy(on_error: Any, max_errors: Any, errors: Any) -> ErrorPolicy:
+def parse_error_policy(
+    on_error: Any, max_errors: Any, errors: Any, *, has_log: bool
+) -> ErrorPolicy:
     """Return the policy of the arguments of a loader.
 
+    Args:
+        on_error: the argument of the loader.
+        max_errors: the argument of the loader.
+        errors: the argument of the loader.
+        has_log: whether the loader has an ``error_log``.
+
     Raises:
-        ConfigError: an argument is wrong.
+        ConfigError: an argument is wrong, or has no effect with ``on_error="raise"``.
     """
     if on_error not in get_args(OnError):
         raise ConfigError(f"on_error must be 'raise', 'skip' or 'replace', got {on_error!r:.80}")
@@ -84,7 +95,24 @@ def parse_error_policy(on_error: Any, max_errors: Any, errors: Any) -> ErrorPoli
         # KeyboardInterrupt and the like end programs; they are no Exception.
         if not isinstance(error_class, type) or not issubclass(error_class, Exception):
             raise ConfigError(problem)
-    return ErrorPolicy(on_error, n_allowed, checked_classes)
+
+    policy = ErrorPolicy(on_error, n_allowed, checked_classes)
+    if not policy.tolerates_damage:
+        without_effect = []
+        # The default is also what a loader gets that was given no max_errors=.
+        if n_allowed != DEFAULT_MAX_ERRORS:
+            without_effect.append("max_errors=")
+        if checked_classes:
+            without_effect.append("errors=")
+        if has_log:
+            without_effect.append("error_log=")
+        if without_effect:
+            raise ConfigError(
+                f"on_error='raise' ends the training at the first damaged sample, so that "
+                f"{' and '.join(without_effect)} would have no effect; pass on_error='skip' or "
+                "on_error='replace' as well"
+            )
+    return policy
 
 
 def substitutes(seed: int, epoch: int, position: int, n_samples: int) -> Iterator[int]:

@@ -151,6 +151,7 @@ class Loader:
             lost server or one of a function of yours, are raised.
         max_errors: how many different samples may be damaged in the whole training, of this rank;
             with one more there is a :class:`~data_stack.exception.TooManyDamagedSamplesError`.
+            This argument and the next two go with "skip" and "replace" only.
         errors: classes of exceptions that count as damage as well, where reading a sample raises
             them.
         error_log: the path of a file to which damaged samples are appended, one JSON object a line.
@@ -285,7 +286,7 @@ class Loader:
         n_workers = None
         if workers is not None:
             n_workers = check_integer("workers", workers, at_least=0)
-        policy = parse_error_policy(on_error, max_errors, errors)
+        policy = parse_error_policy(on_error, max_errors, errors, has_log=error_log is not None)
         if checked_budget is not None and policy.on_error == "replace":
             raise ConfigError(
                 "on_error='replace' does not go with budget=, as another sample may cost more than "

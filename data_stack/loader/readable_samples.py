@@ -15,7 +15,7 @@ from data_stack.exception import LoadingError
 from data_stack.loader.damage_record import too_many_damaged_samples
 from data_stack.loader.damaged_sample import DamagedSample, damaged_sample
 from data_stack.loader.empty_batch import without_rows
-from data_stack.loader.error_policy import MAX_SUBSTITUTES, ErrorPolicy, substitutes
+from data_stack.loader.error_policy import ErrorPolicy, substitutes
 from data_stack.loader.job import Job
 from data_stack.loader.loading_errors import error_of_batch, error_of_sample, location_of
 from data_stack.loader.sample_keys import SampleKeys
@@ -220,7 +220,10 @@ class ReadableSamples:
         """
         job = self._job
         n_samples = self._samples.n_samples
+        # Samples may be drawn repeatedly.
+        tried: set[int] = set()
         for index in substitutes(job.seed, job.epoch, job.position, n_samples):
+            tried.add(index)
             if self._is_damaged(index):
                 continue
             self._check(index)
@@ -228,8 +231,8 @@ class ReadableSamples:
                 return index
         raise LoadingError(
             f"all samples of a batch are damaged ({job.describe_samples()})",
-            f"{MAX_SUBSTITUTES:,} other samples are, too, so that nothing shows its columns; "
-            "repair the dataset",
+            f"so are all samples that were tried in their place, {len(tried):,} of "
+            f"{n_samples:,}, so that nothing shows the columns of a batch; repair the dataset",
             epoch=job.epoch,
             step=job.step,
         ) from self._last_error
@@ -246,13 +249,16 @@ class ReadableSamples:
         """
         job = self._job
         n_samples = self._samples.n_samples
+        # Samples may be drawn repeatedly.
+        tried: set[int] = set()
         for substitute in substitutes(job.seed, job.epoch, position, n_samples):
+            tried.add(substitute)
             if not self._is_damaged(substitute):
                 return substitute
         raise LoadingError(
             f"there is no substitute for the damaged sample {index}",
-            f"all {MAX_SUBSTITUTES:,} samples that were drawn in its place are damaged, too; "
-            "repair the dataset, or use on_error='skip'",
+            f"all samples that were tried in its place are damaged, too, {len(tried):,} of "
+            f"{n_samples:,}; repair the dataset, or use on_error='skip'",
             epoch=job.epoch,
             step=job.step,
             index=index,

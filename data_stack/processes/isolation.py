@@ -316,6 +316,8 @@ class _RemoteFile:
             offset += self._position
         elif whence == os.SEEK_END:
             offset += self._size
+        if offset < 0:
+            raise OSError(f"negative seek position {offset}")  # the error that zipfile expects
         self._position = offset
         return self._position
 

@@ -17,7 +17,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Sequence
-from decimal import Decimal
+from decimal import Decimal, InvalidOperation
 from typing import Final
 
 _INTEGER: Final = re.compile(r"[ \t]*(-?[0-9]+)[ \t]*")
@@ -81,6 +81,22 @@ def float_of(text: str) -> float | None:
     if is_large_integer and Decimal(digits) != Decimal(number):
         return None
     return number
+
+
+def decimal_of(text: str) -> Decimal | None:
+    """Return the decimal that a text says, with all of its digits.
+
+    Returns:
+        The decimal; None if the text is not a finite number, or its exponent is too large.
+    """
+    match = _FLOAT.fullmatch(text)
+    if match is None:
+        return None
+    try:
+        number = Decimal(match[1])
+    except InvalidOperation:
+        return None
+    return number if number.is_finite() else None
 
 
 def parse_exact_float(text: str) -> float:

@@ -18,6 +18,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from archives import tar_of
 from writing import append_all, image_bytes
 
 import data_stack
@@ -501,6 +502,33 @@ def test_what_was_not_finished_leaves_nothing(
     with pytest.raises(error, match="failed"):
         convert(Failing(error), (store, f"sets/{target.name}"), **options)
     assert list(store.list_resources("")) == ["sets/other"]
+
+
+def test_fields_of_shards_never_share_a_column(tmp_path: Path) -> None:
+    files = {
+        "s0.__key__.txt": b"x",
+        "s0.a.txt": b"1",
+        "s0.a.cls": b"2",
+        "s0.a.txt.bin": b"3",
+    }
+    (tmp_path / "a.tar").write_bytes(tar_of(files, "w"))
+
+    convert(tmp_path / "a.tar", tmp_path / "a.parquet")
+
+    assert data_stack.load(tmp_path / "a.parquet")[0] == {
+        "__key__": "s0",
+        "__key__.txt": "x",
+        "a.txt": "1",
+        "a.cls": 2,
+        "a.txt.bin": b"3",
+    }
+
+
+def test_reserved_names_of_webdataset_are_refused_by_name(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("__url__,y\n1,2\n")
+
+    with pytest.raises(ConfigError, match="column '__url__': WebDataset reserves names"):
+        convert(tmp_path / "a.csv", tmp_path / "a.tar")
 
 
 def test_two_conversions_do_not_make_one_target(tmp_path: Path) -> None:

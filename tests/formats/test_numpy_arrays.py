@@ -6,6 +6,7 @@ import io
 import struct
 import tracemalloc
 import zipfile
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,9 +17,16 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
 from writing import bytes_of, resource_of
 
+from data_stack import load
 from data_stack.codecs.npy import NpyCodec
-from data_stack.exception import DatasetFileCorruptError
-from data_stack.formats.numpy_arrays import NumpyDatasetIterator, read_npy, read_npz, write_npy
+from data_stack.exception import ConfigError, DatasetFileCorruptError
+from data_stack.formats.numpy_arrays import (
+    NpzDatasetIterator,
+    NumpyDatasetIterator,
+    read_npy,
+    read_npz,
+    write_npy,
+)
 
 ARRAYS = npst.arrays(
     # names in ASCII: numpy warns of its own format 3
@@ -131,6 +139,19 @@ class TestNpz:
             read_npz(file)
 
         assert read_npz(file, max_expansion=None)["a"].shape == (80 << 20,)
+
+    def test_a_file_without_arrays_says_so(self, tmp_path: Path) -> None:
+        path = tmp_path / "empty.npz"
+        np.savez(path)
+
+        with pytest.raises(ConfigError, match=r"empty\.npz contains no arrays"):
+            load(path)
+
+    def test_a_column_of_a_file_without_arrays_is_refused(self) -> None:
+        file = io.BytesIO(bytes_of(np.savez))
+
+        with pytest.raises(DatasetFileCorruptError, match="no column 'a'; it has no arrays"):
+            NpzDatasetIterator(file, ["a"])[0]
 
     def test_a_name_that_occurs_twice_is_refused(self) -> None:
         file = io.BytesIO()

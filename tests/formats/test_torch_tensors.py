@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from sizes import sized
 
 import data_stack
-from data_stack.exception import DatasetFileCorruptError, LeftOutWarning
+from data_stack.exception import ConfigError, DatasetFileCorruptError, LeftOutWarning
 from data_stack.formats.torch_tensors import TensorsDatasetIterator, load_tensors, write_tensor
 
 
@@ -210,3 +210,10 @@ def test_entries_that_are_no_columns_are_named(tmp_path: Path) -> None:
 
     assert list(loaded[0]) == ["x"]
     data_stack.load(tmp_path / "a.pt", columns=["x"])
+
+
+def test_two_entries_of_one_column_name_are_refused(tmp_path: Path) -> None:
+    torch.save({0: torch.zeros(2), "column_0": torch.ones(2)}, tmp_path / "a.pt")
+
+    with pytest.raises(ConfigError, match="arrays 0 and 'column_0' would both be column"):
+        data_stack.load(tmp_path / "a.pt")

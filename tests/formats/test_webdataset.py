@@ -99,6 +99,22 @@ def test_a_picture_is_decoded_when_its_value_is_asked_for(tmp_path: Path) -> Non
         next(values)
 
 
+def test_class_files_may_have_white_space_around_a_number(tmp_path: Path) -> None:
+    files = {"0.cls": b"7\n", "1.cls": b" -12\r\n", "2.cls": b"\t+003"}
+
+    found = WebDatasetIterator(write_tar(tmp_path / "a.tar", files)).read_column("cls")
+
+    assert found.tolist() == [7, -12, 3]
+
+
+@pytest.mark.parametrize("text", ["1_0", "٣", "0x10", "1.0", "1 0", ""])
+def test_a_class_file_that_says_no_integer_is_refused(text: str, tmp_path: Path) -> None:
+    path = write_tar(tmp_path / "a.tar", {"0.cls": text.encode()})
+
+    with pytest.raises(DatasetFileCorruptError, match=r"a\.tar: 0\.cls .* is not an integer"):
+        WebDatasetIterator(path)[0]
+
+
 def test_values_that_are_not_decoded_one_by_one_are_read_together(shards: list[str]) -> None:
     access = access_to(WebDatasetIterator(shards))
 
@@ -123,6 +139,14 @@ def test_headers_and_the_fields_asked_for_are_all_that_is_fetched(tmp_path: Path
     assert found.tolist() == [7, 0, 3]
     first_bytes = 1 << 18
     assert store.fetched_bytes < first_bytes + 8 * 6 * 4096
+
+
+@pytest.mark.parametrize("name", ["0.__key__", "0.__KEY__"])
+def test_a_file_that_would_replace_a_key_is_refused(name: str, tmp_path: Path) -> None:
+    path = write_tar(tmp_path / "a.tar", {"0.txt": b"a", name: b"other"})
+
+    with pytest.raises(UnsafeArchiveError, match=rf"'{name}' would replace the key of its sample"):
+        list(WebDatasetIterator(path))
 
 
 def test_a_key_ends_at_the_first_dot_of_the_last_part(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ import os
 import pickle
 import threading
 import tracemalloc
+import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 from unittest import mock
@@ -287,6 +288,17 @@ def test_a_resource_reads_like_a_file_in_any_order(
                     data[start : start + length] for start, length in ranges
                 ]
             assert resource.tell() == model.tell()
+
+
+@pytest.mark.parametrize("block_bytes", [None, 8])
+def test_an_empty_zip_is_read_out_of_a_resource(block_bytes: int | None) -> None:
+    file = io.BytesIO()
+    zipfile.ZipFile(file, "w").close()
+    data = file.getvalue()
+
+    # zipfile looks for a record before the start of the file.
+    with resource_of(data) if block_bytes is None else in_blocks(data, block_bytes, []) as resource:
+        assert zipfile.ZipFile(resource).namelist() == []
 
 
 # ---------------------------------------------------------------------- requests

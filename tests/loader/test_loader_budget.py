@@ -179,6 +179,11 @@ def test_options_out_of_range_are_refused(options: Any, message: str) -> None:
         Budget(9, 1, **options)
 
 
+def test_a_truth_value_is_no_budget() -> None:
+    with pytest.raises(ConfigError, match="a budget must be an integer, got True"):
+        Loader(texts(), budget=True, cost=1)
+
+
 def test_small_integers_of_numpy_are_options() -> None:
     plain = Budget(100, 1, max_samples=4, window=50, group=3)
     small = Budget(

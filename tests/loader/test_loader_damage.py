@@ -61,7 +61,7 @@ def test_skipped_samples_shorten_their_batches(kind: WorkerKind) -> None:
 
 def test_damage_that_a_later_job_names_is_not_read() -> None:
     stacks = EpochStacks(DamagedNumbers(8, [1]), redraws=True)
-    maker = BatchMaker(stacks, policy=parse_error_policy("skip", 100, ()))
+    maker = BatchMaker(stacks, policy=parse_error_policy("skip", 100, (), has_log=False))
     earlier_job = Job(0, 0, 0, np.arange(4), 0, (0, 4))
     later_job = Job(0, 1, 4, np.arange(4, 8), 0, (1, 0), damaged=np.array([1]))
 
@@ -180,6 +180,14 @@ def test_too_few_readable_samples_are_an_error() -> None:
 
     with pytest.raises(LoadingError, match="no substitute for the damaged sample 1"):
         next(iter(loader))
+
+
+@pytest.mark.parametrize("on_error", ["skip", "replace"])
+def test_an_error_counts_the_damaged_samples_that_were_tried(on_error: OnError) -> None:
+    loader = loader_of(20, range(20), on_error=on_error)
+
+    with pytest.raises(LoadingError, match="20 of 20"):
+        list(loader)
 
 
 # ---------------------------------------------------------------------------------- the limit
@@ -360,6 +368,16 @@ def test_an_error_of_a_whole_batch_is_raised() -> None:
 def test_wrong_arguments_are_refused(arguments: dict[str, Any]) -> None:
     with pytest.raises(ConfigError, match=next(iter(arguments))):
         loader_of(8, [], **arguments)
+
+
+@pytest.mark.parametrize(
+    "arguments", [{"max_errors": 10}, {"errors": ValueError}, {"error_log": "damaged.jsonl"}]
+)
+def test_arguments_without_effect_are_refused(arguments: dict[str, Any]) -> None:
+    name = next(iter(arguments))
+
+    with pytest.raises(ConfigError, match=rf"{name}= would have no effect; pass on_error='skip'"):
+        Loader(DamagedNumbers(8, []), 4, **arguments)
 
 
 def test_one_class_of_errors_may_stand_alone() -> None:

@@ -67,6 +67,14 @@ def read_all(file: Any) -> int:
     return len(file.read())
 
 
+def seek_before_the_start(file: Any) -> str:
+    try:
+        file.seek(-len(DATA) - 1, os.SEEK_END)
+    except OSError as error:
+        return str(error)
+    return "no error"
+
+
 def refuse(file: Any) -> None:
     raise DatasetFileCorruptError(f"{file.name} is a song")
 
@@ -87,6 +95,10 @@ def test_a_function_reads_the_bytes_in_another_process() -> None:
 
     assert result["sum"] == 2 * sum(DATA)
     assert result["pid"] != os.getpid()
+
+
+def test_nothing_is_read_before_the_start_of_a_file() -> None:
+    assert apart("seek_before_the_start") == "negative seek position -1"
 
 
 @pytest.mark.parametrize("function", ["crash", "hang"])

@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import math
+from decimal import Decimal
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from data_stack.values.text_numbers import float_of, integer_of, is_number, numbers_of
+from data_stack.values.text_numbers import (
+    decimal_of,
+    float_of,
+    integer_of,
+    is_number,
+    numbers_of,
+)
 
 
 @pytest.mark.parametrize(
@@ -50,6 +57,16 @@ def test_texts_that_say_numbers_become_these(texts: list[str], numbers: list[Any
 )
 def test_texts_that_a_number_would_change_stay_text(texts: list[str]) -> None:
     assert numbers_of(texts) is None
+
+
+@given(st.decimals(allow_nan=False, allow_infinity=False))
+def test_decimals_keep_all_of_their_digits(number: Decimal) -> None:
+    assert str(decimal_of(f" {number}\t")) == str(number)
+
+
+@pytest.mark.parametrize("text", ["1_0", "٣", "0x10", "nan", "-inf", "", "1e99999999999999999999"])
+def test_other_texts_are_no_decimals(text: str) -> None:
+    assert decimal_of(text) is None
 
 
 @given(st.integers(-(2**63), 2**64 - 1))

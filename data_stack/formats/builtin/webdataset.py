@@ -143,6 +143,13 @@ class WebDatasetFormat(WritableFormat):
                 f"{location.name!r} is one file; "
                 f"give a folder for shards: {location.name[: -len('.tar')]!r}"
             )
+        for column_name in source.schema:
+            # The writer leaves out such fields, as WebDataset's does.
+            if column_name.startswith("__") and column_name != KEY:
+                raise ConfigError(
+                    f"column {column_name!r}: WebDataset reserves names that begin with '__'; "
+                    "rename the column, or leave it out"
+                )
         fields = sorted(_fields_to_write(source).values())
         if len({field.lower() for field in fields}) < len(fields):
             raise ConfigError(
@@ -225,13 +232,15 @@ def _open_shards(
 def _fields_by_column(fields: Sequence[str]) -> dict[str, str]:
     """Return each field by the name of its column.
 
-    The name is the field without its extension, unless two fields would have one name.
+    The name is the field without its extension, unless two fields would have one name, or it is
+    the name of another field.
     """
     names = [_column_name_of_field(field) for field in fields]
     counts = Counter(names)
     by_column = {}
     for name, field in zip(names, fields, strict=True):
-        column_name = name if counts[name] == 1 else field
+        is_unique = counts[name] == 1 and name not in fields
+        column_name = name if is_unique else field
         by_column[column_name] = field
     return by_column
 
@@ -239,11 +248,11 @@ def _fields_by_column(fields: Sequence[str]) -> dict[str, str]:
 def _column_name_of_field(field: str) -> str:
     """Return the name of a field's column: ``"image"`` for ``"image.jpg"``.
 
-    It is the inverse of :func:`_field_of_column`.
+    It is the inverse of :func:`_field_of_column`. The column of keys keeps its name for itself.
     """
     stem, _, extension = field.rpartition(".")
     is_extension = extension in INTEGERS or type_of_extension(extension) is not None
-    if stem and is_extension:
+    if stem and stem != KEY and is_extension:
         return stem
     return field
 

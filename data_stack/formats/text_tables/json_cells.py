@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import json
 from collections.abc import Sequence
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 from typing import Any, Final
 
 import pyarrow as pa
@@ -15,7 +15,7 @@ from data_stack.formats.parquet.inference import infer_schema
 from data_stack.formats.text_tables.exact_numbers import narrow_floats
 from data_stack.formats.text_tables.far_times import NOT_A_TIME, may_be_misread, times_are_exact
 from data_stack.formats.text_tables.json_types import JSON, CellType, JsonType
-from data_stack.values.text_numbers import parse_exact_float
+from data_stack.values.text_numbers import decimal_of, parse_exact_float
 
 #: The errors of a value that does not fit a type. They include the MemoryError of pyarrow, which is
 #: therefore caught and raised before them.
@@ -308,8 +308,10 @@ def _decimal_of(value: Any) -> Decimal | None:
         raise TypeError("it is no number")
     if isinstance(value, NumberWithText):
         return Decimal(value.text)
-    try:
+    if not isinstance(value, str):
         return Decimal(value)
-    except InvalidOperation:
-        # An ArithmeticError, which is none of the errors of a misfit.
-        raise ValueError("it is no number") from None
+    # Decimal() would take the text 1_0 for 10.
+    number = decimal_of(value)
+    if number is None:
+        raise ValueError("it is no number")
+    return number

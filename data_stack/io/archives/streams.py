@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import itertools
-import os
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
@@ -78,12 +77,6 @@ class _Window(PositionalStream):
         data = self._file.read_at(self._start + offset, min(len(buffer), n_available))
         buffer[: len(data)] = data
         return len(data)
-
-    def seek(self, offset: int, whence: int = os.SEEK_SET, /) -> int:
-        try:
-            return super().seek(offset, whence)
-        except ValueError as error:
-            raise OSError(str(error)) from error  # the error that zipfile expects
 
 
 def chunks_of(stream: Any) -> Iterator[bytes]:

@@ -89,7 +89,10 @@ class Padded(ColumnCollation):
         self._truncates = bool(truncate)
         if truncate and not self._to:
             raise ConfigError("truncate=True needs to=, the length to truncate to")
-        self._n_lengths = check_integer("lengths", lengths, at_least=0)
+        if isinstance(lengths, bool):
+            self._n_lengths = int(lengths)
+        else:
+            self._n_lengths = check_integer("lengths", lengths, at_least=0)
 
     def _combine(
         self, arrays: list[ColumnArray], key: Any, name: str

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from data_stack.exception import CatalogueSchemaError
+from data_stack.values.text_numbers import integer_of
 from data_stack_huggingface.card import info_of_config
 
 #: dtypes of cards that are features of their own.
@@ -109,9 +110,18 @@ def _names_of_ids(names: Mapping[Any, Any]) -> list[Any]:
     """Return the names of classes in the order of their ids.
 
     Raises:
-        CatalogueSchemaError: an id is missing, so that other ids would get its name.
+        CatalogueSchemaError: an id is no integer, occurs twice, or is missing, so that other ids
+            would get its name.
     """
-    name_of_id = {int(key): name for key, name in names.items()}
+    name_of_id: dict[int, Any] = {}
+    for key, name in names.items():
+        number_of_key = integer_of(str(key))
+        if number_of_key is None or number_of_key in name_of_id:
+            raise CatalogueSchemaError(
+                f"the card has a name for the class id {key!r:.80}, which is no integer or occurs "
+                "twice: report it to its owner"
+            )
+        name_of_id[number_of_key] = name
     names_in_order = []
     for number in range(len(name_of_id)):
         if number not in name_of_id:

@@ -11,7 +11,7 @@ from data_stack_huggingface.features import features_of_card
 from data_stack_huggingface.path_patterns import PathPattern
 
 from data_stack import IteratorMeta
-from data_stack.exception import RevisionNotFoundError
+from data_stack.exception import CatalogueSchemaError, RevisionNotFoundError
 
 
 @pytest.mark.parametrize(
@@ -110,3 +110,12 @@ def test_a_feature_without_a_description_is_unknown(feature: dict[str, Any]) -> 
 
     assert list(described) == ["x", "y"]
     assert described["y"] == {"_type": "Value", "dtype": "int32"}
+
+
+@pytest.mark.parametrize("key", ["1_0", "one", "01"])
+def test_class_ids_that_are_no_integers_or_repeated_are_refused(key: str) -> None:
+    names = {"0": "cat", "1": "dog", key: "bird"}
+    features = [{"name": "kind", "dtype": {"class_label": {"names": names}}}]
+
+    with pytest.raises(CatalogueSchemaError, match=f"class id '{key}'"):
+        features_of_card({"dataset_info": {"features": features}}, None)

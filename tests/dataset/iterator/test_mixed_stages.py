@@ -253,6 +253,8 @@ def test_a_loader_resumes_in_a_later_stage_on_other_ranks() -> None:
         ({"proportions": [1, 1], "names": "ab"}, "names must be 2 different texts"),
         ({"temperature": 0}, "temperature must be a positive number"),
         ({"temperature": "warm"}, "temperature must be a positive number"),
+        ({"temperature": True}, "temperature must be a positive number"),
+        ({"proportions": [True, False]}, "proportions are a list of numbers"),
         ({"proportions": [1, 1], "max_epochs": 0}, "max_epochs must be at least 1"),
         ({"proportions": [1, 1], "max_epochs": {"a": 1}}, "max_epochs by name needs names="),
         (

@@ -198,6 +198,9 @@ def test_values_of_several_types_are_refused_with_their_lines(
         ('"12/31/2022"', "timestamp"),
         ("1.005", "decimal(10,2)"),
         ('"x"', "decimal(10,2)"),
+        ('"1_0"', "decimal(10,2)"),
+        ('"\u0663"', "decimal(10,2)"),
+        ('"1e99999999999999999999"', "decimal(10,2)"),
         ("1", "bool"),
     ],
 )

@@ -110,7 +110,7 @@ def _proportions_of_sizes(lengths: Sequence[int], temperature: Any) -> list[floa
         ConfigError: ``temperature`` is not a positive number.
     """
     try:
-        number = float(temperature)
+        number = float(_as_number(temperature))
     except (TypeError, ValueError):
         number = math.nan
     if not 0 < number < math.inf:
@@ -142,6 +142,13 @@ def _check_proportions(given: Any, n_parts: int) -> list[int | float]:
 
 
 def _as_number(value: Any) -> int | float:
+    """Return a number of any library as Python's.
+
+    Raises:
+        TypeError or ValueError: it is no number, or a truth value.
+    """
+    if isinstance(value, (bool, np.bool_)):
+        raise TypeError("a truth value is no number")
     try:
         return operator.index(value)
     except TypeError:
