@@ -78,7 +78,10 @@ def _infer_field(field: pa.Field) -> Field:
     type_name = name_of_arrow(type_)
     if not _has_values(type_name):
         has_only_nulls = type_name == _TYPE_OF_NULLS
-        nested_codec = NestedCodec(describe_type(type_))
+        try:
+            nested_codec = NestedCodec(describe_type(type_))
+        except ConfigError as error:
+            raise ConfigError(f"column {field.name!r:.80}: {error}") from error
         return Field(field.name, object, (), nested_codec, field.nullable or has_only_nulls)
     dtype = dtype_of_arrow(type_)
     if dtype == np.dtype("datetime64[s]"):
@@ -119,7 +122,11 @@ def read_schema(footers: Footers, timestamp_unit: str | None = None) -> Schema:
         ConfigError: a codec is unknown, or its plugin is not installed.
     """
     metadata = footers.metadata
-    place = f"the schema of {footers.files.folder.name}"
+    files = footers.files
+    if footers.beside is None and files.paths:
+        place = f"the schema of {files.name(0)}"
+    else:
+        place = f"the schema of {files.folder.full_name('').rstrip('/')}"
     try:
         schema = Schema.from_metadata(metadata)
         if schema is None:

@@ -464,7 +464,10 @@ def describe_type(type_: pa.DataType) -> Any:
         return {"map": [describe_type(type_.key_type), describe_type(type_.item_type)]}
     name = name_of_arrow(type_)
     if name is None:
-        raise ConfigError(f"Parquet does not support type {type_!s:.80}")
+        advice = "leave the column out with schema="
+        if "list_view" in str(type_):
+            advice = "cast it to a list, by column.cast(pyarrow.list_(…)), or " + advice
+        raise ConfigError(f"the type {type_!s:.80} is not supported: {advice}")
     return name
 
 
