@@ -78,6 +78,21 @@ def test_permuted_tensors_have_the_shape_of_their_values() -> None:
     assert iterator.column_types["x"] == "int32(3, 2)"
 
 
+def test_permuted_axes_follow_the_format_of_arrow() -> None:
+    # https://arrow.apache.org/docs/format/CanonicalExtensions.html#fixed-shape-tensor
+    type_ = pa.fixed_shape_tensor(pa.int32(), (2, 3, 4), permutation=[2, 0, 1])
+    storage = pa.array([list(range(24)), list(range(24, 48))], pa.list_(pa.int32(), 24))
+    tensors = pa.ExtensionArray.from_storage(type_, storage)
+    expected = np.arange(48).reshape(2, 2, 3, 4).transpose(0, 3, 1, 2)
+
+    iterator: Any = data_stack.from_arrow(pa.table({"x": tensors}))
+    table = iterator[[1, 0]].to_arrow()
+
+    assert iterator[1]["x"].tolist() == expected[1].tolist()
+    assert iterator.read_column("x").tolist() == expected.tolist()
+    assert table["x"].combine_chunks().storage.to_pylist() == storage.to_pylist()[::-1]
+
+
 @pytest.mark.parametrize("text", ["{bad", "[" * 100_000, "1" * 5000], ids=len)
 def test_a_cell_without_json_names_its_column(text: str) -> None:
     column = JsonColumn(pa.chunked_array([["{}", text]]), "doc")

@@ -106,8 +106,14 @@ def _categorical_cells(values: _Array, type_: pa.DictionaryType, origin: Origin)
 
 def _cells_of_type(values: _Array, type_: pa.DataType) -> pa.Array:
     if isinstance(type_, pa.FixedShapeTensorType):
-        # The storage of a tensor is a flat list.
-        flat_values = [None if value is None else np.ravel(value) for value in values]
+        # The storage of a tensor is a flat list, whose axes may be in another order.
+        stored_axes = np.argsort(type_.permutation or range(len(type_.shape)))
+        flat_values: list[Any] = []
+        for value in values:
+            if value is None:
+                flat_values.append(None)
+            else:
+                flat_values.append(np.ravel(np.transpose(value, stored_axes)))
         values = objects(flat_values)
     return exact_cells(values, type_)
 

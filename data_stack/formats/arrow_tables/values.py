@@ -12,10 +12,11 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from data_stack.exception import ConfigError
+from data_stack.formats.parquet.codecs.tensor_codec import unflatten_tensors
 from data_stack.formats.parquet.columns import ArrayColumn, CellError
 from data_stack.formats.parquet.inference import infer_schema
 from data_stack.formats.parquet.schema import Field
-from data_stack.formats.parquet.types import is_list
+from data_stack.formats.parquet.types import is_list, tensor_shape
 from data_stack.values.stacked_values import objects
 
 _Array = npt.NDArray[Any]
@@ -79,10 +80,7 @@ def _fixed_shape(type_: pa.DataType) -> tuple[int, ...]:
         The shape of a tensor, or of nested lists of fixed size; ``()`` for other types.
     """
     if isinstance(type_, pa.FixedShapeTensorType):
-        stored_shape = tuple(type_.shape)
-        if type_.permutation is None:
-            return stored_shape
-        return tuple(stored_shape[axis] for axis in type_.permutation)
+        return tensor_shape(type_)
     if not pa.types.is_fixed_size_list(type_):
         return ()
     # Lists of times are read by the codec of their field, which knows their units.
@@ -227,10 +225,12 @@ def _tensors_of(cells: pa.Array, shape: tuple[int, ...]) -> _Array | None:
     valid = cells
     if cells.null_count:
         valid = cells.drop_null()
-    if _is_permuted(valid):
-        permuted: _Array = valid.to_numpy_ndarray()
-        return permuted
+    stored_shape = shape
+    permutation = None
     numbers = valid
+    if isinstance(valid, pa.FixedShapeTensorArray):
+        stored_shape = tuple(valid.type.shape)
+        permutation = valid.type.permutation
     if isinstance(valid, pa.ExtensionArray):
         numbers = valid.storage
     while is_list(numbers.type):
@@ -240,15 +240,5 @@ def _tensors_of(cells: pa.Array, shape: tuple[int, ...]) -> _Array | None:
     if len(numbers) != len(valid) * math.prod(shape):
         return None
     # Only bools are copied: Arrow stores each of them as a bit.
-    tensors: _Array = numbers.to_numpy(zero_copy_only=False).reshape(len(valid), *shape)
-    return tensors
-
-
-def _is_permuted(cells: pa.Array) -> bool:
-    """Return whether cells are tensors whose dimensions are stored in another order.
-
-    Without cells, the order makes no difference.
-    """
-    if not isinstance(cells, pa.FixedShapeTensorArray) or not len(cells):
-        return False
-    return cells.type.permutation is not None
+    array: _Array = numbers.to_numpy(zero_copy_only=False)
+    return unflatten_tensors(array, len(valid), stored_shape, permutation)

@@ -28,9 +28,10 @@ from data_stack.formats.parquet import (
     ParquetDataset,
     ScalarCodec,
     Schema,
+    TensorCodec,
 )
 from data_stack.formats.parquet.codecs.native import Nulls
-from data_stack.formats.parquet.types import is_list, name_of_arrow
+from data_stack.formats.parquet.types import is_list, is_tensor, name_of_arrow
 from data_stack.io.location import Location
 
 #: The types of columns whose values may be None.
@@ -273,7 +274,9 @@ def _field_as_declared(name: str, declared: DeclaredColumn) -> Field | None:
     type_name = None
     if arrow_type is not None:
         # The Arrow type tells times of day from durations, which have one dtype.
-        value_type = arrow_type.value_type if is_list(arrow_type) else arrow_type
+        value_type = arrow_type
+        if is_list(arrow_type) or is_tensor(arrow_type):
+            value_type = arrow_type.value_type
         type_name = name_of_arrow(value_type)
     is_of_times = declared.dtype.startswith(("datetime64", "timedelta64"))
     has_nat = is_of_times and not declared.is_nullable
@@ -284,7 +287,12 @@ def _field_as_declared(name: str, declared: DeclaredColumn) -> Field | None:
             codec = NestedCodec(arrow_type)
             return Field(name, declared.dtype, declared.shape, codec, nullable=True)
         codec_class: Any = ListCodec if declared.shape else ScalarCodec
-        codec = codec_class(type_name, nulls="nan" if has_nat else "none")
+        options = {}
+        if is_tensor(arrow_type) and arrow_type.storage_type.list_size:
+            # Parquet has no tensors without elements.
+            codec_class = TensorCodec
+            options["permutation"] = arrow_type.permutation
+        codec = codec_class(type_name, nulls="nan" if has_nat else "none", **options)
         is_nullable = declared.is_nullable or has_nat
         return Field(name, declared.dtype, declared.shape, codec, nullable=is_nullable)
     except ConfigError:

@@ -6,6 +6,7 @@ from data_stack.formats.parquet.codecs import NdarrayCodec as NdarrayCodec
 from data_stack.formats.parquet.codecs import NestedCodec as NestedCodec
 from data_stack.formats.parquet.codecs import PngCodec as PngCodec
 from data_stack.formats.parquet.codecs import ScalarCodec as ScalarCodec
+from data_stack.formats.parquet.codecs import TensorCodec as TensorCodec
 from data_stack.formats.parquet.dataset import ParquetDataset as ParquetDataset
 from data_stack.formats.parquet.inference import infer_schema as infer_schema
 from data_stack.formats.parquet.manifest import ParquetFileRecord as ParquetFileRecord

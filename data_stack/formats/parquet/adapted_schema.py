@@ -8,9 +8,12 @@ from typing import Final
 import numpy as np
 
 from data_stack.exception import ConfigError
-from data_stack.formats.parquet.codecs import ListCodec, ScalarCodec
+from data_stack.formats.parquet.codecs import ListCodec, ScalarCodec, TensorCodec
 from data_stack.formats.parquet.codecs.native import Nulls
 from data_stack.formats.parquet.schema import Field, Schema
+
+#: The codecs of scalars, and of lists and tensors of scalars, in Parquet's own types.
+_NATIVE_CODECS: Final = (ScalarCodec, ListCodec, TensorCodec)
 
 # Kinds of dtypes, as in ``np.dtype.kind``.
 #: Floats, durations and times: they have NaN or NaT.
@@ -24,8 +27,8 @@ def adapt_schema(
 ) -> Schema:
     """Return a schema that reads nulls as other values, and timestamps in another unit.
 
-    Only scalars and lists of scalars that Parquet stores in its own types are adapted. Other
-    fields are unchanged.
+    Only scalars, and lists and tensors of scalars, that Parquet stores in its own types are
+    adapted. Other fields are unchanged.
 
     Args:
         schema: the schema of the dataset.
@@ -51,7 +54,7 @@ def adapt_schema(
 
     fields = []
     for field in schema:
-        is_native = isinstance(field.codec, (ScalarCodec, ListCodec))
+        is_native = isinstance(field.codec, _NATIVE_CODECS)
         # Decimals are native, too, but their dtype is no dtype of numpy.
         if is_native and isinstance(field.dtype, np.dtype):
             adapted = _with_nulls_as(field, nulls, has_nulls=may_have_nulls[field.name])
@@ -76,12 +79,13 @@ def _with_nulls_as(field: Field, nulls: Nulls, *, has_nulls: bool) -> Field:
     Floats and times are read in the same way whether they have nulls or not, as their dtype is the
     same. Bools and integers become floats, and fields are masked, only where there are nulls.
 
-    Nulls within lists of bools or integers, and with "mask" those within any lists, remain None.
+    Nulls within lists or tensors of bools or integers, and with "mask" those within any of these,
+    remain None.
     """
     codec = field.codec
     kind = np.dtype(field.dtype).kind
-    if nulls == "nan" and kind in _KINDS_WITH_NAN and isinstance(codec, (ScalarCodec, ListCodec)):
-        nan_codec = type(codec)(codec.type, nulls="nan")
+    if nulls == "nan" and kind in _KINDS_WITH_NAN and isinstance(codec, _NATIVE_CODECS):
+        nan_codec = codec.with_nulls("nan")
         return Field(field.name, field.dtype, field.shape, nan_codec, field.nullable)
 
     if not has_nulls or not isinstance(codec, ScalarCodec):

@@ -23,6 +23,7 @@ from data_stack.formats.parquet.filters import as_predicate
 from data_stack.formats.parquet.footers import Footers
 from data_stack.formats.parquet.inference import read_schema
 from data_stack.formats.parquet.predicates import Predicate
+from data_stack.formats.parquet.replaced_columns import replaced_columns
 from data_stack.formats.parquet.row_groups import RowGroups
 from data_stack.formats.parquet.schema import Field, Schema
 from data_stack.io.account import PlaceAccount
@@ -102,7 +103,8 @@ class ParquetDataset(AccessedDatasetIterator):
         with_nulls: for each field of the files whether a value may be null, as far as the footers
             tell.
         account: what else is in the folder, and which columns of files are not read
-            (:class:`~data_stack.io.account.PlaceAccount`). LeftOutWarning names what may be data.
+            (:class:`~data_stack.io.account.PlaceAccount`). LeftOutWarning names what may be data,
+            and a column ``day`` of a file in ``day=2024-01-01`` that may have other values.
 
     Raises:
         ResourceNotFoundError: ``source`` has no Parquet files.
@@ -157,14 +159,6 @@ class ParquetDataset(AccessedDatasetIterator):
         stored_groups = RowGroups(footers, stored_schema)
         self.with_nulls = stored_groups.with_nulls
 
-        # What is left out.
-        account = files.account
-        if schema is None and columns is None:
-            columns_left_out = footers.columns_left_out(stored_schema.fields)
-            account = account.with_left_out(columns_left_out)
-        account.warn()
-        self.account = account
-
         # The schema of the samples.
         adapted_schema = adapt_schema(stored_schema, self.with_nulls, nulls, timestamp_unit)
         self.schema = adapted_schema
@@ -174,6 +168,16 @@ class ParquetDataset(AccessedDatasetIterator):
         if adapted_schema is not stored_schema:  # nulls= or timestamp_unit= changes it
             self.schema, masks = add_masks(self.schema, self.with_nulls)
             groups = RowGroups(footers, self.schema, masks)
+
+        # What is left out.
+        account = files.account
+        if schema is None and columns is None:
+            columns_left_out = footers.columns_left_out(stored_schema.fields)
+            account = account.with_left_out(columns_left_out)
+        fields_read = {field.name: field for field in stored_schema if field.name in self.schema}
+        account = account.with_left_out(replaced_columns(footers, fields_read))
+        account.warn()
+        self.account = account
 
         chosen = _choose_groups(row_groups, len(footers))
         selector = RowSelector(stored_groups, chosen, self._predicate)

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from data_stack.exception import ConfigError, DatasetFileCorruptError, ResourceChangedError
 from data_stack.formats.parquet.arrow_errors import reading_parquet
-from data_stack.formats.parquet.codecs import ListCodec, NestedCodec, ScalarCodec
+from data_stack.formats.parquet.codecs import ListCodec, NestedCodec, ScalarCodec, TensorCodec
 from data_stack.formats.parquet.files import partition_names
 from data_stack.formats.parquet.footers import Footers
 from data_stack.formats.parquet.foreign_metadata import read_foreign_schema
@@ -23,6 +23,7 @@ from data_stack.formats.parquet.types import (
     is_list,
     name_of_arrow,
     plain_type,
+    tensor_shape,
 )
 
 #: Matches the texts of a partition column that become integers, at most 18 digits, which int64
@@ -37,11 +38,12 @@ def infer_schema(arrow_schema: pa.Schema, name: str = "parquet") -> Schema:
 
     - Numbers, text, bytes, times: shape ``()``, in numpy's dtype.
     - Lists of these: shape ``(size,)`` if all lists have a fixed size, else ``(None,)``.
+    - Arrow's tensors (``arrow.fixed_shape_tensor``): their shape.
     - Decimals: shape ``()``, dtype ``decimal.Decimal``.
     - Structs, maps, nested lists and all other types: shape ``()``, dtype object.
 
-    Dictionaries, views, large types and extension types count as the type of their values. So a
-    column of Arrow's tensors has flat lists.
+    Dictionaries, views, large types and other extension types count as the type of their values.
+    So tensors inside of structs or lists are flat lists.
 
     Args:
         arrow_schema: the columns of the files.
@@ -64,6 +66,8 @@ def _infer_field(field: pa.Field) -> Field:
     if is_list(type_):
         element_type_name = name_of_arrow(type_.value_type)
         if _has_values(element_type_name):
+            if isinstance(field.type, pa.FixedShapeTensorType):
+                return _field_of_tensors(field, element_type_name)
             size = None
             if pa.types.is_fixed_size_list(type_):
                 size = type_.list_size
@@ -74,12 +78,22 @@ def _infer_field(field: pa.Field) -> Field:
     type_name = name_of_arrow(type_)
     if not _has_values(type_name):
         has_only_nulls = type_name == _TYPE_OF_NULLS
-        nested_codec = NestedCodec(describe_type(type_))
+        try:
+            nested_codec = NestedCodec(describe_type(type_))
+        except ConfigError as error:
+            raise ConfigError(f"column {field.name!r:.80}: {error}") from error
         return Field(field.name, object, (), nested_codec, field.nullable or has_only_nulls)
     dtype = dtype_of_arrow(type_)
     if dtype == np.dtype("datetime64[s]"):
         dtype = np.dtype("datetime64[ms]")  # Parquet stores milliseconds
     return Field(field.name, dtype, (), ScalarCodec(type_name), field.nullable)
+
+
+def _field_of_tensors(field: pa.Field, element_type_name: str | None) -> Field:
+    type_ = field.type
+    dtype = dtype_of_arrow(type_.value_type)
+    codec = TensorCodec(element_type_name, permutation=type_.permutation)
+    return Field(field.name, dtype, tensor_shape(type_), codec, field.nullable)
 
 
 def _has_values(type_name: str | None) -> bool:
@@ -109,9 +123,10 @@ def read_schema(footers: Footers, timestamp_unit: str | None = None) -> Schema:
     """
     metadata = footers.metadata
     files = footers.files
-    place = f"the schema of {files.folder.name}"
-    if len(files.paths) == 1:
-        place = f"the schema of {files.folder.full_name(files.paths[0])}"
+    if footers.beside is None and files.paths:
+        place = f"the schema of {files.name(0)}"
+    else:
+        place = f"the schema of {files.folder.full_name('').rstrip('/')}"
     try:
         schema = Schema.from_metadata(metadata)
         if schema is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final
@@ -12,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from data_stack.exception import DatasetFileCorruptError, DataStackError, RequestLimitError
-from data_stack.formats.parquet.codecs import ListCodec, ScalarCodec
+from data_stack.formats.parquet.codecs import ListCodec, ScalarCodec, TensorCodec
 from data_stack.formats.parquet.columns import ArrayColumn, CellError, GroupColumn
 from data_stack.formats.parquet.files import partition_names
 from data_stack.formats.parquet.footers import Footers
@@ -49,7 +50,8 @@ class RowGroupLayout:
             not have masks.
         partitions: for each partition column the value of each file, shape ``(n_files,)``.
         absent: for each file the fields that it does not have, whose values are null.
-        list_lengths: for each field of lists the length of its lists; None if they differ.
+        list_lengths: for each field of lists or tensors the number of elements of each; None if
+            they differ.
         with_nulls: for each field whether a value may be null.
         page_checks: the checks of page headers.
 
@@ -79,7 +81,7 @@ class RowGroupLayout:
         self.list_lengths = {}
         self.with_nulls = {}
         for name, field in schema.fields.items():
-            if isinstance(field.codec, ListCodec):
+            if isinstance(field.codec, (ListCodec, TensorCodec)):
                 self.list_lengths[name] = _common_list_length(values_per_row[name])
             if name in self.partitions:
                 self.with_nulls[name] = any(value is None for value in self.partitions[name])
@@ -182,11 +184,10 @@ class RowGroupLayout:
         """
         if name not in self.list_lengths:
             return
-        expected_shape = (self.list_lengths[name],)
-        is_as_expected = (
-            isinstance(column, ArrayColumn) and column.array.shape[1:] == expected_shape
-        )
-        if not is_as_expected:
+        length = None
+        if isinstance(column, ArrayColumn):
+            length = math.prod(column.array.shape[1:])
+        if length != self.list_lengths[name]:
             self.list_lengths[name] = None
 
     def estimate_bytes(self, names: Sequence[str]) -> float:

@@ -25,6 +25,8 @@ from data_stack.values.stacked_values import objects
 #: Size of the buffer through which pyarrow reads a local file; 0 for no buffer, as pyarrow 18
 #: cannot read all files with one.
 _BUFFER_BYTES: Final = 0 if pa.__version__.startswith("18.") else 1 << 18
+#: pyarrow's error at each file with lists of size 0.
+_ERROR_OF_LISTS_WITHOUT_ELEMENTS: Final = "Expected all lists to be of size=0 "
 #: Below this size, one thread decodes all columns as fast as several.
 _FEW_BYTES: Final = 2 << 20
 #: After decoding at least this much, freed memory is given back to the system. Smaller row groups
@@ -207,9 +209,20 @@ class RowGroupReader:
             pre_buffer=not reads_in_parts,
             buffer_size=buffer_bytes,
         )
-        return file.reader.read_row_group(
-            self._index, column_indices=self._leaves(), use_threads=by_threads
-        )
+        try:
+            return file.reader.read_row_group(
+                self._index, column_indices=self._leaves(), use_threads=by_threads
+            )
+        except pa.ArrowInvalid as error:
+            for name in self._stored:
+                is_unreadable = _has_lists_without_elements(file.schema_arrow.field(name).type)
+                if is_unreadable and _ERROR_OF_LISTS_WITHOUT_ELEMENTS in str(error):
+                    raise DatasetFileCorruptError(
+                        f"{self._footers.name_of(self._group)}, field {name!r}: pyarrow cannot "
+                        "read fixed_size_list[0], lists without elements, from Parquet: "
+                        "leave the field out with columns=…"
+                    ) from error
+            raise
 
     def _read_seconds(self, source: Any) -> pa.Table | None:
         """Read the columns that have times of INT96 in seconds; None without such columns."""
@@ -332,6 +345,12 @@ class RowGroupReader:
             ) from error
         layout.note_list_length(name, column)
         return column
+
+
+def _has_lists_without_elements(type_: pa.DataType) -> bool:
+    # The text of a nested type has the types inside of it.
+    text = str(type_)
+    return "fixed_size_list<" in text and ">[0]" in text
 
 
 def _has_nanoseconds(field: Field) -> bool:

@@ -229,6 +229,19 @@ def is_list(type_: pa.DataType) -> bool:
     return isinstance(type_, (pa.ListType, pa.LargeListType, pa.FixedSizeListType))
 
 
+def is_tensor(type_: pa.DataType | None) -> bool:
+    """Return whether a type is that of Arrow's tensors of one shape."""
+    return isinstance(type_, pa.FixedShapeTensorType)
+
+
+def tensor_shape(type_: pa.FixedShapeTensorType) -> tuple[int, ...]:
+    """Return the shape of the values of Arrow's tensors, whose axes may be permuted."""
+    stored_shape = tuple(type_.shape)
+    if type_.permutation is None:
+        return stored_shape
+    return tuple(stored_shape[axis] for axis in type_.permutation)
+
+
 def arrow_for_spark(type_: pa.DataType) -> pa.DataType:
     """Return the Arrow type that Spark reads and that holds the same values.
 
@@ -451,7 +464,10 @@ def describe_type(type_: pa.DataType) -> Any:
         return {"map": [describe_type(type_.key_type), describe_type(type_.item_type)]}
     name = name_of_arrow(type_)
     if name is None:
-        raise ConfigError(f"Parquet does not support type {type_!s:.80}")
+        advice = "leave the column out with schema="
+        if "list_view" in str(type_):
+            advice = "cast it to a list, by column.cast(pyarrow.list_(…)), or " + advice
+        raise ConfigError(f"the type {type_!s:.80} is not supported: {advice}")
     return name
 
 

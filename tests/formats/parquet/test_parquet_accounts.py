@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import warnings
 from collections.abc import Callable
+from datetime import date
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -202,3 +204,63 @@ def test_a_folder_named_metadata_alone_is_no_iceberg(tmp_path: Path) -> None:
     write(tmp_path / "metadata" / "b.parquet", id=[2])
 
     assert ids(ParquetDataset(tmp_path)) == [1, 2]
+
+
+def left_out_of(path: Path, **options: Any) -> list[str]:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", LeftOutWarning)
+        rows = ParquetDataset(path, **options)
+    return [left_out.name for left_out in rows.account.unexplained]
+
+
+@pytest.mark.parametrize("name", OPENERS)
+def test_a_column_that_contradicts_its_folder_is_named(tmp_path: Path, name: str) -> None:
+    write(tmp_path / "d" / "k=1" / "a.parquet", k=[7, 8], v=[1, 2])
+
+    with pytest.warns(LeftOutWarning, match=r"k=1/a.parquet, column k: 7 to 8 instead of 1"):
+        rows = OPENERS[name](tmp_path / "d")
+
+    assert rows[0] == {"k": 1, "v": 1}
+
+
+@pytest.mark.parametrize(
+    ("folder", "values", "expected"),
+    [
+        ("k=1", [1, 1], []),
+        ("k=1", [1, None], ["1 and null instead of 1"]),
+        ("k=1", [2, 2], ["2 instead of 1"]),
+        ("k=a", ["a", "a"], []),
+        ("k=a", ["b", "b"], ["b instead of a"]),
+        ("k=2024-01-02", [date(2024, 1, 2)], []),
+        ("k=2024-01-02", [date(2024, 1, 3)], ["2024-01-03 instead of 2024-01-02"]),
+        ("k=1.5", [Decimal("1.50")], []),
+        ("k=true", [True], []),
+        ("k=__HIVE_DEFAULT_PARTITION__", [None, 1], ["1 and null instead of null"]),
+    ],
+)
+def test_columns_are_compared_with_the_names_of_folders(
+    tmp_path: Path, folder: str, values: list[Any], expected: list[str]
+) -> None:
+    write(tmp_path / folder / "a.parquet", k=values, v=values)
+
+    names = left_out_of(tmp_path)
+
+    assert names == [f"{folder}/a.parquet, column k: {text}" for text in expected]
+
+
+def test_a_column_without_statistics_may_contradict_its_folder(tmp_path: Path) -> None:
+    path = tmp_path / "k=1" / "a.parquet"
+    path.parent.mkdir()
+    pq.write_table(pa.table({"k": [1], "v": [1]}), path, write_statistics=False)
+
+    with pytest.warns(LeftOutWarning, match=r"k=1/a.parquet, column k' \(values without stat"):
+        ParquetDataset(tmp_path)
+
+    assert left_out_of(tmp_path, columns=["v"]) == []
+
+
+def test_a_file_beside_partitions_keeps_no_value_in_silence(tmp_path: Path) -> None:
+    write(tmp_path / "k=1" / "a.parquet", k=[1], v=[1])
+    write(tmp_path / "z.parquet", k=[3], v=[2])
+
+    assert left_out_of(tmp_path) == ["z.parquet, column k: 3 instead of null"]

@@ -453,3 +453,26 @@ def test_pyarrow_ignores_the_high_bits_of_a_size_as_well(tmp_path: Path) -> None
     assert len(crafted) == len(data)
     assert pq.read_table(pa.BufferReader(crafted)) == table
     assert read_claimed_bytes(pa.BufferReader(crafted), start, end) == expected
+
+
+def test_lists_without_elements_are_called_by_their_type(tmp_path: Path) -> None:
+    lists = pa.array([[], []], pa.list_(pa.int32(), 0))
+    pq.write_table(pa.table({"n": [1, 2], "empty": lists}), tmp_path / "a.parquet")
+
+    with pytest.raises(DatasetFileCorruptError, match=r"'empty'.*fixed_size_list\[0\].*columns="):
+        ParquetDataset(tmp_path)[0]
+    assert ParquetDataset(tmp_path, columns=["n"])[1] == {"n": 2}
+
+
+def test_list_views_are_refused_with_advice(tmp_path: Path) -> None:
+    views = pa.array([[1], [2]], pa.list_view(pa.int32()))
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"n": [1, 2], "views": views}), path)
+
+    with pytest.raises(
+        ConfigError, match=r"a\.parquet: column 'views'.*list_view.*cast it"
+    ) as info:
+        ParquetDataset(path)
+
+    assert str(path) in str(info.value)
+    assert ParquetDataset(path, schema=Schema("s", [Field("n", "int64")]))[1] == {"n": 2}

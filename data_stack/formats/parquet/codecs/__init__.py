@@ -9,6 +9,7 @@ from data_stack.formats.parquet.codecs.field_codec import FieldCodec, register_a
 from data_stack.formats.parquet.codecs.list_codec import ListCodec
 from data_stack.formats.parquet.codecs.nested_codec import NestedCodec
 from data_stack.formats.parquet.codecs.scalar_codec import ScalarCodec
+from data_stack.formats.parquet.codecs.tensor_codec import TensorCodec
 from data_stack.formats.parquet.columns import CellError
 
 __all__ = [
@@ -22,5 +23,6 @@ __all__ = [
     "NestedCodec",
     "PngCodec",
     "ScalarCodec",
+    "TensorCodec",
     "register_arrow_codec",
 ]

@@ -13,6 +13,7 @@ from data_stack.formats.parquet.codecs.arrow_codec import ArrowCodec
 from data_stack.formats.parquet.codecs.list_codec import ListCodec
 from data_stack.formats.parquet.codecs.nested_codec import NestedCodec
 from data_stack.formats.parquet.codecs.scalar_codec import ScalarCodec
+from data_stack.formats.parquet.codecs.tensor_codec import TensorCodec
 from data_stack.formats.parquet.types import FieldLike
 
 FieldCodec: TypeAlias = ArrowCodec | Codec
@@ -27,6 +28,7 @@ _KEYS_OF_FIELDS = ("name", "dtype", "shape", "nullable", "codec")
 _arrow_codecs: dict[str, type[ArrowCodec]] = {
     ScalarCodec.kind: ScalarCodec,
     ListCodec.kind: ListCodec,
+    TensorCodec.kind: TensorCodec,
     NestedCodec.kind: NestedCodec,
 }
 

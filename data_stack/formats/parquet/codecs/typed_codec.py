@@ -63,6 +63,10 @@ class TypedCodec(ArrowCodec):
             content["nulls"] = self.nulls
         return content
 
+    def with_nulls(self, nulls: Literal["none", "nan", "zero"]) -> TypedCodec:
+        """Return the same codec, which reads missing scalars in another way."""
+        return type(self)(self.type, nulls=nulls)
+
     def _element_type(self, field: FieldLike) -> pa.DataType:
         """Return the type of scalars.
 
