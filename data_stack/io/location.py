@@ -19,6 +19,7 @@ from data_stack.io.folder import Folder, ListedFolder, LocalFolder, folder_of
 from data_stack.io.lent_resource import OneResource
 from data_stack.io.resources import StreamedResource, StreamedTextResource
 from data_stack.io.stand_ins import HEAD_BYTES, check_no_stand_in
+from data_stack.io.storage_connectors.connector import KeyOpener, StorageConnector
 from data_stack.io.storage_connectors.url import storage_connector_from_url
 from data_stack.io.url import StorageURL, split_url
 from data_stack.io.web_file_store import WebFileStore
@@ -230,6 +231,16 @@ def name_of(file: Any) -> str:
         if isinstance(name, str) and name:
             return name
     return f"<{type(file).__name__}>"
+
+
+def full_name_of(resource: StreamedResource) -> str:
+    """Return the name of a resource and its store for messages, without credentials."""
+    store: object = resource.opener
+    if isinstance(store, KeyOpener):
+        store = store.connector
+    if isinstance(store, StorageConnector):
+        return f"{resource.identifier} in {store!r}"
+    return resource.identifier
 
 
 @contextlib.contextmanager

@@ -428,6 +428,11 @@ class StreamedResource(io.BufferedIOBase):
 
     # ------------------------------------------------------------------ other processes
 
+    @property
+    def opener(self) -> GivesResources | None:
+        """What opens the resource in another process, such as its store; None if nothing does."""
+        return self._connector
+
     def __reduce__(self) -> tuple[Callable[..., StreamedResource], tuple[Any, ...]]:
         if self._connector is None:
             raise UnpicklableResourceError(

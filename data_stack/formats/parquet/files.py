@@ -112,8 +112,11 @@ class ParquetFiles:
         return source.version
 
     def name(self, number: int) -> str:
-        """Return the name of a file in messages."""
-        return self.folder.full_name(self.paths[number])
+        """Return the name of a file in messages; of a local file, its path."""
+        path = self.paths[number]
+        if self.is_local:
+            return self.folder.full_name(path)
+        return self.folder.describe(path)
 
 
 def find_files(source: Any, prefix: str = "", *, filesystem: Any = None) -> ParquetFiles:

@@ -125,8 +125,10 @@ def read_schema(footers: Footers, timestamp_unit: str | None = None) -> Schema:
     files = footers.files
     if footers.beside is None and files.paths:
         place = f"the schema of {files.name(0)}"
+    elif files.is_local:
+        place = f"the schema of {files.folder.name}"
     else:
-        place = f"the schema of {files.folder.full_name('').rstrip('/')}"
+        place = f"the schema of {files.folder.describe('')}"
     try:
         schema = Schema.from_metadata(metadata)
         if schema is None:

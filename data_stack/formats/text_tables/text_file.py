@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from data_stack.exception import ConfigError, DatasetFileCorruptError
 from data_stack.io.archives.decompression import compression_of, open_decompressed
+from data_stack.io.location import full_name_of
 from data_stack.io.positional import PositionalFile
 from data_stack.io.resources import StreamedResource
 from data_stack.io.stand_ins import HEAD_BYTES, check_no_stand_in
@@ -36,7 +37,7 @@ class TextFile:
         encoding: the encoding of the file.
 
     Attributes:
-        name: the name of the file for messages.
+        name: the name of the file and its store for messages.
         encoding: as given.
         sha256: the digest of the file's bytes, hexadecimal, after it was read to its end; None
             before.
@@ -53,7 +54,7 @@ class TextFile:
 
     def __init__(self, file: Any, encoding: str = "utf-8") -> None:
         self._file = PositionalFile(file)
-        self.name = self._file.name
+        self.name = full_name_of(self._file.resource)
         self.encoding = encoding
         self.sha256: str | None = None
         try:

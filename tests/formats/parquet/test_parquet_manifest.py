@@ -146,11 +146,11 @@ def test_a_flip_in_the_footer_is_noticed_when_a_row_of_the_file_is_read_or_filte
     dataset = ParquetDataset(source, prefix="set")
     assert dataset[99] == {"time": 99}
     with pytest.raises(
-        DatasetFileCorruptError, match=r"the footer of .*part-000001\.parquet is damaged"
+        DatasetFileCorruptError, match=r"the footer of .*part-000001\.parquet.* is damaged"
     ):
         dataset[100]
     with pytest.raises(
-        DatasetFileCorruptError, match=r"the footer of .*part-000001\.parquet is damaged"
+        DatasetFileCorruptError, match=r"the footer of .*part-000001\.parquet.* is damaged"
     ):
         ParquetDataset(source, filters=col("time") > 0, prefix="set")
 
