@@ -93,6 +93,17 @@ def test_permuted_axes_follow_the_format_of_arrow() -> None:
     assert table["x"].combine_chunks().storage.to_pylist() == storage.to_pylist()[::-1]
 
 
+def test_mapped_tensors_with_missing_elements_are_nested_lists() -> None:
+    type_ = pa.fixed_shape_tensor(pa.float32(), (2, 2))
+    storage = pa.array([[1, None, 3, 4], [5, 6, 7, 8]], pa.list_(pa.float32(), 4))
+    tensors = pa.ExtensionArray.from_storage(type_, storage)
+
+    iterator: Any = data_stack.from_arrow(pa.table({"x": tensors}))
+    table = iterator.map(lambda sample: {"y": sample["x"]}).to_arrow()
+
+    assert table["y"].to_pylist() == [[[1, None], [3, 4]], [[5, 6], [7, 8]]]
+
+
 @pytest.mark.parametrize("text", ["{bad", "[" * 100_000, "1" * 5000], ids=len)
 def test_a_cell_without_json_names_its_column(text: str) -> None:
     column = JsonColumn(pa.chunked_array([["{}", text]]), "doc")

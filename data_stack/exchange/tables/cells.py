@@ -125,6 +125,9 @@ def _cells_of_inferred_type(values: _Array) -> pa.Array:
     if values.ndim > 1 and values.dtype == object:
         values = objects(values.tolist())
 
+    if values.dtype == object:
+        values = objects([_without_object_matrices(value) for value in values])
+
     is_array_of_numbers = values.ndim > 1 and values.dtype.kind in _KINDS_OF_NUMBERS
     if is_array_of_numbers and math.prod(values.shape[1:]):
         return cells_of_tensors(values)
@@ -141,6 +144,13 @@ def _cells_of_inferred_type(values: _Array) -> pa.Array:
     # The type in which a Parquet file stores such a column.
     (field,) = schema_of_columns("", {"value": values})
     return field.cells.encode_column(field, values)
+
+
+def _without_object_matrices(value: Any) -> Any:
+    """Return a matrix of objects, such as a tensor with a missing element, as nested lists."""
+    if isinstance(value, np.ndarray) and value.dtype == object and value.ndim > 1:
+        return value.tolist()
+    return value
 
 
 def _find_type_of_nested_lists(values: _Array) -> pa.DataType | None:

@@ -124,7 +124,10 @@ class TensorCodec(TypedCodec):
         if isinstance(values, np.ndarray) and _is_plain_array(field, values):
             flat = self._flatten(values)
         else:
-            flat = objects([self._encode_cell(field, *item) for item in enumerate(values)])
+            encoded = []
+            for row, value in enumerate(values):
+                encoded.append(self._encode_cell(field, row, value))
+            flat = objects(encoded)
         return pa.ExtensionArray.from_storage(type_, exact_cells(flat, type_.storage_type))
 
     def _encode_cell(self, field: FieldLike, row: int, value: Any) -> Any:
