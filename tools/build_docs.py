@@ -32,6 +32,7 @@ from packaging.version import InvalidVersion, Version
 from plot_benchmarks import plot_targets
 
 import data_stack
+from data_stack.exception import MissingDependencyError
 
 ROOT = Path(__file__).parent.parent
 COPIED = (
@@ -59,8 +60,20 @@ def list_packages() -> list[str]:
         for module in pkgutil.walk_packages(data_stack.__path__, "data_stack.")
         if module.ispkg
     ]
-    public = [name for name in found if getattr(importlib.import_module(name), "__all__", [])]
+    public = [name for name in found if _has_public_names(name)]
     return sorted([*MODULES, *public]) + list(PLUGINS)
+
+
+def _has_public_names(package: str) -> bool:
+    """Return whether a package has public names.
+
+    Not if a package that it needs is missing here, as Keras is: a page of its own describes it.
+    """
+    try:
+        module = importlib.import_module(package)
+    except MissingDependencyError:
+        return False
+    return bool(getattr(module, "__all__", []))
 
 
 def list_names(package: str) -> list[str]:

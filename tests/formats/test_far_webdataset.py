@@ -139,7 +139,7 @@ def test_blocks_go_on_from_shard_to_shard(store: FarStorageConnector) -> None:
     lengths = BlockShuffled().for_iterator(samples).lengths(N_SAMPLES)  # type: ignore[attr-defined]
 
     assert lengths.sum() == N_SAMPLES
-    assert set(lengths[:-1].tolist()) == {13}
+    assert set(lengths[:-1].tolist()) == {26}
 
 
 def test_only_the_fields_to_read_are_fetched(store: FarStorageConnector) -> None:

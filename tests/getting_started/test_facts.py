@@ -285,8 +285,8 @@ FIGURES: list[tuple[str, str, Callable[[], object]]] = [
     ("docs/loader.md", r"the samples of (\d+) of them", lambda: _default(BlockShuffled, "window")),
     (
         "docs/reference/orders.md",
-        r"runs of samples of about (\d+) KiB",
-        lambda: blocks._BYTES_OF_REMOTE_BLOCK >> 10,
+        r"runs of samples of about ([\d.]+) MiB",
+        lambda: blocks._BYTES_OF_REMOTE_BLOCK / 2**20,
     ),
     (
         "docs/reference/orders.md",

@@ -330,7 +330,7 @@ def test_more_than_there_is_room_for_is_prefetched_in_part() -> None:
     with blocked(ZeroBlocks()) as resource:
         n_at_hand = resource.prefetch([(number << 20, 1) for number in range(100)])
 
-        assert 8 <= n_at_hand < 16
+        assert 16 <= n_at_hand < 32
         assert resource.prefetch([(0, 1 << 28)]) == 1
         assert resource.prefetch([]) == 0
 
