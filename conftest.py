@@ -14,6 +14,7 @@ import gc
 import multiprocessing
 import os
 import secrets
+import shutil
 import signal
 import ssl
 import tempfile
@@ -70,6 +71,12 @@ def pytest_configure(config: pytest.Config) -> None:
         and (folder := folder_in_memory())
     ):
         os.environ["TMPDIR"] = tempfile.tempdir = folder
+    # The indexes and texts that are kept of large text files go among the caches of the user
+    # otherwise.
+    if "DATA_STACK_ROW_INDEXES" not in os.environ:
+        kept_folder = tempfile.mkdtemp(prefix="data_stack-kept-")
+        os.environ["DATA_STACK_ROW_INDEXES"] = kept_folder
+        config.add_cleanup(lambda: shutil.rmtree(kept_folder, ignore_errors=True))
     # A shell starts what runs in its background without Ctrl-C, which tests send to processes of
     # their own.
     signal.signal(signal.SIGINT, signal.default_int_handler)
