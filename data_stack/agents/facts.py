@@ -44,7 +44,9 @@ def find_columns(samples: DatasetIteratorIF) -> tuple[ColumnReport, ...]:
 def facts_of_column(column: ColumnReport) -> dict[str, Any]:
     """Return name, role, dtype and shape of a column."""
     key = "value" if column.key is None else column.key
-    facts: dict[str, Any] = {"column": key if column.name is None else column.name}
+    facts: dict[str, Any] = {"column": key}
+    if column.name is not None:
+        facts["column"] = column.name
     if column.role is not None:
         facts["role"] = column.role
     facts["dtype"] = column.dtype

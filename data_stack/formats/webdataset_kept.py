@@ -20,11 +20,12 @@ class KeptPieces:
     Threads may share the pieces.
 
     Args:
-        max_bytes: the limit of all shards together.
+        max_bytes: the limit of all shards together, in bytes.
     """
 
+    #: The limit of all shards together, in bytes.
     _max_bytes: int
-    #: The sizes of the shards, by their numbers.
+    #: The sizes of the shards in bytes, by their numbers.
     _sizes: dict[int, int]
     #: The size of all of them.
     _n_bytes: int

@@ -35,7 +35,7 @@ def check_not_utf16(head: bytes, name: str) -> None:
         name: the name of the file.
 
     Raises:
-        DatasetFileCorruptError: it does.
+        DatasetFileCorruptError: the text is UTF-16 or UTF-32.
     """
     # Where the zero bytes of the first letters are.
     are_zero = tuple(byte == 0 for byte in head[:4])

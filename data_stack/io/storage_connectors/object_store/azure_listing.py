@@ -18,16 +18,10 @@ from data_stack.io.storage_connectors.object_store.listed_object import (
     listed_object,
 )
 from data_stack.io.storage_connectors.object_store.object_client import ListingPage
-from data_stack.io.storage_connectors.object_store.refused_requests import (
-    RefusedRequestError,
-    refusal_in_xml,
-)
 from data_stack.io.storage_connectors.object_store.s3 import (
     NO_END_OF_LISTING,
     NO_LISTING,
     WrongAnswerError,
-    describe_404,
-    refusal_of,
 )
 from data_stack.io.storage_connectors.object_store.web_requests import get
 from data_stack.io.storage_connectors.object_store.xml_listing import (
@@ -35,6 +29,7 @@ from data_stack.io.storage_connectors.object_store.xml_listing import (
     child_of,
     name_of,
     parse_xml,
+    read_refusal,
     text_in,
 )
 
@@ -84,7 +79,7 @@ class AzureLister:
             self._login.sign(f"{self._container_url}?{query}"),
             timeout_seconds=self._timeout_seconds,
             max_bytes=MAX_PAGE_BYTES,
-            read_refusal=_read_refusal,
+            read_refusal=read_refusal,
         )
         return parse_page(body)
 
@@ -152,15 +147,3 @@ def _metadata_of(element: ElementTree.Element) -> dict[str, str]:
     if metadata is None:
         return {}
     return {name_of(entry): entry.text or "" for entry in metadata}
-
-
-def _read_refusal(status: int, body: str) -> RefusedRequestError:
-    """Return the exception for an answer that is an error.
-
-    Raises:
-        WrongAnswerError: the container does not exist, or the answer is not one of Azure.
-    """
-    refusal = refusal_in_xml(status, body)
-    if status == 404:
-        raise WrongAnswerError(describe_404(refusal_of(refusal)))
-    return refusal

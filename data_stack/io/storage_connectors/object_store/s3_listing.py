@@ -19,16 +19,11 @@ from data_stack.io.storage_connectors.object_store.listed_object import (
 )
 from data_stack.io.storage_connectors.object_store.object_client import ListingPage
 from data_stack.io.storage_connectors.object_store.refused_requests import (
-    RefusedRequestError,
-    refusal_in_xml,
     refused_request,
 )
 from data_stack.io.storage_connectors.object_store.s3 import (
     REGION_HEADER,
-    WrongAnswerError,
-    describe_404,
     next_token_of,
-    refusal_of,
 )
 from data_stack.io.storage_connectors.object_store.s3_place import S3Place
 from data_stack.io.storage_connectors.object_store.web_requests import (
@@ -40,6 +35,7 @@ from data_stack.io.storage_connectors.object_store.xml_listing import (
     MAX_PAGE_BYTES,
     name_of,
     parse_xml,
+    read_refusal,
     text_in,
 )
 
@@ -87,7 +83,7 @@ class S3Lister:
                 self._sign(url),
                 timeout_seconds=self._timeout_seconds,
                 max_bytes=MAX_PAGE_BYTES,
-                read_refusal=_read_refusal,
+                read_refusal=read_refusal,
             )
         except RedirectedError as error:
             if REGION_HEADER not in error.headers:
@@ -151,15 +147,3 @@ def _decode(text: str | None, *, is_encoded: bool) -> str | None:
     if text is None or not is_encoded:
         return text
     return unquote_plus(text)
-
-
-def _read_refusal(status: int, body: str) -> RefusedRequestError:
-    """Return the exception for an answer that is an error.
-
-    Raises:
-        WrongAnswerError: the bucket does not exist, or the answer is not one of S3.
-    """
-    refusal = refusal_in_xml(status, body)
-    if status == 404:
-        raise WrongAnswerError(describe_404(refusal_of(refusal)))
-    return refusal

@@ -6,7 +6,16 @@ import re
 import xml.etree.ElementTree as ElementTree
 from typing import Final
 
-from data_stack.io.storage_connectors.object_store.s3 import NO_LISTING, WrongAnswerError
+from data_stack.io.storage_connectors.object_store.refused_requests import (
+    RefusedRequestError,
+    refusal_in_xml,
+)
+from data_stack.io.storage_connectors.object_store.s3 import (
+    NO_LISTING,
+    WrongAnswerError,
+    describe_404,
+    refusal_of,
+)
 
 #: A page has at most 2,000 keys of 1,024 characters, each of which may be written as ``%00``, and
 #: 150,000 tags. Other servers send larger pages.
@@ -56,3 +65,20 @@ def text_in(element: ElementTree.Element, name: str) -> str | None:
 def name_of(element: ElementTree.Element) -> str:
     """Return the name of an element without its namespace, which not every server writes."""
     return element.tag.rpartition("}")[2]
+
+
+def read_refusal(status: int, body: str) -> RefusedRequestError:
+    """Return the exception for an answer that is an error.
+
+    Args:
+        status: the status of HTTP.
+        body: the body of the answer.
+
+    Raises:
+        WrongAnswerError: the bucket or container does not exist, or the answer is not one of an
+            object store.
+    """
+    refusal = refusal_in_xml(status, body)
+    if status == 404:
+        raise WrongAnswerError(describe_404(refusal_of(refusal)))
+    return refusal
