@@ -24,7 +24,8 @@ from PIL import Image
 
 import data_stack
 from data_stack.dataset.iterator import AccessedDatasetIterator, SequenceDatasetIterator
-from data_stack.dataset.iterator.access import OneToOneAccess, access_to
+from data_stack.dataset.iterator.access_bases import OneToOneAccess
+from data_stack.dataset.iterator.access_of_iterator import access_to
 from data_stack.exception import DatasetFileCorruptError
 
 #: The part of the speed of ``on_error="raise"`` that is wanted without damage.

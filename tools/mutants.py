@@ -96,9 +96,13 @@ _HELPERS = "tests/support", "tests/faults/kit", "tests/fuzz/kit"
 #: Module and its test files, what protects stored data first.
 TARGETS: dict[str, list[str]] = {
     "io/integrity": [f"{_IO}/test_integrity.py", f"{_IO}/test_resources.py", _FILE[0]],
+    "factories/adoption": _FACTORIES,
     "factories/journal": _FACTORIES,
     "factories/manifest": _FACTORIES,
+    "factories/new_manifest": _FACTORIES,
+    "factories/opening_checks": _FACTORIES,
     "factories/preparation": _FACTORIES,
+    "factories/preprocess_run": _FACTORIES,
     "stores/copies": [f"{_IO}/test_copying.py", "tests/stores/test_removal.py"],
     "stores/removal": ["tests/stores", "tests/cli/test_stores.py", _OTHER_OF_REMOVAL],
     "stores/verification": ["tests/stores", "tests/cli/test_verifying.py"],
@@ -124,6 +128,8 @@ TARGETS: dict[str, list[str]] = {
     "loader/orders/drawn_blocks": _OF_ORDERS,
     "loader/orders/lanes": _OF_ORDERS,
     "loader/schedule": [*_OF_ORDERS, f"{_LOADER}_iteration.py"],
+    "loader/place": [f"{_LOADER}_{part}.py" for part in ("state", "progress", "laws")],
+    "loader/saved_states": [f"{_LOADER}_{part}.py" for part in ("state", "progress", "laws")],
     "loader/state": [f"{_LOADER}_{part}.py" for part in ("state", "progress", "laws")],
     "loader/progress": [
         f"{_LOADER}_{part}.py" for part in ("progress", "state", "laws", "iteration")

@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from data_stack.agents.limits import Deadline
-from data_stack.dataset.iterator.access import DeclaredColumn, OneToOneAccess, SampleAccess
+from data_stack.dataset.iterator.access import DeclaredColumn, SampleAccess
+from data_stack.dataset.iterator.access_bases import OneToOneAccess
 from data_stack.dataset.iterator.contract import DatasetIteratorIF
 from data_stack.dataset.iterator.layer import LayerDatasetIterator
 from data_stack.dataset.positions import IndexArrayOfInts

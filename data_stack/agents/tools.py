@@ -267,7 +267,10 @@ class DatasetTools:
             facts["steps"] = ["open"]
             return Answer(facts)
         deadline.check()
-        offline = None if self._permissions.download else True
+        # None reads the environment.
+        offline = None
+        if not self._permissions.download:
+            offline = True
         planned = plan_loading(found.reference.name, found.store.connector, offline=offline)
         facts.update(
             {
@@ -498,7 +501,9 @@ def _size_of(reader: StorageConnector, key: str) -> int | None:
     try:
         if is_identifier(key):
             info = info_of(reader, key)
-            return None if info is None else info.size
+            if info is None:
+                return None
+            return info.size
         with reader.open_key(key) as resource:
             return resource.size
     except DataStackError:

@@ -14,7 +14,8 @@ import numpy.typing as npt
 
 from data_stack.browse.plain_values import Values, is_plain_value, plain, size_of
 from data_stack.dataset.iterator import ColumnArray, DatasetIteratorIF
-from data_stack.dataset.iterator.access import SampleAccess, access_to
+from data_stack.dataset.iterator.access import SampleAccess
+from data_stack.dataset.iterator.access_of_iterator import access_to
 from data_stack.show.column_report import ColumnReport, columns_of
 from data_stack.show.display_value import Kind, to_display_value
 from data_stack.show.markup import readable

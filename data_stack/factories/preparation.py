@@ -8,44 +8,30 @@ completes. The same holds for concurrent processes: the lease only avoids duplic
 
 from __future__ import annotations
 
-import contextlib
-import datetime
 import random
 import time
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from data_stack.dataset.class_lists import check_class_numbers, known_classes
 from data_stack.engines.engine import PreparationEngine
-from data_stack.exception import (
-    ConfigError,
-    DatasetFileCorruptError,
-    MissingDependencyError,
-    PreparationError,
-    RetrievalError,
-    StorageError,
-    TaskError,
-    UnsupportedStorageOperationError,
-    describe_error,
-)
+from data_stack.exception import ConfigError, PreparationError
+from data_stack.factories.adoption import Adoption
 from data_stack.factories.code_digest import code_digest
 from data_stack.factories.definition import DatasetDefinition
-from data_stack.factories.journal import WHOLE, Journal, fingerprint
+from data_stack.factories.journal import Journal
 from data_stack.factories.manifest import Manifest, SourceRecord
-from data_stack.factories.noted_resources import NotedResources
-from data_stack.factories.prepared import PreparedResources, Resources, Superseded
+from data_stack.factories.new_manifest import make_manifest
+from data_stack.factories.opening_checks import OpeningChecks
+from data_stack.factories.prepared import Superseded
+from data_stack.factories.preprocess_run import PreprocessRun
 from data_stack.factories.resource_names import MANIFEST
 from data_stack.factories.resource_record import ResourceRecord
-from data_stack.factories.shards import prepare_by
 from data_stack.factories.stored import StoredDataset
-from data_stack.io.progress import with_bar
 from data_stack.io.retriever import retrieve
 from data_stack.io.storage_connectors.connector import StorageConnector
 from data_stack.io.storage_connectors.lease import Lease
 from data_stack.io.storage_connectors.memory import InMemoryStorageConnector
-from data_stack.util.distributions import distribution_of
 from data_stack.util.logger import logger
 from data_stack.util.polling import polls
 
@@ -56,9 +42,12 @@ _MAX_ATTEMPTS = 4
 #: took: of at least this ...
 _MIN_WAIT_FACTOR = 0.5
 
-#: ... and at most this, three times as much after each further attempt. So processes that disturb
-#: each other drift apart until one of them has the time that it needs.
+#: ... and after the first attempt at most this.
 _MAX_FIRST_WAIT_FACTOR = 2.0
+
+#: The maximum grows by this factor with each further attempt. So processes that disturb each other
+#: drift apart until one of them has the time that it needs.
+_GROWTH_OF_MAX_WAIT = 3.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,20 +72,6 @@ class PreparationReport:
     def seconds(self) -> float:
         """Duration of all steps."""
         return sum(seconds for _, seconds in self.steps)
-
-
-@dataclass(frozen=True, slots=True)
-class _OpenedSplit:
-    """What was found out by opening a split.
-
-    Attributes:
-        names_read: the resources that ``open()`` has read.
-        classes: the classes of the targets, in the order of their numbers, as far as the iterator
-            knows them.
-    """
-
-    names_read: tuple[str, ...] = ()
-    classes: Sequence[Any] = ()
 
 
 class Preparation:
@@ -252,7 +227,7 @@ class Preparation:
             if manifest is not None and self.stored.damage(manifest) is None:
                 return manifest
             elapsed_seconds = time.monotonic() - started_at
-            max_factor = _MAX_FIRST_WAIT_FACTOR * 3.0**attempt
+            max_factor = _MAX_FIRST_WAIT_FACTOR * _GROWTH_OF_MAX_WAIT**attempt
             factor = random.SystemRandom().uniform(_MIN_WAIT_FACTOR, max_factor)
             wait_seconds = factor * elapsed_seconds
         raise PreparationError(
@@ -267,7 +242,8 @@ class Preparation:
         Its journal is still there, though the dataset is ready.
         """
         journal = self.stored.journal()
-        if journal is None or journal.fingerprint != self._fingerprint(manifest.sources):
+        own_fingerprint = self.stored.journal_fingerprint(manifest.sources)
+        if journal is None or journal.fingerprint != own_fingerprint:
             return
         with self._connector.lease(self.stored.identifier(MANIFEST)) as lease:
             # If another process has the lease, it prepares the dataset again, and needs the
@@ -296,102 +272,13 @@ class Preparation:
         )
         return self.stored.ready_manifest()
 
-    # -------------------------------------------------------------------------------- adoption
-
     def _adopt(self) -> Manifest | None:
-        """Make a manifest for a complete store without one, as the original DataStack left it.
-
-        Returns:
-            The manifest; None if the store is not complete, or damaged.
-        """
-        if self._definition.prepared_resources is None or self.stored.was_begun():
-            return None
+        """Return the manifest of a complete store without one; None if there is none to adopt."""
         started_at = time.perf_counter()
-        try:
-            records = self._records_to_adopt(self._definition.prepared_resources)
-            if records is None:
-                return None
-            for split in self._definition.splits:
-                self._read_ends(split, records)
-            manifest = self._manifest(self._sources_to_adopt(), records, adopted=True)
-            manifest = self._store_adopted(manifest, records)
-        # Damaged files make the author's open() fail in any way.
-        except Exception as error:  # noqa: BLE001
-            logger.warning(
-                "dataset %r: complete but damaged in %r (%s); preparing it again",
-                self._name,
-                self._connector,
-                describe_error(error),
-            )
-            return None
-        self._timings.append(("adopt", time.perf_counter() - started_at))
+        manifest = Adoption(self.stored, self.factory, progress=self.progress).adopt()
+        if manifest is not None:
+            self._timings.append(("adopt", time.perf_counter() - started_at))
         return manifest
-
-    def _records_to_adopt(self, names: Iterable[str]) -> list[ResourceRecord] | None:
-        """Return records of stored resources; None if one is missing."""
-        records = []
-        for name in names:
-            info = self.stored.stat(name)
-            if info is None:
-                return None
-            records.append(ResourceRecord(name, info.size, info.sha256))
-        return records
-
-    def _sources_to_adopt(self) -> list[SourceRecord]:
-        """Return records of the declared sources, of which nothing is verified."""
-        sources = []
-        for source in self._definition.sources:
-            # Sources need not be kept.
-            info = self.stored.stat(source.identifier)
-            size = None
-            if info is not None:
-                size = info.size
-            sources.append(
-                SourceRecord(
-                    identifier=source.identifier,
-                    size=size,
-                    sha256=source.sha256,
-                    md5_sum=source.md5_sum,
-                    verified=False,
-                    origin=None,
-                )
-            )
-        return sources
-
-    def _store_adopted(self, manifest: Manifest, records: list[ResourceRecord]) -> Manifest:
-        """Store a manifest with the digests of what is stored; return it.
-
-        If the store cannot be written, the manifest is returned without these digests.
-        """
-        try:
-            with self._connector.create(self.stored.identifier(MANIFEST)) as file:
-                manifest = replace(manifest, prepared=tuple(self._verify(records)))
-                file.write(manifest.to_json())
-        except StorageError as error:
-            logger.info(
-                "dataset %r: complete without a manifest; used without one: %s", self._name, error
-            )
-            return manifest
-        logger.info(
-            "dataset %r: adopted, as it is complete without a manifest in %r",
-            self._name,
-            self._connector,
-        )
-        return manifest
-
-    def _verify(self, records: list[ResourceRecord]) -> Iterator[ResourceRecord]:
-        """Yield the records with digests of what is stored."""
-        title = f"{self._name}: computing checksums"
-        for record in with_bar(records, self.progress, desc=title, unit="resource"):
-            identifier = self.stored.identifier(record.identifier)
-            try:
-                info = self._connector.verify_resource(identifier, record.sha256)
-            except StorageError as error:
-                # A read error must not look like a store that cannot be written.
-                raise DatasetFileCorruptError(str(error)) from error
-            yield ResourceRecord(record.identifier, info.size, info.sha256)
-
-    # ----------------------------------------------------------------------------- preparation
 
     def _prepare(self) -> Manifest | None:
         """Prepare the dataset.
@@ -408,7 +295,7 @@ class Preparation:
         sources = self._retrieve()
         try:
             records = self._make_resources(sources, journal)
-            names_read = self._check_opens(records)
+            names_read = OpeningChecks(self.stored, self.factory).check(records)
         except Superseded:
             return self._use_other_preparation()
         if self.stored.ready_manifest() is not None:
@@ -416,7 +303,8 @@ class Preparation:
 
         self.stored.write_opening_files(records, names_read)
         # When the manifest is stored, the dataset is ready.
-        manifest = self._manifest(sources, records, adopted=False)
+        seconds = sum(step_seconds for _, step_seconds in self._timings)
+        manifest = make_manifest(self._definition, sources, records, seconds=seconds)
         self.stored.write(MANIFEST, manifest.to_json())
         self.stored.outdated = None
         if self.engine is not None or journal is not None:
@@ -482,261 +370,17 @@ class Preparation:
         self, sources: list[SourceRecord], raw: list[ResourceRecord], journal: Journal | None
     ) -> list[ResourceRecord]:
         """Run the author's ``preprocess()``, and return the resources that it has made."""
-        prepared = PreparedResources(
+        run = PreprocessRun(
             self.stored,
-            self._resume(sources, journal),
-            hold=self._is_earlier_version_in_use(),
+            self.factory,
+            self.engine,
+            keep_steps=self.keep_steps,
             progress=self.progress,
         )
-        earlier_records = self._find_made(prepared)
-        if earlier_records is not None:
-            logger.info("dataset %r: all resources were prepared before", self._name)
-            return earlier_records
-        started_at = time.perf_counter()
         try:
-            resources = Resources(self._connector, self._definition.folder, raw)
-            if self.engine is None:
-                self.factory.preprocess(resources, prepared)
-            else:
-                prepare_by(self.engine, self.factory, resources, prepared)
-            prepared.publish()
-            problem = self._incompleteness(list(prepared.records()))
-            if problem is not None:
-                raise PreparationError(problem)
-            prepared.note_whole()
-        except (StorageError, RetrievalError):
-            raise
-        except Superseded:
-            prepared.discard()
-            raise
-        except TaskError as error:
-            if isinstance(error.__cause__, (StorageError, RetrievalError)):
-                raise error.__cause__ from error
-            # A task that raised has a traceback. One whose process died has none: its code is not
-            # to blame for what was made before.
-            has_died = not error.traceback_text
-            raise self._failure(prepared, error, has_died=has_died) from error
-        except Exception as error:
-            raise self._failure(prepared, error) from error
+            return run.run(sources, raw, journal)
         finally:
-            prepared.discard(keep_steps=True)
-            self._add_timings(prepared.timings, time.perf_counter() - started_at)
-        return list(prepared.records())
-
-    def _is_earlier_version_in_use(self) -> bool:
-        """Return whether an intact dataset that differs from the definition is stored.
-
-        Its resources stay in place until the new ones are complete.
-        """
-        earlier = self.stored.manifest()
-        return (
-            earlier is not None
-            and self.stored.difference(earlier) is not None
-            and self.stored.damage(earlier) is None
-        )
-
-    def _find_made(self, prepared: PreparedResources) -> list[ResourceRecord] | None:
-        """Return the resources of a ``preprocess()`` that has finished before; None if none has."""
-        step = prepared.step_that_made(WHOLE)
-        if step is None or any(step.staged):
-            return None
-        records = list(step.resources)
-        if self._incompleteness(records) is not None:
-            return None
-        return records
-
-    def _add_timings(self, step_timings: list[tuple[str, float]], total_seconds: float) -> None:
-        """Add the timings of the steps of ``preprocess()``, and of the rest of it."""
-        step_seconds = sum(seconds for _, seconds in step_timings)
-        self._timings.extend(step_timings)
-        self._timings.append(("preprocess", total_seconds - step_seconds))
-
-    def _resume(self, sources: list[SourceRecord], journal: Journal | None) -> Journal:
-        """Return the journal to continue.
-
-        It is the stored one if the same code began it, otherwise a new one.
-        """
-        own_fingerprint = self._fingerprint(sources)
-        code = code_digest(self.factory)
-        if journal is not None and journal.fingerprint != own_fingerprint:
-            # It is that of other sources, or of another class.
-            journal = None
-        is_of_same_code = journal is not None and journal.codes == (code,)
-        if not is_of_same_code and not self.keep_steps:
-            journal = None
-        if journal is None:
-            if self.stored.was_begun():
-                # Remove what another preparation made, while its journal still says that the
-                # dataset is not complete.
-                self.stored.remove_staged()
-            journal = Journal(own_fingerprint)
-        elif journal.steps and not is_of_same_code:
-            logger.warning(
-                "dataset %r mixes results of different code: keep_steps kept %.200s. To make all "
-                "of it by the present code, prepare it again without keep_steps: data-stack "
-                "prepare %s --again",
-                self._name,
-                ", ".join(repr(step.name) for step in journal.steps),
-                self._name,
-            )
-        if code not in journal.codes:
-            journal = replace(journal, codes=(*journal.codes, code))
-            self.stored.write_journal(journal)
-        return journal
-
-    def _failure(
-        self, prepared: PreparedResources, error: Exception, *, has_died: bool = False
-    ) -> PreparationError:
-        """Return the error for a failure of the author's code.
-
-        What that code has made is removed, for it may be wrong too, unless the steps are kept, or
-        the process of the code has died.
-        """
-        if has_died or self.keep_steps:
-            what_is_kept = "The retrieved sources and all finished steps and shards are kept."
-            with contextlib.suppress(StorageError):
-                # The stored journal may lack the latest steps.
-                self.stored.write_journal(prepared.journal)
-        else:
-            what_is_kept = "The retrieved sources are kept, and nothing else."
-            self._forget(prepared)
-        place = ""
-        if prepared.current_step:
-            place = f" in step {prepared.current_step!r}"
-        return PreparationError(
-            f"could not prepare dataset {self._name!r} {self._definition.card.version}: "
-            f"{self._definition.factory} failed{place} with {describe_error(error)}\n"
-            f"Fix the cause and prepare it again (data-stack prepare {self._name}). {what_is_kept}"
-        )
-
-    def _forget(self, prepared: PreparedResources) -> None:
-        """Remove what a failed preparation made.
-
-        An empty journal stays, so that no incomplete store is adopted.
-        """
-        made_names = {record.identifier for record in prepared.records()}
-        for step in prepared.journal.steps:
-            made_names.update(record.identifier for record in step.resources)
-
-        # An earlier version of the dataset may still be in use.
-        names_in_use = set()
-        manifest = self.stored.manifest()
-        if manifest is not None:
-            names_in_use = {record.identifier for record in manifest.prepared}
-
-        # Asked last, as another process may have made the dataset ready meanwhile: then these
-        # resources are its work.
-        if self.stored.ready_manifest() is not None:
-            return
-        with contextlib.suppress(StorageError, UnsupportedStorageOperationError):
-            self.stored.write_journal(replace(prepared.journal, steps=()))
-            self.stored.remove_staged()
-            for name in sorted(made_names - names_in_use):
-                self.stored.delete(name)
-
-    # -------------------------------------------------------------------------------- checking
-
-    def _incompleteness(self, records: list[ResourceRecord]) -> str | None:
-        """Return what ``preprocess()`` should have made and has not; None if it made all."""
-        names = {record.identifier for record in records}
-        declared_names = self._definition.prepared_resources or ()
-        missing_names = [name for name in declared_names if name not in names]
-        if missing_names:
-            return (
-                f"preprocess() has not created {', '.join(missing_names)}, which "
-                f"prepared_resources declares"
-            )
-        if not records:
-            return (
-                "preprocess() has created nothing; store what open() reads with prepared.create()"
-            )
-        return None
-
-    def _check_opens(self, records: list[ResourceRecord]) -> list[str]:
-        """Open each split before the dataset counts as ready.
-
-        Returns:
-            The names of the resources that ``open()`` has read.
-        """
-        names_read = dict[str, None]()
-        class_lists: dict[str, Sequence[Any]] = {}
-        if self.factory.class_names is not None:
-            class_lists["class_names of the dataset"] = self.factory.class_names
-        for split in self._definition.splits:
-            try:
-                opened = self._read_ends(split, records)
-                names_read.update(dict.fromkeys(opened.names_read))
-                class_lists[f"split {split!r}"] = opened.classes
-                check_class_numbers(class_lists)
-            except MissingDependencyError as error:
-                # Other machines may have the package.
-                logger.warning(
-                    "dataset %r: could not check that split %r opens: %s", self._name, split, error
-                )
-            except Exception as error:
-                if not all(self.stored.holds(record) for record in records):
-                    # Another process that works without a lease is replacing it.
-                    raise Superseded from error
-                if isinstance(error, StorageError):
-                    raise
-                raise PreparationError(
-                    f"split {split!r} cannot be opened: open() of {self._definition.factory}, or "
-                    f"reading its first or last sample, failed with {describe_error(error)}\n"
-                    f"Fix open() and prepare {self._name} again; if preprocess() stays as it is, "
-                    f"keep_steps=True (`data-stack prepare --keep-steps`) reuses the prepared "
-                    f"resources."
-                ) from error
-        return list(names_read)
-
-    def _read_ends(self, split: str, records: list[ResourceRecord]) -> _OpenedSplit:
-        """Read the first and last sample of a split, unless ``open()`` has a required option."""
-        if any(self._definition.options.values()):
-            return _OpenedSplit()
-        resources = NotedResources(self._connector, self._definition.folder, records)
-        iterator = self._definition.open_split(self.factory, split, resources, {})
-        # Now, as the first question for the number of samples may read something, too.
-        names_read = tuple(resources.names_read())
-        n_samples = len(iterator)
-        if n_samples == 0:
-            return _OpenedSplit(names_read)
-        for position in {0, n_samples - 1}:
-            self._definition.check_sample(iterator[position])
-        return _OpenedSplit(names_read, known_classes(iterator))
-
-    # ------------------------------------------------------------------------------ provenance
-
-    def _fingerprint(self, sources: Iterable[SourceRecord]) -> str:
-        """Return the fingerprint that a journal of this dataset and these sources has."""
-        return fingerprint(
-            self._name, self._definition.card.version, self._definition.factory, sources
-        )
-
-    def _manifest(
-        self, sources: list[SourceRecord], records: list[ResourceRecord], *, adopted: bool
-    ) -> Manifest:
-        """Return the manifest of the dataset, written now.
-
-        Args:
-            sources: the sources of the preparation.
-            records: the records of the resources that ``open()`` reads.
-            adopted: whether the resources were found, and not prepared.
-        """
-        now = datetime.datetime.now(datetime.timezone.utc)
-        seconds = None
-        if not adopted:
-            seconds = round(sum(step_seconds for _, step_seconds in self._timings), 3)
-        return Manifest(
-            name=self._name,
-            version=self._definition.card.version,
-            factory=self._definition.factory,
-            distribution=distribution_of(self._definition.factory),
-            sources=tuple(sources),
-            prepared=tuple(records),
-            adopted=adopted,
-            created=now.isoformat(timespec="seconds"),
-            framework=distribution_of(__name__),
-            seconds=seconds,
-        )
+            self._timings.extend(run.timings)
 
 
 def _nothing_to_do(manifest: Manifest) -> PreparationReport:

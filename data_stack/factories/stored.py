@@ -16,8 +16,8 @@ from data_stack.exception import (
     UnsupportedStorageOperationError,
 )
 from data_stack.factories.definition import DatasetDefinition
-from data_stack.factories.journal import Journal
-from data_stack.factories.manifest import Manifest
+from data_stack.factories.journal import Journal, fingerprint
+from data_stack.factories.manifest import Manifest, SourceRecord
 from data_stack.factories.opening_files import (
     MAX_FILE_BYTES,
     MAX_TOTAL_BYTES,
@@ -243,6 +243,11 @@ class StoredDataset:
                 "the preparation of dataset %r starts over: %s", self.definition.card.name, error
             )
             return None
+
+    def journal_fingerprint(self, sources: Iterable[SourceRecord]) -> str:
+        """Return the fingerprint that a journal of this dataset and these sources has."""
+        card = self.definition.card
+        return fingerprint(card.name, card.version, self.definition.factory, sources)
 
     def was_begun(self) -> bool:
         """Return whether there is a manifest or journal, valid or not.

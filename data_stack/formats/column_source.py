@@ -13,7 +13,8 @@ import numpy.typing as npt
 
 from data_stack.codecs.codec import ColumnType
 from data_stack.dataset.iterator import DatasetIteratorIF
-from data_stack.dataset.iterator.access import DeclaredColumn, access_to
+from data_stack.dataset.iterator.access import DeclaredColumn
+from data_stack.dataset.iterator.access_of_iterator import access_to
 from data_stack.dataset.iterator.contract import ColumnKey
 from data_stack.exception import ConfigError
 from data_stack.formats.column_types import (

@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from data_stack.dataset.iterator import DatasetIteratorIF
-from data_stack.dataset.iterator.access import access_to
+from data_stack.dataset.iterator.access_of_iterator import access_to
 from data_stack.dataset.iterator.adapted import as_iterator
 from data_stack.dataset.iterator.layers.columns_layer import list_columns
 from data_stack.dataset.iterator.layers.combined import CombinedDatasetIterator

@@ -35,7 +35,9 @@ def account_beside(place: Location, datasets: Mapping[str, DatasetFiles]) -> Pla
         place: where the datasets were looked for.
         datasets: the datasets that were found, by name.
     """
-    parts = [part for files in datasets.values() for part in files.parts]
+    parts: list[Location] = []
+    for files in datasets.values():
+        parts.extend(files.parts)
     if any(files.is_place for files in datasets.values()):
         return PlaceAccount(place.full_name, len(parts))
     folders = {part.folder.full_name(""): part.folder for part in parts}

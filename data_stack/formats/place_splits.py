@@ -368,7 +368,9 @@ def _check_no_split_is_lost(
     Raises:
         ConfigError: the samples of a split would be left out.
     """
-    names_read = {part.name for files in splits.values() for part in files.parts}
+    names_read: set[str] = set()
+    for files in splits.values():
+        names_read.update(part.name for part in files.parts)
     for name in names:
         if name in names_read:
             continue

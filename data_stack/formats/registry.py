@@ -227,7 +227,10 @@ def stems_of_files(file_names: Iterable[str]) -> dict[str, str]:
 
 def known_suffixes() -> list[str]:
     """Return the suffixes of all formats."""
-    return [suffix for format_ in all_formats().values() for suffix in format_.suffixes]
+    suffixes: list[str] = []
+    for format_ in all_formats().values():
+        suffixes.extend(format_.suffixes)
+    return suffixes
 
 
 # ---------------------------------------------------------------------- by the files of a place

@@ -9,7 +9,9 @@ from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import Any
 
-from data_stack.dataset.iterator.access import CacheAccess, SampleAccess, access_to, own_access
+from data_stack.dataset.iterator.access import SampleAccess
+from data_stack.dataset.iterator.access_bases import CacheAccess
+from data_stack.dataset.iterator.access_of_iterator import access_to, own_access
 from data_stack.dataset.iterator.adapted import as_iterator
 from data_stack.dataset.iterator.contract import DatasetIteratorIF, Sample
 from data_stack.dataset.iterator.layer import LayerDatasetIterator, layer

@@ -34,12 +34,9 @@ from data_stack.formats.webdataset_fields import (
     codec_of_field,
     extension_of_field,
 )
+from data_stack.formats.webdataset_index import ShardIndex, ShardIndexer
 from data_stack.formats.webdataset_kept import KeptPieces
-from data_stack.formats.webdataset_shards import (
-    OpenShards,
-    ShardIndex,
-    ShardIndexer,
-)
+from data_stack.formats.webdataset_shards import OpenShards
 from data_stack.io.account import LeftOut, PlaceAccount
 from data_stack.io.content import contents_of_resources
 from data_stack.io.location import Location, is_path_or_url, location_of

@@ -1,4 +1,4 @@
-"""The shards of a WebDataset, which are tar files, and their index."""
+"""The shards of a WebDataset, which are tar files."""
 
 from __future__ import annotations
 
@@ -6,11 +6,9 @@ import functools
 import io
 import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
 from data_stack.exception import (
     ArchiveError,
@@ -19,7 +17,8 @@ from data_stack.exception import (
     UnsafeArchiveError,
 )
 from data_stack.formats.records.stored_file import StoredFile
-from data_stack.formats.webdataset_fields import KEY, is_of_sample, key_and_field
+from data_stack.formats.webdataset_fields import is_of_sample
+from data_stack.formats.webdataset_index import BLOCK_BYTES, ShardFiles
 from data_stack.formats.webdataset_kept import KeptPieces
 from data_stack.formats.webdataset_stream import PieceStream
 from data_stack.io.account import LeftOut, PlaceAccount, account_of, is_document, is_hidden
@@ -46,9 +45,6 @@ _NO_SAMPLE: Final = "a file without a suffix, which belongs to no sample"
 #: The rule that leaves out a file in a folder of shards.
 _NO_SHARD: Final = "no .tar in the folder itself, or not in shardindex.json"
 
-#: The size of a tar's blocks.
-BLOCK_BYTES: Final = 512
-
 #: The size of the blocks in which the headers of a tar are read.
 _HEADER_BLOCK_BYTES: Final = 1 << 12
 
@@ -65,9 +61,6 @@ _N_FIRST_BYTES: Final = 1 << 18
 
 #: The limits of a shard. They are high, as nothing is extracted: only the headers are read.
 _LIMITS: Final = ArchiveLimits(max_bytes=1 << 50, max_members=1 << 27)
-
-#: The header of a file in a tar, and the padding behind it on average.
-_HEADER_AND_PADDING_BYTES: Final = BLOCK_BYTES + BLOCK_BYTES // 2
 
 #: The maximum number of shards that are kept open.
 _MAX_OPEN: Final = 256
@@ -138,6 +131,7 @@ class OpenShards:
 
     kept: KeptPieces
     seen: SeenVersions
+    #: The locations of the shards, in order.
     _shards: Sequence[Location]
     #: The open shards by number, the one that was used last at the end.
     _files: dict[int, StoredFile]
@@ -145,8 +139,10 @@ class OpenShards:
     def __init__(
         self, shards: Sequence[Location], kept: KeptPieces, seen: SeenVersions | None = None
     ) -> None:
+        if seen is None:
+            seen = SeenVersions(len(shards))
         self.kept = kept
-        self.seen = SeenVersions(len(shards)) if seen is None else seen
+        self.seen = seen
         self._shards = shards
         self._files = {}
         self._lock = fork_lock()
@@ -226,154 +222,7 @@ class OpenShards:
         return file
 
 
-# ---------------------------------------------------------------------- the index of the shards
-
-
-@dataclass(frozen=True)
-class ShardIndex:
-    """Where the files of all samples lie.
-
-    Attributes:
-        keys: the keys of all samples, in the order of their first files.
-        starts: the first sample of each shard, followed by the number of samples.
-        fields: all fields, in the order of their first files.
-        files: the files by sample and field, shape ``(n_files, 4)``: the number of the sample and
-            of the field, offset, size.
-        first_files: the first row of ``files`` of each sample, followed by the number of files.
-    """
-
-    keys: list[str]
-    starts: list[int]
-    fields: list[str]
-    files: npt.NDArray[np.int64]
-    first_files: npt.NDArray[np.int64]
-
-    def ranges_of(self, position: int) -> dict[str, tuple[int, int]]:
-        """Return offset and size in bytes of each file of a sample, by field."""
-        start = self.first_files[position]
-        end = self.first_files[position + 1]
-        ranges = {}
-        for _, field_number, offset, size in self.files[start:end].tolist():
-            ranges[self.fields[field_number]] = (offset, size)
-        return ranges
-
-    def n_bytes_of(self, fields: Sequence[str]) -> int:
-        """Return the size of all files of some fields in bytes, with their headers."""
-        files = self.files[self._is_of(self.files, fields)]
-        return int(files[:, 3].sum()) + len(files) * _HEADER_AND_PADDING_BYTES
-
-    def ranges_in_shards(
-        self, positions: range, fields: Sequence[str]
-    ) -> dict[int, list[tuple[int, int]]]:
-        """Return offset and size of the files of consecutive samples, by the number of the shard.
-
-        Args:
-            positions: the positions of the samples.
-            fields: the fields of the files.
-        """
-        files = self.files[self.first_files[positions.start] : self.first_files[positions.stop]]
-        files = files[self._is_of(files, fields)]
-        shard_numbers = np.searchsorted(self.starts, files[:, 0], side="right") - 1
-        ranges: dict[int, list[tuple[int, int]]] = {}
-        for number, (_, _, offset, size) in zip(
-            shard_numbers.tolist(), files.tolist(), strict=True
-        ):
-            ranges.setdefault(number, []).append((offset, size))
-        return ranges
-
-    def _is_of(self, files: npt.NDArray[np.int64], fields: Sequence[str]) -> npt.NDArray[np.bool_]:
-        """Return which files are of some fields, shape ``(len(files),)``."""
-        numbers = [number for number, name in enumerate(self.fields) if name in fields]
-        return np.isin(files[:, 1], numbers)
-
-
-@dataclass(frozen=True)
-class ShardFiles:
-    """The files of a shard.
-
-    Attributes:
-        of_samples: path, offset and size in bytes of each file that belongs to a sample, in order.
-        left_out: the files that belong to no sample.
-    """
-
-    of_samples: list[tuple[str, int, int]]
-    left_out: list[LeftOut]
-
-
-@dataclass
-class ShardIndexer:
-    """Collects the index of shards, which are added one by one.
-
-    Attributes:
-        left_out: the files that belong to no sample.
-    """
-
-    left_out: list[LeftOut] = field(default_factory=list)
-    #: As of :class:`ShardIndex`.
-    _keys: list[str] = field(default_factory=list)
-    _starts: list[int] = field(default_factory=lambda: [0])
-    #: The number of each field.
-    _field_numbers: dict[str, int] = field(default_factory=dict)
-    #: The rows of ``ShardIndex.files`` of each shard.
-    _tables: list[npt.NDArray[np.int64]] = field(default_factory=list)
-
-    def add(self, shard: Location, files: ShardFiles) -> None:
-        """Add the files of a shard.
-
-        Raises:
-            UnsafeArchiveError: the shard has two files of one field of a sample, or a file whose
-                field would replace the key of its sample.
-        """
-        self.left_out.extend(files.left_out)
-        first_sample = len(self._keys)
-        numbers_in_shard: dict[str, int] = {}
-        rows = []
-        for path, offset, size in files.of_samples:
-            key, field_name = key_and_field(path)
-            if field_name == KEY:
-                raise UnsafeArchiveError(
-                    f"{shard.full_name!r}: {path!r:.200} would replace the key of its sample; "
-                    "rename the file"
-                )
-            number_in_shard = numbers_in_shard.setdefault(key, len(numbers_in_shard))
-            field_number = self._field_numbers.setdefault(field_name, len(self._field_numbers))
-            rows.append((first_sample + number_in_shard, field_number, offset, size))
-        self._keys.extend(numbers_in_shard)
-        self._starts.append(len(self._keys))
-
-        table = np.array(rows, np.int64).reshape(-1, 4)
-        samples = table[:, 0]
-        field_numbers = table[:, 1]
-        table = table[np.lexsort((field_numbers, samples))]
-        self._check_no_field_twice(shard, table)
-        self._tables.append(table)
-
-    def _check_no_field_twice(self, shard: Location, table: npt.NDArray[np.int64]) -> None:
-        """Check that no sample of a shard has two files of one field.
-
-        Args:
-            shard: the location of the shard.
-            table: its rows of ``ShardIndex.files``, sorted by sample and field.
-
-        Raises:
-            UnsafeArchiveError: a sample has two.
-        """
-        sample_and_field = table[:, :2]
-        is_repeated = (sample_and_field[1:] == sample_and_field[:-1]).all(axis=1)
-        if not is_repeated.any():
-            return
-        sample, field_number = sample_and_field[is_repeated.argmax()].tolist()
-        field_name = list(self._field_numbers)[field_number]
-        raise UnsafeArchiveError(
-            f"{shard.full_name!r} has two files {field_name!r} of sample {self._keys[sample]!r}"
-        )
-
-    def finish(self) -> ShardIndex:
-        """Return the index of all shards."""
-        no_files = np.empty((0, 4), np.int64)
-        files = np.concatenate([no_files, *self._tables])
-        first_files = np.searchsorted(files[:, 0], np.arange(len(self._keys) + 1))
-        return ShardIndex(self._keys, self._starts, list(self._field_numbers), files, first_files)
+# ---------------------------------------------------------------------- the headers of a shard
 
 
 def list_shard_files(

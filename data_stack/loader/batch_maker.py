@@ -14,7 +14,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from data_stack.dataset.iterator import SampleAccess
-from data_stack.dataset.iterator.access import access_to, copy_value, detach
+from data_stack.dataset.iterator.access_of_iterator import access_to
+from data_stack.dataset.iterator.detached_batches import detach
 from data_stack.dataset.positions import IndexArrayOfInts
 from data_stack.dataset.randomness import derive_generator, derive_seed
 from data_stack.exception import ConfigError, LoadingError
@@ -29,6 +30,7 @@ from data_stack.loader.readable_samples import BatchDamage, ReadableSamples
 from data_stack.loader.sample_keys import SampleKeys
 from data_stack.util.functions import has_parameter
 from data_stack.util.interrupts import is_from_signal_handler, suppress_own
+from data_stack.values.copies import copy_value
 
 #: Small batches are read in one request, which reads several columns of Parquet, one after the
 #: other: the processor's cache then serves one column at a time. More batches are no faster.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from data_stack.dataset.iterator.access import access_to
+from data_stack.dataset.iterator.access_of_iterator import access_to
 from data_stack.dataset.iterator.base_positions import BasePositions
 from data_stack.dataset.iterator.layers.mix_in_stack import MixInStack
 from data_stack.loader.damaged_sample import DamagedSample

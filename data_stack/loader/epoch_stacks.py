@@ -6,7 +6,7 @@ import threading
 from typing import Any
 
 from data_stack.dataset.iterator import DatasetIteratorIF, SampleAccess
-from data_stack.dataset.iterator.access import access_to
+from data_stack.dataset.iterator.access_of_iterator import access_to
 from data_stack.dataset.iterator.epochs import at_epoch, has_random_layers, list_draws
 from data_stack.dataset.iterator.layers.mix_in_stack import MixInStack
 from data_stack.loader.cursors import Consumed

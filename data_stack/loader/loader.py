@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import functools
-import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Literal, SupportsIndex, TypeVar
@@ -13,8 +12,7 @@ from data_stack.dataset.iterator import DatasetIteratorIF
 from data_stack.dataset.iterator.adapted import Indexable, as_iterator
 from data_stack.dataset.iterator.names_of_others import LOADER_ARGUMENTS
 from data_stack.dataset.positions import check_integer
-from data_stack.dataset.recipes.fingerprint import fingerprint
-from data_stack.exception import ConfigError, LoaderStateError
+from data_stack.exception import ConfigError
 from data_stack.loader.agreement import check_ranks_agree
 from data_stack.loader.arguments import (
     check_bool,
@@ -41,11 +39,12 @@ from data_stack.loader.model_speed import SpeedWithoutLoading
 from data_stack.loader.orders.in_order import InOrder
 from data_stack.loader.orders.order import Order
 from data_stack.loader.orders.scattered_reads import warn_of_scattered_reads
-from data_stack.loader.plan import NEVER, Plan, Uneven, place_after
+from data_stack.loader.place import LoaderPlace
+from data_stack.loader.plan import Plan, Uneven
 from data_stack.loader.ranks import LoaderShard, warn_without_shard
-from data_stack.loader.schedule import Schedule
+from data_stack.loader.saved_states import SavedStates
 from data_stack.loader.session import Session
-from data_stack.loader.state import LoaderState, find_place
+from data_stack.loader.state import find_place
 from data_stack.loader.statistics import LoaderStatistics
 from data_stack.loader.step_samples import SampleOfStep, StepSamples, find_jobs_of_step
 from data_stack.loader.timetable import Timetable
@@ -354,7 +353,7 @@ class Loader:
         # returns a batch.
         epoch, position, first_epoch = self.tell()
         session.go_to(epoch, position, first_epoch)
-        return session.iterate(self._schedule_from_here, self._conversion)
+        return session.iterate(self._place.schedule_from_here, self._conversion)
 
     def __len__(self) -> int:
         """Return the number of this rank's batches in an iteration.
@@ -448,31 +447,23 @@ class Loader:
             n_samples -= made.damage.n_skipped
         return made.batch, n_samples
 
-    def _schedule_from_here(self) -> Schedule:
-        """Return the batches from here to the end of the iteration."""
-        progress = self._session.progress
-        return self._timetable.schedule(progress.epoch, progress.position, self._end_epoch())
-
     @property
     def _timetable(self) -> Timetable:
         """The batches of all epochs of this rank."""
-        session = self._session
-        return Timetable(
-            stacks=self._stacks,
-            order=self._order,
-            plan=self.plan,
-            seed=session.seed,
-            cursors=session.cursors,
-            budget_batches=self._budget_batches,
-        )
-
-    def _end_epoch(self) -> int:
-        """Return the epoch after the last one of the iteration."""
-        if self._epochs is None:
-            return NEVER
-        return self._session.progress.first_epoch + self._epochs
+        return self._place.timetable
 
     # ------------------------------------------------------------------ the place
+
+    @property
+    def _place(self) -> LoaderPlace:
+        """Where this loader is."""
+        return LoaderPlace(
+            session=self._session,
+            stacks=self._stacks,
+            order=self._order,
+            budget_batches=self._budget_batches,
+            n_epochs=self._epochs,
+        )
 
     @property
     def epoch(self) -> int:
@@ -505,18 +496,7 @@ class Loader:
             The epoch, the number of its samples that all ranks have received, and the first epoch
             of the iteration.
         """
-        session = self._session
-        epoch, position, first_epoch = session.tell()
-        skips_rest_of_epoch = (epoch, position) != session.progress.place
-        if not skips_rest_of_epoch or not self._ranks_are_apart():
-            return epoch, position, first_epoch
-
-        # All ranks begin with the same epoch, which none of them has begun. The last rank has the
-        # fewest steps in an epoch, so it is ahead of all others.
-        last_rank = session.plan.world - 1
-        furthest_epoch, furthest_position = self._place_of_rank(last_rank)
-        next_epoch = furthest_epoch if furthest_position == 0 else furthest_epoch + 1
-        return next_epoch, 0, next_epoch
+        return self._place.tell()
 
     def seek(self, epoch: int, position: int, first_epoch: int) -> None:
         """Let the next iteration continue at a place that :meth:`tell` returned.
@@ -533,26 +513,12 @@ class Loader:
             return False
         return progress.position > 0 or progress.epoch != progress.first_epoch
 
-    def _place_of_rank(self, rank: int) -> tuple[int, int]:
-        """Return where a rank is after as many batches as this one has received."""
-        progress = self._session.progress
-        return place_after(
-            progress.n_batches,
-            progress.origin,
-            rank,
-            self._timetable.plan_of,
-            self._end_epoch(),
-        )
-
-    def _ranks_are_apart(self) -> bool:
-        """Return whether ranks are in different places, after as many batches as this one."""
-        plan = self._session.plan
-        if plan.uneven != "keep" or plan.world == 1 or self._session.progress.n_batches == 0:
-            return False
-        # The first rank has the most steps in an epoch, the last one the fewest.
-        return self._place_of_rank(0) != self._place_of_rank(plan.world - 1)
-
     # ------------------------------------------------------------------ the state
+
+    @property
+    def _states(self) -> SavedStates:
+        """The states of this loader."""
+        return SavedStates(self._place, self._iterator, self._redraws)
 
     def state_dict(self) -> dict[str, Any]:
         """Return the position of the consumer as JSON data, see :class:`LoaderState`.
@@ -564,7 +530,7 @@ class Loader:
         The first call computes the fingerprint of the stack, which hashes arrays in memory and
         files without a known digest.
         """
-        return self._state().to_dict()
+        return self._states.make().to_dict()
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Let the next iteration continue from a state, on any number of ranks and workers.
@@ -582,7 +548,7 @@ class Loader:
                 just said, other ranks; the loader stays as it was.
         """
         # Check everything first, so that a wrong state changes nothing.
-        loaded = self._read_state(state)
+        loaded = self._states.read(state)
         timetable = self._timetable.of_state(loaded)
         place = find_place(loaded, timetable.plan, timetable.plan_of)
 
@@ -601,73 +567,6 @@ class Loader:
         if self._budget_batches is not None:
             self._session.plan = timetable.plan_of(0)  # the seed decides the number of batches
         self._session.compares_ranks = True
-
-    def _read_state(self, state: Mapping[str, Any]) -> LoaderState:
-        """Read a state, and check that it is one of this loader.
-
-        Raises:
-            LoaderStateError: it is invalid, or belongs to other samples or another order.
-        """
-        loaded = LoaderState.from_dict(state)
-        loaded.check_is_of(self._state(), self._iterator)
-        n_samples = self._timetable.of_state(loaded).plan_of(loaded.epoch).n_samples
-        if loaded.n_samples != n_samples:
-            parts = "samples" if self._budget_batches is None else "batches"
-            raise LoaderStateError(
-                f"epoch {loaded.epoch} had {loaded.n_samples:,} {parts} when this state was saved, "
-                f"and has {n_samples:,} now: the dataset has changed. Start a new training"
-            )
-        return loaded
-
-    def _state(self) -> LoaderState:
-        """Return the place of the next batch, with all that decides what follows it."""
-        session = self._session
-        if session.fingerprint is None:
-            session.fingerprint = fingerprint(self._iterator)
-        progress = session.progress
-        ranks = None
-        first_epoch_of_ranks = progress.epoch
-        if session.plan.uneven == "keep":
-            ranks = self._state_of_ranks()
-            first_epoch_of_ranks = ranks["origin_epoch"]
-        cursors = None
-        if session.cursors is not None and session.cursors.epoch >= first_epoch_of_ranks:
-            cursors = session.cursors.to_dict()
-        return LoaderState(
-            seed=session.seed,
-            epoch=progress.epoch,
-            position=progress.position,
-            first_epoch=progress.first_epoch,
-            n_samples=self._timetable.plan_of(progress.epoch).n_samples,
-            order=self._order_content(),
-            fingerprint=session.fingerprint,
-            ranks=ranks,
-            damaged=session.damage.to_state(),
-            cursors=cursors,
-        )
-
-    def _state_of_ranks(self) -> dict[str, int]:
-        """Return what a state needs for ranks in different places."""
-        plan = self._session.plan
-        progress = self._session.progress
-        origin_epoch, origin_position = progress.origin
-        return {
-            "origin_epoch": origin_epoch,
-            "origin_position": origin_position,
-            "end_epoch": self._end_epoch(),
-            "n_batches": progress.n_batches,
-            "batch_size": plan.batch_size,
-            "world": plan.world,
-            "differ": int(self._ranks_are_apart()),
-        }
-
-    def _order_content(self) -> dict[str, Any]:
-        """Return what identifies the order, with lists for tuples, as in a state that was saved."""
-        order = self._order if self._budget_batches is None else self._budget_batches
-        content: dict[str, Any] = json.loads(json.dumps(order.content()))
-        if not self._redraws:
-            content["redraw"] = False
-        return content
 
     # ------------------------------------------------------------------ the samples of a step
 
@@ -716,7 +615,7 @@ class Loader:
             step_number = check_integer("step", step, at_least=0)
         else:
             step_number = check_integer("step", step)
-            loaded = self._read_state(state)
+            loaded = self._states.read(state)
             timetable = timetable.of_state(loaded)
             damage = damage.with_state(loaded.damaged)
         epoch_number = None
@@ -823,7 +722,7 @@ class Loader:
                 "a loader with redraw=False reads the same epoch again and again, so it cannot "
                 "continue with another mix in the middle of one; leave redraw= out"
             )
-        if self._ranks_are_apart():
+        if self._place.are_ranks_apart():
             raise ConfigError(
                 'with uneven="keep" the ranks of this loader are in different epochs at this step; '
                 'change the mix at another step, or pass uneven="pad" or "drop"'
@@ -850,8 +749,7 @@ class Loader:
         With a budget it divides batches instead of samples: ``n_samples`` is the number of batches,
         and ``batch_size`` is 1.
         """
-        self._session.update_shard()
-        return self._session.plan
+        return self._place.plan
 
     @property
     def shard(self) -> tuple[int, int]:
@@ -876,14 +774,14 @@ class Loader:
 
         facts: dict[str, Any] = {
             "epochs": self._epochs,
-            "order": self._order_content(),
+            "order": self._states.describe_order(),
             "on_error": self._maker.policy.on_error,
         }
         if session.cursors is not None:
             facts["cursors"] = session.cursors.to_dict()
         epoch, position, _ = self.tell()
         start = {"seed": session.seed, "epoch": epoch, "position": position}
-        if self._ranks_are_apart():
+        if self._place.are_ranks_apart():
             # Their places differ, but all came from the same origin by as many batches.
             start["epoch"], start["position"] = session.progress.origin
             start["batches of each rank"] = session.progress.n_batches
@@ -992,8 +890,12 @@ class Loader:
 
     def __repr__(self) -> str:
         plan = self._session.plan
-        rank = f", rank {plan.rank} of {plan.world}" if plan.world > 1 else ""
-        conversion = f", as {self._conversion.name}" if self._conversion is not None else ""
+        rank = ""
+        if plan.world > 1:
+            rank = f", rank {plan.rank} of {plan.world}"
+        conversion = ""
+        if self._conversion is not None:
+            conversion = f", as {self._conversion.name}"
         size = str(plan.batch_size)
         if self._budget_batches is not None:
             size = f"a cost of {self._budget_batches.budget.max_cost}"

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from data_stack.dataset.iterator import SampleAccess
-from data_stack.dataset.iterator.access import access_to
+from data_stack.dataset.iterator.access_of_iterator import access_to
 from data_stack.dataset.iterator.base_positions import BasePositions
 from data_stack.dataset.iterator.epochs import at_epoch
 from data_stack.dataset.positions import IndexArrayOfInts

@@ -11,8 +11,9 @@ import numpy as np
 import numpy.typing as npt
 
 from data_stack.dataset.iterator import Batch, DatasetIteratorIF, Sample
-from data_stack.dataset.iterator.access import access_to, detach
+from data_stack.dataset.iterator.access_of_iterator import access_to
 from data_stack.dataset.iterator.adapted import Indexable, as_iterator
+from data_stack.dataset.iterator.detached_batches import detach
 from data_stack.dataset.positions import check_indices
 from data_stack.exception import ConfigError, MissingDependencyError
 from data_stack.loader.conversion import (

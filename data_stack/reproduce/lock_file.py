@@ -13,7 +13,7 @@ import tomli_w
 
 from data_stack.codecs.plain_data import canonical_json, to_plain
 from data_stack.dataset.iterator import DatasetIteratorIF
-from data_stack.dataset.iterator.access import access_to
+from data_stack.dataset.iterator.access_of_iterator import access_to
 from data_stack.dataset.iterator.adapted import as_iterator
 from data_stack.dataset.positions import take
 from data_stack.dataset.recipes.nodes import DATASET

@@ -10,7 +10,7 @@ import numpy as np
 
 from data_stack.codecs.plain_data import json_digest
 from data_stack.dataset.iterator import DatasetIteratorIF
-from data_stack.dataset.iterator.access import access_to
+from data_stack.dataset.iterator.access_of_iterator import access_to
 from data_stack.dataset.recipes.code_description import describe_code
 from data_stack.dataset.recipes.recipe_values import content_if_known
 from data_stack.exception import (

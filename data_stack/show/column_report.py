@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from data_stack.dataset.iterator.access import DeclaredColumn, access_to
+from data_stack.dataset.iterator.access import DeclaredColumn
+from data_stack.dataset.iterator.access_of_iterator import access_to
 from data_stack.dataset.iterator.contract import DatasetIteratorIF
 from data_stack.dataset.meta import column_names
 from data_stack.values.missing import is_null

@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from data_stack.dataset.iterator.access import DefaultAccess, SampleAccess, access_to
+from data_stack.dataset.iterator.access import SampleAccess
+from data_stack.dataset.iterator.access_of_iterator import DefaultAccess, access_to
 from data_stack.dataset.iterator.contract import DatasetIteratorIF
 from data_stack.show.display_value import to_display_value
 from data_stack.show.sample_parts import part_of

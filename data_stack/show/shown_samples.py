@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from data_stack.dataset.iterator.access import access_to
+from data_stack.dataset.iterator.access_of_iterator import access_to
 from data_stack.show.column_report import ColumnReport
 from data_stack.show.display_value import DisplayValue, shorten, span_of, to_display_value
 from data_stack.show.embedded_media import embed_picture, embed_player

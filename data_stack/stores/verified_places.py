@@ -9,7 +9,7 @@ from itertools import islice
 from typing import Any
 
 from data_stack.dataset.iterator import DatasetIteratorIF
-from data_stack.dataset.iterator.access import access_to
+from data_stack.dataset.iterator.access_of_iterator import access_to
 from data_stack.exception import DataStackError
 from data_stack.io.integrity import Fault
 from data_stack.repository.dataset_names import PlaceName

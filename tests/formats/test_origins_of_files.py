@@ -18,7 +18,7 @@ import pytest
 from PIL import Image
 
 import data_stack
-from data_stack.dataset.iterator.access import access_to
+from data_stack.dataset.iterator.access_of_iterator import access_to
 from data_stack.formats.conversion import convert
 from data_stack.formats.parquet import ParquetDataset
 

@@ -22,7 +22,7 @@ from process_harness import flipped
 from sizes import sized
 from torch_or_stand_in import torch
 
-from data_stack.dataset.iterator.access import own_access
+from data_stack.dataset.iterator.access_of_iterator import own_access
 from data_stack.exception import ConfigError, DatasetFileCorruptError
 from data_stack.formats import NumpyDatasetIterator, StoredCacheDatasetIterator, write_npy
 from data_stack.formats.sample_codec import SampleCodec

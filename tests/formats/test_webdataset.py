@@ -19,7 +19,7 @@ from PIL import Image
 from process_harness import flipped
 from writing import append_all
 
-from data_stack.dataset.iterator.access import access_to
+from data_stack.dataset.iterator.access_of_iterator import access_to
 from data_stack.exception import (
     ConfigError,
     DatasetFileCorruptError,

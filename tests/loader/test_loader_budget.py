@@ -362,7 +362,7 @@ def test_blocks_of_the_next_window_are_prefetched() -> None:
     order = BlockShuffled(block_lengths=30, window=2)
     loader = loader_of(shuffle=order, budget=Budget(100, 1, window=60), cost=None)
 
-    jobs = list(loader._schedule_from_here().jobs())
+    jobs = list(loader._place.schedule_from_here().jobs())
 
     named = [job.to_prefetch.tolist() for job in jobs if job.to_prefetch is not None]
     windows = [

@@ -28,6 +28,7 @@ from data_stack.dataset.iterator import (
 )
 from data_stack.exception import ConfigError, LoadingError
 from data_stack.loader import Loader
+from data_stack.loader.state import LoaderState
 from data_stack.loader.torch import TorchDataset
 from data_stack.testing.comparing import assert_same
 from data_stack.testing.waiting import wait_until
@@ -70,7 +71,8 @@ def test_the_length_is_always_that_of_a_whole_iteration() -> None:
 
     for _ in loader:
         lengths.append(len(loader))
-    loader.load_state_dict(replace(loader._state(), epoch=5, first_epoch=5, position=8).to_dict())
+    state = LoaderState.from_dict(loader.state_dict())
+    loader.load_state_dict(replace(state, epoch=5, first_epoch=5, position=8).to_dict())
     lengths.append(len(loader))
     lengths.append(len(numbers_given(loader)))
 
@@ -244,7 +246,8 @@ def test_a_copy_of_a_loader_continues_on_its_own(
         == numbers_to(30).shuffle(4, epoch=1).read_column(0, range(4)).tolist()
     )
     assert len(list(batches)) == 7
-    other.load_state_dict(replace(loader._state(), epoch=2, first_epoch=2).to_dict())
+    state = LoaderState.from_dict(loader.state_dict())
+    other.load_state_dict(replace(state, epoch=2, first_epoch=2).to_dict())
     assert (loader.epoch, other.epoch) == (1, 2)
 
 

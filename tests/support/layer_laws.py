@@ -11,7 +11,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from data_stack.dataset.iterator import DatasetIterator, DatasetIteratorIF, SequenceDatasetIterator
-from data_stack.dataset.iterator.access import access_to
+from data_stack.dataset.iterator.access_of_iterator import access_to
 from data_stack.values.stacking import empty_like, stack_samples
 
 

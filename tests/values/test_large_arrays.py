@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from data_stack.dataset.iterator.access import detach
+from data_stack.dataset.iterator.detached_batches import detach
 from data_stack.values.large_arrays import empty_array, owns_memory
 from data_stack.values.stacked_values import stack_values
 

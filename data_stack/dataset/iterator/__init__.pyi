@@ -1,10 +1,10 @@
 """Samples behind one interface, and what can be stacked on it."""
 
-from data_stack.dataset.iterator.access import DefaultAccess as DefaultAccess
-from data_stack.dataset.iterator.access import OneToOneAccess as OneToOneAccess
 from data_stack.dataset.iterator.access import SampleAccess as SampleAccess
-from data_stack.dataset.iterator.access import SourceAccess as SourceAccess
-from data_stack.dataset.iterator.access import access_to as access_to
+from data_stack.dataset.iterator.access_bases import OneToOneAccess as OneToOneAccess
+from data_stack.dataset.iterator.access_bases import SourceAccess as SourceAccess
+from data_stack.dataset.iterator.access_of_iterator import DefaultAccess as DefaultAccess
+from data_stack.dataset.iterator.access_of_iterator import access_to as access_to
 from data_stack.dataset.iterator.contract import AccessedDatasetIterator as AccessedDatasetIterator
 from data_stack.dataset.iterator.contract import Batch as Batch
 from data_stack.dataset.iterator.contract import ColumnArray as ColumnArray

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Union
 
 import numpy as np
@@ -12,20 +12,10 @@ import numpy.typing as npt
 
 from data_stack.dataset.iterator.origins import Origin
 from data_stack.dataset.positions import IndexArrayOfInts, Positions
-from data_stack.util.functions import iterate_all, stopped_by
 from data_stack.util.program_lines import warn_deprecated
-from data_stack.values.copies import copy_objects as copy_objects
-from data_stack.values.copies import copy_value as copy_value
-from data_stack.values.large_arrays import owns_memory
+from data_stack.values.copies import copy_value as copy_value  # for plugins
 from data_stack.values.stacked_values import stack_values
-from data_stack.values.stacking import (
-    Batch,
-    ColumnArray,
-    empty_like,
-    map_columns,
-    stack_samples,
-    value_of,
-)
+from data_stack.values.stacking import Batch, ColumnArray, empty_like, stack_samples, value_of
 
 ColumnKey = Union[int, str]
 """Names a column: a position in tuple samples, a key of dict samples."""
@@ -312,270 +302,11 @@ class SampleAccess(ABC):
         return None
 
 
-class SourceAccess(SampleAccess):
-    """Access to a source; a base class for formats.
-
-    Where the iterator itself reads, pass it as ``source`` and set ``_keeps_access = False`` on its
-    class: iterator and access would otherwise keep each other in memory. Accesses to one source are
-    equal.
-
-    Args:
-        source: the iterator that reads; None where the access does.
-    """
-
-    def __init__(self, source: Any = None) -> None:
-        self.source = source
-
-    def __eq__(self, other: object) -> bool:
-        if self is other:
-            return True
-        if type(other) is not type(self) or self.source is None:
-            return False
-        return self.source is other.source
-
-    def __hash__(self) -> int:
-        identified = self if self.source is None else self.source
-        return id(identified)
-
-
-class OneToOneAccess(SampleAccess):
-    """Access to samples that are each made of the one at the same position below.
-
-    It is a base class for maps and encoders. Blocks, places and prefetching are those below. A
-    subclass defines ``sample``.
-
-    Args:
-        below: the access to what the samples are made of.
-        keeps_values: whether values are unchanged, so that ``fixed_columns`` and ``releases_gil``
-            are those below.
-    """
-
-    def __init__(self, below: SampleAccess, *, keeps_values: bool = False) -> None:
-        self.below = below
-        self._keeps_values = keeps_values
-
-    @property
-    def n_samples(self) -> int:  # type: ignore[override]  # read-only here
-        return self.below.n_samples
-
-    @property
-    def fixed_columns(self) -> bool:  # type: ignore[override]  # read-only here
-        return self._keeps_values and self.below.fixed_columns
-
-    @property
-    def releases_gil(self) -> bool:  # type: ignore[override]  # read-only here
-        return self._keeps_values and self.below.releases_gil
-
-    @property
-    def prefers_blocks(self) -> bool:  # type: ignore[override]  # read-only here
-        return self.below.prefers_blocks
-
-    @property
-    def n_at_once(self) -> int:  # type: ignore[override]  # read-only here
-        return self.below.n_at_once
-
-    def iterate_column(self, key: int | str, positions: IndexArrayOfInts) -> Iterator[Any] | None:
-        if not self._keeps_values:
-            return None
-        return self.below.iterate_column(key, positions)
-
-    def blocks(self) -> npt.NDArray[np.int64] | None:
-        return self.below.blocks()
-
-    def prefetch(
-        self, positions: IndexArrayOfInts, keys: Sequence[int | str] | None = None
-    ) -> None:
-        # Without the keys: what a column is made of may be another column below.
-        self.below.prefetch(positions)
-
-    def locate(self, position: int) -> str | None:
-        return self.below.locate(position)
-
-    def origins(self, position: int) -> Sequence[Origin]:
-        return self.below.origins(position)
-
-
-class CacheAccess(OneToOneAccess):
-    """Access to the samples below, which are kept once they were read; a base class for caches.
-
-    Where there are no samples, the columns are those below.
-    """
-
-    def empty_batch(self) -> Batch:
-        if self.n_samples == 0:
-            # Not its empty_batch(): a class of a client has columns by its read_batch().
-            return self.below.batch(np.empty(0, np.intp))
-        return super().empty_batch()
-
-    def declare_columns(self) -> Mapping[str, DeclaredColumn] | None:
-        return self.below.declare_columns()
-
-
 def split_positions(positions: IndexArrayOfInts, n_at_once: int) -> Iterator[IndexArrayOfInts]:
     """Yield ``positions`` in parts of at most ``n_at_once``, and at least one part."""
     n_positions = max(1, len(positions))
     for start in range(0, n_positions, n_at_once):
         yield positions[start : start + n_at_once]
-
-
-# ---------------------------------------------------------------------- access to any iterator
-
-#: The methods that decide which samples an iterator has.
-_SAMPLE_METHODS = frozenset(("__getitem__", "__len__"))
-
-#: The methods that read many samples, and may do it faster than one by one.
-READING_METHODS = ("__iter__", "__getitems__", "read_batch", "read_column")
-
-
-def public_methods(kind: type, called: str = "") -> frozenset[str] | None:
-    """Find the public methods by which the samples of a class are read.
-
-    A class may inherit ``make_access`` and redefine a public method. It is then read by its public
-    methods. If it redefines ``__getitem__`` or ``__len__``, it has other samples than the access:
-    the inherited versions of the other methods would return the samples of the access, and are
-    built on ``__getitem__`` and ``__len__`` instead.
-
-    Args:
-        kind: the class.
-        called: the public method whose inherited version is running; ``""`` if none is. A class
-            that redefines this method runs that version by ``super()``. Its own version must not be
-            called again, which would never end.
-
-    Returns:
-        The names of the methods; None where samples are read by the access that the class makes.
-    """
-    redefined: set[str] = set()
-    has_other_samples = False
-    # From the class itself to its most general base.
-    for base in kind.__mro__:
-        if "make_access" in vars(base):
-            if has_other_samples:
-                return frozenset(redefined)
-            if redefined and not called:
-                # The samples are those of the access, which the methods that it inherits read.
-                return frozenset(READING_METHODS)
-            return None
-        defined = set(vars(base)).intersection(_SAMPLE_METHODS.union(READING_METHODS))
-        # Below this base, a class may have other samples. The base's methods return its own.
-        if not has_other_samples and called not in defined:
-            redefined |= defined
-        has_other_samples = not redefined.isdisjoint(_SAMPLE_METHODS)
-    return frozenset(redefined)
-
-
-def _copy_column(column: Any) -> Any:
-    """Copy a column that a client's class returned, as the class may keep the original."""
-    return column.copy() if isinstance(column, np.ndarray) else column
-
-
-class DefaultAccess(SampleAccess):
-    """Access to an iterator by its public methods.
-
-    Args:
-        iterator: any ``DatasetIteratorIF``.
-        methods: the public methods to call; the others are built on these, ``__getitem__`` and
-            ``__len__``.
-    """
-
-    def __init__(self, iterator: Any, methods: Collection[str]) -> None:
-        self._iterator = iterator
-        self._methods = methods
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, DefaultAccess) and self._iterator is other._iterator
-
-    def __hash__(self) -> int:
-        return id(self._iterator)
-
-    @property
-    def n_samples(self) -> int:  # type: ignore[override]  # read-only here
-        return len(self._iterator)
-
-    def sample(self, position: int) -> Any:
-        try:
-            return self._iterator[position]
-        except StopIteration as error:
-            raise stopped_by(type(self._iterator).__getitem__) from error
-
-    def samples(self, positions: IndexArrayOfInts) -> list[Any]:
-        if "__getitems__" not in self._methods:
-            return super().samples(positions)
-        try:
-            samples: list[Any] = self._iterator.__getitems__(positions.tolist())
-        except StopIteration as error:
-            raise stopped_by(type(self._iterator).__getitems__) from error
-        return samples
-
-    def batch(self, positions: IndexArrayOfInts) -> Batch:
-        if "read_batch" not in self._methods:
-            return super().batch(positions)
-        try:
-            batch = self._iterator.read_batch(positions)
-        except StopIteration as error:
-            raise stopped_by(type(self._iterator).read_batch) from error
-        copied: Batch = map_columns(_copy_column, batch)
-        return copied
-
-    def columns(
-        self, keys: Sequence[int | str], positions: IndexArrayOfInts | None = None
-    ) -> list[ColumnArray]:
-        if "read_column" in self._methods:
-            return [self._read_column(key, positions) for key in keys]
-        keys = [self._iterator._column_key(key) for key in keys]
-        if len(keys) > 1 and self.n_samples and "read_batch" in self._methods:
-            # one request for several columns
-            if positions is None:
-                positions = np.arange(self.n_samples, dtype=np.intp)
-            batch = self.batch(positions)
-            if not isinstance(batch, np.ndarray):
-                return [value_of(batch, key) for key in keys]
-        return super().columns(keys, positions)
-
-    def _read_column(self, key: int | str, positions: IndexArrayOfInts | None) -> ColumnArray:
-        try:
-            column: ColumnArray = _copy_column(self._iterator.read_column(key, positions))
-        except StopIteration as error:
-            raise stopped_by(type(self._iterator).read_column) from error
-        return column
-
-    def iterate(self, start: int, stop: int) -> Iterator[Any]:
-        if "__iter__" in self._methods and start == 0:
-            return iterate_all(self._iterator, stop)
-        return super().iterate(start, stop)
-
-
-def access_to(iterator: Any, called: str = "") -> SampleAccess:
-    """Return the access of an iterator.
-
-    It is a :class:`DefaultAccess` where the class of the iterator makes none, or redefines a public
-    reading method.
-
-    Args:
-        iterator: a ``DatasetIteratorIF``; of anything else see
-            :func:`~data_stack.dataset.iterator.adapted.as_iterator`.
-        called: the public method whose inherited version is running, see :func:`public_methods`.
-    """
-    methods: frozenset[str] | None = iterator._public_methods[called]
-    if methods is None:
-        return own_access(iterator)
-    return DefaultAccess(iterator, methods)
-
-
-def own_access(iterator: Any) -> SampleAccess:
-    """Return the access from ``make_access``, also where a subclass redefines public methods.
-
-    The access is made on first use. Threads that come first may make one each; then all use the
-    one that was kept first, so that there is one cache of samples.
-    """
-    kept_access: SampleAccess | None = iterator._sample_access
-    if kept_access is not None:
-        return kept_access
-    new_access: SampleAccess = iterator.make_access()
-    if not iterator._keeps_access:
-        return new_access
-    # setdefault() decides between threads.
-    first_access: SampleAccess = iterator.__dict__.setdefault("_sample_access", new_access)
-    return first_access
 
 
 def stack_columns(
@@ -612,31 +343,3 @@ def stack_columns(
     if len(empty_batch):
         return [value_of(empty_batch, key) for key in keys]
     return [stack_values(column) for column in values]
-
-
-# ---------------------------------------------------------------------- batches to write into
-
-
-def detach(batch: Any) -> Any:
-    """Return a batch that shares no memory with its source, so that its receiver may write into it.
-
-    Accesses return new arrays. Parts of other arrays, such as those of a mapped file or of a
-    reader's cache, are copied, and so are the values in columns of objects.
-    """
-    if isinstance(batch, dict):
-        return {key: detach(column) for key, column in batch.items()}
-    if isinstance(batch, tuple):
-        # The columns of some batches are batches: those of the windows of Petastorm.
-        return tuple([detach(column) for column in batch])
-    flags = batch.flags
-    owner = batch.base
-    if owner is None:
-        is_new = flags.writeable and flags.owndata
-    elif isinstance(owner, np.ndarray):
-        # The batch may be the whole of another array, in another shape.
-        is_whole = owner.nbytes == batch.nbytes
-        is_new = flags.writeable and is_whole and owns_memory(owner)
-    else:
-        is_new = flags.writeable and owns_memory(batch)
-    new = batch if is_new else batch.copy()
-    return copy_objects(new) if new.dtype.hasobject else new

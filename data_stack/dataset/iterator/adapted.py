@@ -56,11 +56,11 @@ def as_iterator(samples: Any) -> DatasetIteratorIF:
             f"expected one iterator, got a dict of the splits {', '.join(map(repr, names)):.200}; "
             f"take one of them, as in splits[{names[0]!r}]"
         )
-    got = type(samples).__name__
+    description = type(samples).__name__
     if not _is_table(samples):
-        got = f"{got} {samples!r:.80}"
+        description += f" {samples!r:.80}"
     raise ConfigError(
-        f"expected an iterator, or an object with len() and [i] such as a list, got {got}. "
+        f"expected an iterator, or an object with len() and [i] such as a list, got {description}. "
         f"Load a dataset by load(), choose one of several iterators, and make one of columns by "
         f"from_numpy(), from_pandas() or from_arrow()"
     )

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from data_stack.dataset.iterator.access import OneToOneAccess, SampleAccess
+from data_stack.dataset.iterator.access import SampleAccess
+from data_stack.dataset.iterator.access_bases import OneToOneAccess
 from data_stack.dataset.iterator.layers.combined_access import CombinedAccess
 from data_stack.dataset.positions import IndexArrayOfInts, take
 

@@ -8,14 +8,14 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, overload
 
-from data_stack.dataset.iterator.access import (
+from data_stack.dataset.iterator.access import ColumnKey as ColumnKey
+from data_stack.dataset.iterator.access import SampleAccess
+from data_stack.dataset.iterator.access_of_iterator import (
     READING_METHODS,
-    SampleAccess,
     access_to,
     own_access,
     public_methods,
 )
-from data_stack.dataset.iterator.access import ColumnKey as ColumnKey
 from data_stack.dataset.iterator.fluent import FluentIterator
 from data_stack.dataset.iterator.names_of_others import METHODS, missing_attribute
 from data_stack.dataset.meta import (

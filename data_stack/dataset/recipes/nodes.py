@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from data_stack.dataset.iterator.access import SampleAccess, access_to
+from data_stack.dataset.iterator.access import SampleAccess
+from data_stack.dataset.iterator.access_of_iterator import access_to
 from data_stack.dataset.iterator.adapted import AdaptedIterator, as_iterator
 from data_stack.dataset.iterator.contract import DatasetIteratorIF, InformedDatasetIteratorIF
 from data_stack.dataset.iterator.layers.in_memory import InMemoryDatasetIterator

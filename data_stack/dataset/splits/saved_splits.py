@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from data_stack.codecs.plain_data import canonical_json, from_plain, to_plain
-from data_stack.dataset.iterator.access import access_to
+from data_stack.dataset.iterator.access_of_iterator import access_to
 from data_stack.dataset.iterator.adapted import as_iterator
 from data_stack.dataset.iterator.contract import DatasetIteratorIF
 from data_stack.dataset.iterator.fold import Fold

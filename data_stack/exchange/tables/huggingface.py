@@ -12,7 +12,7 @@ import pyarrow as pa
 from data_stack.codecs.fitting import fits_shape
 from data_stack.codecs.images import decode_image, pixels_of
 from data_stack.dataset.iterator import DatasetIteratorIF
-from data_stack.dataset.iterator.access import access_to
+from data_stack.dataset.iterator.access_of_iterator import access_to
 from data_stack.dataset.iterator.adapted import as_iterator
 from data_stack.dataset.positions import as_index_array
 from data_stack.exception import ConfigError, MissingDependencyError

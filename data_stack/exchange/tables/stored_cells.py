@@ -6,7 +6,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from data_stack.dataset.iterator.access import access_to
+from data_stack.dataset.iterator.access_of_iterator import access_to
 from data_stack.dataset.iterator.adapted import as_iterator
 from data_stack.exception import ConfigError
 from data_stack.formats.arrow_ipc.arrow_dataset import ArrowAccess

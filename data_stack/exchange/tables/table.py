@@ -10,7 +10,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from data_stack.dataset.iterator import DatasetIteratorIF, column_names
-from data_stack.dataset.iterator.access import SampleAccess, access_to
+from data_stack.dataset.iterator.access import SampleAccess
+from data_stack.dataset.iterator.access_of_iterator import access_to
 from data_stack.dataset.iterator.adapted import as_iterator
 from data_stack.formats.arrow_tables import Origin
 from data_stack.formats.arrow_tables import check_names as check_names  # Programs import it here.

@@ -13,7 +13,8 @@ import pyarrow.compute as pc
 from data_stack.codecs.codec import ColumnType
 from data_stack.codecs.registry import media_types, type_of_bytes
 from data_stack.dataset.iterator import DatasetIteratorIF
-from data_stack.dataset.iterator.access import DeclaredColumn, access_to
+from data_stack.dataset.iterator.access import DeclaredColumn
+from data_stack.dataset.iterator.access_of_iterator import access_to
 from data_stack.formats.arrow_ipc.arrow_dataset import ArrowAccess, ArrowDataset
 from data_stack.formats.arrow_ipc.arrow_rows import ArrowRows
 from data_stack.formats.arrow_ipc.cell_readers import CellReader, ImageCellReader

@@ -128,9 +128,9 @@ class MappedValues:
         file, _ = self._rows.file_of(batch)
         mapped = np.frombuffer(self._rows.files[file].map or b"", np.uint8)
         n_bytes = _address_of(values) - _address_of(mapped)
-        first, rest = divmod(n_bytes, self._dtype.itemsize)
+        first, n_misaligned_bytes = divmod(n_bytes, self._dtype.itemsize)
         is_in_map = n_bytes >= 0 and n_bytes + values.nbytes <= len(mapped)
-        if not is_in_map or rest:
+        if not is_in_map or n_misaligned_bytes > 0:
             return None
         if file not in self._windows:
             n_items_in_map = len(mapped) // self._dtype.itemsize

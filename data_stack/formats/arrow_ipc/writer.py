@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from data_stack.codecs.codec import ColumnType
-from data_stack.dataset.iterator.access import access_to
+from data_stack.dataset.iterator.access_of_iterator import access_to
 from data_stack.exception import ConfigError
 from data_stack.formats.arrow_tables import cells_of_tensors
 from data_stack.formats.class_name_metadata import metadata_of_class_names

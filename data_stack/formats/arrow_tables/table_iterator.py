@@ -167,10 +167,10 @@ def check_names(names: list[Any]) -> None:
             raise _error_of_names([name])
 
 
-def _error_of_names(got: Any) -> ConfigError:
-    """Return the error for names of columns: ``got`` are those that are wrong."""
+def _error_of_names(names: Any) -> ConfigError:
+    """Return the error for names of columns: ``names`` are those that are wrong."""
     return ConfigError(
-        f"the columns of a table need different names of text, got {got}; rename them"
+        f"the columns of a table need different names of text, got {names}; rename them"
     )
 
 

@@ -220,12 +220,12 @@ class ParquetManifest:
 
     @classmethod
     def in_metadata(
-        cls, found: pa.Schema | None, folder: Folder, paths: Sequence[str]
+        cls, schema: pa.Schema | None, folder: Folder, paths: Sequence[str]
     ) -> ParquetManifest | None:
         """Return the manifest in the metadata of a dataset.
 
         Args:
-            found: the schema with metadata that :func:`read_metadata` returned.
+            schema: the schema with metadata that :func:`read_metadata` returned.
             folder: the folder of the dataset.
             paths: the paths of the metadata files, as :func:`find_metadata` returned them.
 
@@ -235,9 +235,9 @@ class ParquetManifest:
         Raises:
             DatasetFileCorruptError, ConfigError: as :meth:`from_json`.
         """
-        if found is None:
+        if schema is None:
             return None
-        data = found.metadata.get(MANIFEST_KEY)
+        data = schema.metadata.get(MANIFEST_KEY)
         if data is None:
             return None
         path_of_manifest = paths[-1]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -178,30 +178,24 @@ class RowEncoder:
         Raises:
             ConfigError: a value does not fit its field.
         """
-        arrays = []
-        for field in self._fields_in_files:
+
+        def encode_field(field: Field, encode: Callable[[Field, Any, bool], Any]) -> Any:
             values = _values_of(field, columns, start, stop)
-            is_encoded = field.name in encoded
             try:
-                arrays.append(_encode_column(field, values, is_encoded))
+                return encode(field, values, field.name in encoded)
             except (MissingDependencyError, MemoryError):
                 raise
             except Exception as error:  # codecs of plugins raise anything
                 raise self._error_of_field(field, position, error) from error
+
+        arrays = [encode_field(field, _encode_column) for field in self._fields_in_files]
         batch = pa.RecordBatch.from_arrays(arrays, schema=self.arrow_schema)
         if not self._partition_fields:
             return CellBatch(batch, None)
 
         folders_of_fields = []
         for field in self._partition_fields:
-            values = _values_of(field, columns, start, stop)
-            is_encoded = field.name in encoded
-            try:
-                folders_of_fields.append(_encode_folders(field, values, is_encoded))
-            except (MissingDependencyError, MemoryError):
-                raise
-            except Exception as error:
-                raise self._error_of_field(field, position, error) from error
+            folders_of_fields.append(encode_field(field, _encode_folders))
         folders = ["/".join(names) for names in zip(*folders_of_fields, strict=True)]
         return CellBatch(batch, folders)
 

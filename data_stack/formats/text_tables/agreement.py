@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from data_stack.dataset.iterator import DatasetIteratorIF
-from data_stack.dataset.iterator.access import access_to
+from data_stack.dataset.iterator.access_of_iterator import access_to
 from data_stack.exception import ConfigError
 from data_stack.formats.arrow_tables import JSON_TEXT
 from data_stack.formats.text_tables.column_errors import UnknownTypedColumnError

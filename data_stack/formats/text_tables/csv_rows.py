@@ -7,25 +7,22 @@ import functools
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final
 
-import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
-from data_stack.formats.arrow_tables import TableRows
-from data_stack.formats.arrow_tables.table_rows import StoredRows
 from data_stack.formats.text_tables.csv_options import CSVOptions
 from data_stack.formats.text_tables.csv_parsing import ColumnTypes, CSVParser, MisfitError
 from data_stack.formats.text_tables.csv_scanner import CSVRowScanner
-from data_stack.formats.text_tables.csv_table import BLOCK_BYTES, CSVTable, error_of_change
+from data_stack.formats.text_tables.csv_table import BLOCK_BYTES, CSVTable
 from data_stack.formats.text_tables.csv_types import MISFIT_ERRORS
 from data_stack.formats.text_tables.declared_types import types_of
+from data_stack.formats.text_tables.indexed_rows import IndexedRows, error_of_change
 from data_stack.formats.text_tables.indexed_text import IndexedText
 from data_stack.util.program_lines import warn_program
 
 _LINE_BREAKS: Final = (b"\n", b"\r")
 
 
-class CSVRows(TableRows):
+class CSVRows(IndexedRows):
     """The rows of a CSV file, which are parsed when they are read.
 
     Args:
@@ -33,22 +30,16 @@ class CSVRows(TableRows):
         parser: parses its rows.
         types: the types of its columns, which hold all values of all rows.
         has_header: whether the first row holds names.
-
-    Attributes:
-        text: the file.
     """
 
     json_columns: Collection[str] = ()
-    text: IndexedText
+    block_bytes = BLOCK_BYTES
 
     #: Parses rows.
     _parser: CSVParser
 
     #: The types of the columns.
     _types: ColumnTypes
-
-    #: The number of rows before the first one that is a sample: 1 with a header, otherwise 0.
-    _n_header_rows: int
 
     def __init__(
         self, text: IndexedText, parser: CSVParser, types: ColumnTypes, *, has_header: bool
@@ -58,47 +49,10 @@ class CSVRows(TableRows):
         self.text = text
         self._parser = parser
         self._types = types
-        self._n_header_rows = 1 if has_header else 0
+        if has_header:
+            self.n_header_rows = 1
 
-    def __len__(self) -> int:
-        # A file without a header may be empty.
-        return max(0, self.text.n_rows - self._n_header_rows)
-
-    def read(
-        self, positions: npt.NDArray[np.int64] | None, names: Sequence[str]
-    ) -> dict[str, pa.ChunkedArray]:
-        if positions is None:
-            positions = np.arange(len(self))
-        rows = positions + self._n_header_rows
-        chunks: dict[str, list[pa.Array]] = {name: [] for name in names}
-        start = 0
-        for end in self.text.block_ends(rows, BLOCK_BYTES):
-            cells = self._parse(self.text.read_rows(rows[start:end]), names)
-            start = end
-            for name in names:
-                chunks[name].extend(cells[name].chunks)
-        return {
-            name: pa.chunked_array(chunks[name], self.schema.field(name).type) for name in names
-        }
-
-    @property
-    def stored_rows(self) -> StoredRows:
-        return StoredRows(self.text.name)
-
-    @property
-    def remote_bytes(self) -> int:
-        return self.text.remote_bytes
-
-    def fetch(self, positions: range) -> None:
-        first = positions.start + self._n_header_rows
-        self.text.fetch(range(first, first + len(positions)))
-
-    def _parse(self, rows: Sequence[bytes], names: Sequence[str]) -> dict[str, pa.ChunkedArray]:
-        """Return columns of rows, all of which were valid when the types were inferred.
-
-        Raises:
-            DatasetFileCorruptError: they are not valid now.
-        """
+    def parse(self, rows: Sequence[bytes], names: Sequence[str]) -> dict[str, list[pa.Array]]:
         try:
             cells = self._parser.cells(_join_rows(rows), self._types, names)
         except MemoryError:
@@ -108,7 +62,7 @@ class CSVRows(TableRows):
             raise error_of_change(self.text.name) from error
         if any(len(column) != len(rows) for column in cells.values()):
             raise error_of_change(self.text.name)
-        return cells
+        return {name: cells[name].chunks for name in names}
 
 
 def _join_rows(rows: Sequence[bytes]) -> bytes:

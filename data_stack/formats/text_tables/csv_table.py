@@ -29,6 +29,7 @@ from data_stack.formats.text_tables.csv_types import (
     convert_texts,
     exact_column,
 )
+from data_stack.formats.text_tables.indexed_rows import error_of_change
 from data_stack.formats.text_tables.indexed_text import IndexedText
 from data_stack.formats.text_tables.text_file import TextFile
 from data_stack.util.program_lines import warn_program
@@ -362,12 +363,3 @@ def _first_misfit(texts: pa.Array, type_: pa.DataType) -> int:
         else:
             first = middle
     return first
-
-
-def error_of_change(name: str) -> DatasetFileCorruptError:
-    """Return the error for rows that no longer have the types that the file had.
-
-    Args:
-        name: the name of the file.
-    """
-    return DatasetFileCorruptError(f"{name!r} has changed since it was opened; load it again")

@@ -162,10 +162,13 @@ def _is_exact(table: pa.Table, types: Mapping[str, CellType], text: bytes) -> bo
 def _are_within_bounds(floats: pa.Array, *, is_json: bool) -> bool:
     """Return whether floats are finite and, unless they are of JSON text, no large integers."""
     bounds = pc.min_max(floats)
-    lowest, highest = bounds["min"].as_py(), bounds["max"].as_py()
+    lowest = bounds["min"].as_py()
+    highest = bounds["max"].as_py()
     if lowest is None:
         return True
-    limit = math.inf if is_json else FIRST_INEXACT
+    limit = FIRST_INEXACT
+    if is_json:
+        limit = math.inf
     return bool(lowest > -limit and highest < limit)
 
 

@@ -8,38 +8,33 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
-from data_stack.exception import ConfigError, DatasetFileCorruptError
-from data_stack.formats.arrow_tables import TableRows
-from data_stack.formats.arrow_tables.table_rows import StoredRows
+from data_stack.exception import ConfigError
+from data_stack.formats.text_tables.indexed_rows import IndexedRows, error_of_change
 from data_stack.formats.text_tables.indexed_text import IndexedText
 from data_stack.formats.text_tables.json_cells import MISFIT_ERRORS, NumberWithText, convert_values
+from data_stack.formats.text_tables.json_columns import spread_cells
+from data_stack.formats.text_tables.json_lines import BLOCK_BYTES
 from data_stack.formats.text_tables.json_table import (
-    BLOCK_BYTES,
     JsonColumns,
     JsonLinesTable,
     has_digits_of_file,
-    spread_cells,
 )
 from data_stack.formats.text_tables.json_types import JSON, CellType, arrow_schema
 from data_stack.formats.text_tables.line_scanner import LineScanner
 
 
-class JsonRows(TableRows):
+class JsonRows(IndexedRows):
     """The lines of a file of JSON objects, as rows that are parsed when they are read.
 
     Args:
         text: the file, whose rows are its lines.
         columns: the columns that all lines have.
         declared: the columns whose types the user has declared.
-
-    Attributes:
-        text: the file.
     """
 
-    text: IndexedText
+    block_bytes = BLOCK_BYTES
 
     #: The type of each column.
     _types: Mapping[str, CellType]
@@ -65,39 +60,12 @@ class JsonRows(TableRows):
             has_digits_of_file(columns.types[name]) for name in self._converted
         )
 
-    def __len__(self) -> int:
-        return self.text.n_rows
+    def parse(self, rows: Sequence[bytes], names: Sequence[str]) -> dict[str, list[pa.Array]]:
+        objects = self._parse_objects(rows)
+        return {name: [self._cells_of(objects, name)] for name in names}
 
-    def read(
-        self, positions: npt.NDArray[np.int64] | None, names: Sequence[str]
-    ) -> dict[str, pa.ChunkedArray]:
-        if positions is None:
-            positions = np.arange(len(self))
-        chunks: dict[str, list[pa.Array]] = {name: [] for name in names}
-        start = 0
-        for end in self.text.block_ends(positions, BLOCK_BYTES):
-            lines = self.text.read_rows(positions[start:end])
-            start = end
-            objects = self._parse(lines)
-            for name in names:
-                chunks[name].append(self._cells_of(objects, name))
-        return {
-            name: pa.chunked_array(chunks[name], self.schema.field(name).type) for name in names
-        }
-
-    @property
-    def stored_rows(self) -> StoredRows:
-        return StoredRows(self.text.name)
-
-    @property
-    def remote_bytes(self) -> int:
-        return self.text.remote_bytes
-
-    def fetch(self, positions: range) -> None:
-        self.text.fetch(positions)
-
-    def _parse(self, lines: Sequence[bytes]) -> list[dict[str, Any]]:
-        """Return the objects of lines, all of which were valid when the columns were inferred.
+    def _parse_objects(self, lines: Sequence[bytes]) -> list[dict[str, Any]]:
+        """Return the objects of lines.
 
         Raises:
             DatasetFileCorruptError: a line is not an object now.
@@ -105,13 +73,15 @@ class JsonRows(TableRows):
         # As one array: a call for each line takes twice the time. Without further checks, which
         # all lines have passed when the columns were inferred.
         text = b"[" + b",".join(lines) + b"]"
-        parse_float = NumberWithText.parse if self._needs_texts_of_numbers else None
+        parse_float = None
+        if self._needs_texts_of_numbers:
+            parse_float = NumberWithText.parse
         try:
             objects: Any = json.loads(str(text, "utf-8"), parse_float=parse_float)
         except (ValueError, RecursionError) as error:
-            raise self._error_of_change() from error
+            raise error_of_change(self.text.name) from error
         if len(objects) != len(lines) or not all(type(row) is dict for row in objects):
-            raise self._error_of_change()
+            raise error_of_change(self.text.name)
         return objects  # type: ignore[no-any-return]  # a list of dicts
 
     def _cells_of(self, objects: Sequence[dict[str, Any]], name: str) -> pa.Array:
@@ -133,12 +103,7 @@ class JsonRows(TableRows):
         except MemoryError:
             raise
         except MISFIT_ERRORS as error:
-            raise self._error_of_change() from error
-
-    def _error_of_change(self) -> DatasetFileCorruptError:
-        return DatasetFileCorruptError(
-            f"{self.text.name!r} has changed since it was opened; load it again"
-        )
+            raise error_of_change(self.text.name) from error
 
 
 def open_json_rows(

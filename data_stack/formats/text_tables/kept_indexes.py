@@ -20,8 +20,8 @@ class KeptIndex:
     """What is kept of a version of a text file: where its rows begin, and what its columns are.
 
     The name of a kept file has a digest of what identifies the text file
-    (:meth:`PinnedFile.identify`), and of what its rows are. So a text file that changes has another
-    index. A damaged index is made again.
+    (:meth:`PinnedFile.name_kept`), and of what its rows are. So a text file that changes has
+    another index. A damaged index is made again.
 
     Args:
         name: the name of the kept files.
@@ -48,10 +48,10 @@ class KeptIndex:
         """
         if file is None:
             return None
-        identity = file.identify()
-        if identity is None:
+        name = file.name_kept(_LAYOUT, kind_of_rows)
+        if name is None:
             return None
-        return cls(json_digest([_LAYOUT, kind_of_rows, *identity]), KeptFolder.of_user())
+        return cls(name, KeptFolder.of_user())
 
     # ------------------------------------------------------------------ rows
 

@@ -9,7 +9,6 @@ from typing import Any, Final
 
 from xxhash import xxh3_64
 
-from data_stack.codecs.plain_data import json_digest
 from data_stack.exception import ResourceChangedError, ResourceNotFoundError, StorageError
 from data_stack.formats.text_tables.kept_folder import (
     DESCRIPTION_SUFFIX,
@@ -53,9 +52,9 @@ class TextCopy:
 class KeptText:
     """The copy that is kept of the text of a version of a file.
 
-    The name of the copy has a digest of what identifies the file (:meth:`PinnedFile.identify`), and
-    of its encoding. A description beside the copy has the size, the times and the digest of samples
-    of the copy. If the copy has others, it is made again.
+    The name of the copy has a digest of what identifies the file (:meth:`PinnedFile.name_kept`),
+    and of its encoding. A description beside the copy has the size, the times and the digest of
+    samples of the copy. If the copy has others, it is made again.
 
     A copy is not flushed to the disk, so a power failure may leave a hole in it. Its first opening
     after a restart, or on another machine, reads the whole copy and compares its digest.
@@ -83,11 +82,11 @@ class KeptText:
             file: the file as it is stored.
             encoding: the encoding of its text.
         """
-        identity = file.identify()
-        if identity is None:
-            return None
         codec = codecs.lookup(encoding).name
-        return cls(json_digest([_LAYOUT, "text", codec, *identity]), KeptFolder.of_user())
+        name = file.name_kept(_LAYOUT, "text", codec)
+        if name is None:
+            return None
+        return cls(name, KeptFolder.of_user())
 
     def find(self) -> TextCopy | None:
         """Return the copy; None if it is not kept, or was changed."""

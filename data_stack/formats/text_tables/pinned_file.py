@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from data_stack.codecs.plain_data import json_digest
 from data_stack.exception import ResourceChangedError
 from data_stack.io.local_files import most_open_files
 from data_stack.io.local_status import SETTLING_NS
@@ -120,6 +121,20 @@ class PinnedFile:
         if version.seen_ns - changed_at <= SETTLING_NS:
             return None
         return [version.machine, list(version.file), self.digest_of_samples()]
+
+    def name_kept(self, *facts: Any) -> str | None:
+        """Return the name of what is kept of this version of the file.
+
+        Args:
+            facts: plain data that what is kept depends on, beside the file.
+
+        Returns:
+            64 hex digits; None if the version is not certain, so that nothing can be kept.
+        """
+        identity = self.identify()
+        if identity is None:
+            return None
+        return json_digest([*facts, *identity])
 
     def digest_of_samples(self) -> str:
         """Return the SHA-256 of 16 samples of the bytes, from the start to the end of the file."""

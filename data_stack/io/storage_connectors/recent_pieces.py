@@ -102,20 +102,20 @@ class RecentPieces:
         Returns:
             The piece of each block, by the number of the block.
         """
-        found: dict[int, Piece] = {}
+        pieces: dict[int, Piece] = {}
         with self._lock:
             piece_of = self._piece_of.get(source)
             if piece_of is None:
-                return found
+                return pieces
             for number in numbers:
                 piece = piece_of.get(number)
                 if piece is None:
                     continue
-                found[number] = piece
+                pieces[number] = piece
                 key = (source, piece.first)
                 if key not in self._prefetched:
                     self._pieces.move_to_end(key)
-        return found
+        return pieces
 
     def has(self, source: int, number: int) -> bool:
         """Return whether a block is kept; this does not count as a read."""

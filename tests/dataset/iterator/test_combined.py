@@ -16,7 +16,9 @@ from data_stack.dataset.iterator import (
     DatasetIteratorIF,
     SequenceDatasetIterator,
 )
-from data_stack.dataset.iterator.access import SampleAccess, SourceAccess, access_to
+from data_stack.dataset.iterator.access import SampleAccess
+from data_stack.dataset.iterator.access_bases import SourceAccess
+from data_stack.dataset.iterator.access_of_iterator import access_to
 from data_stack.formats.records import RecordReader, RecordWriter
 from data_stack.loader import Loader
 from data_stack.testing.comparing import assert_same

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from data_stack.dataset.iterator import SequenceDatasetIterator
-from data_stack.dataset.iterator.access import access_to
+from data_stack.dataset.iterator.access_of_iterator import access_to
 from data_stack.dataset.iterator.layers.mapped_column import stack_one_by_one
 
 

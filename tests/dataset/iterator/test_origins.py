@@ -21,7 +21,7 @@ from data_stack.dataset.iterator import (
     SampleAccess,
     SequenceDatasetIterator,
 )
-from data_stack.dataset.iterator.access import access_to
+from data_stack.dataset.iterator.access_of_iterator import access_to
 from data_stack.dataset.iterator.origins import Origin
 
 #: The first identifier of each source.

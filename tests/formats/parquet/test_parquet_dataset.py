@@ -19,7 +19,7 @@ from layer_laws import check_all_ways_agree
 from process_harness import in_fork
 from writing import append_all
 
-from data_stack.dataset.iterator.access import access_to
+from data_stack.dataset.iterator.access_of_iterator import access_to
 from data_stack.exception import ConfigError, DatasetFileCorruptError, ResourceNotFoundError
 from data_stack.formats.parquet import Field, ParquetDataset, ParquetWriter, Schema
 from data_stack.formats.parquet.codecs import PngCodec

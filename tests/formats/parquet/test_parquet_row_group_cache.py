@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 from process_harness import until
 
-from data_stack.dataset.iterator.access import access_to
+from data_stack.dataset.iterator.access_of_iterator import access_to
 from data_stack.exception import DatasetFileCorruptError, LoadingError
 from data_stack.formats.parquet import ParquetDataset
 from data_stack.formats.parquet.columns import ArrayColumn, GroupColumn

@@ -29,7 +29,7 @@ from writing import append_all
 from data_stack.codecs import registry
 from data_stack.codecs.npy import NpyCodec
 from data_stack.dataset.iterator import DatasetIteratorIF
-from data_stack.dataset.iterator.access import access_to
+from data_stack.dataset.iterator.access_of_iterator import access_to
 from data_stack.exception import (
     ConfigError,
     DatasetFileCorruptError,

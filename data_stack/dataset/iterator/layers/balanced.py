@@ -6,7 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from data_stack.dataset.hashing import Uint64Array, hash_array, hash_of
-from data_stack.dataset.iterator.access import SampleAccess, access_to
+from data_stack.dataset.iterator.access import SampleAccess
+from data_stack.dataset.iterator.access_of_iterator import access_to
 from data_stack.dataset.iterator.adapted import as_iterator
 from data_stack.dataset.iterator.contract import ColumnKey, DatasetIteratorIF
 from data_stack.dataset.iterator.layer import layer

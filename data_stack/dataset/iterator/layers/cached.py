@@ -9,7 +9,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from data_stack.dataset.iterator.access import CacheAccess, ColumnKey, SampleAccess, own_access
+from data_stack.dataset.iterator.access import ColumnKey, SampleAccess
+from data_stack.dataset.iterator.access_bases import CacheAccess
+from data_stack.dataset.iterator.access_of_iterator import own_access
 from data_stack.dataset.iterator.blocks import estimate_bytes
 from data_stack.dataset.iterator.contract import DatasetIteratorIF, Sample
 from data_stack.dataset.iterator.layer import LayerDatasetIterator, layer

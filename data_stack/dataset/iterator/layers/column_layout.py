@@ -14,9 +14,9 @@ from data_stack.dataset.iterator.access import (
     ColumnKey,
     DeclaredColumn,
     DistinctValues,
-    OneToOneAccess,
     SampleAccess,
 )
+from data_stack.dataset.iterator.access_bases import OneToOneAccess
 from data_stack.dataset.iterator.contract import Sample
 from data_stack.dataset.positions import IndexArrayOfInts
 from data_stack.exception import ConfigError, DatasetFileCorruptError

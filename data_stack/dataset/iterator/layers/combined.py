@@ -8,7 +8,8 @@ from dataclasses import replace
 from typing import Any
 
 from data_stack.dataset.class_lists import check_class_lists
-from data_stack.dataset.iterator.access import SampleAccess, access_to
+from data_stack.dataset.iterator.access import SampleAccess
+from data_stack.dataset.iterator.access_of_iterator import access_to
 from data_stack.dataset.iterator.adapted import as_iterator
 from data_stack.dataset.iterator.contract import AccessedDatasetIterator, DatasetIteratorIF
 from data_stack.dataset.iterator.layer import layer

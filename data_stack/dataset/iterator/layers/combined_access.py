@@ -48,6 +48,9 @@ _TABLE_ENTRIES_A_PART = 16
 #: More parts are not asked for their columns: a sample of each would be read, from a file of each.
 _MAX_PARTS_TO_COMPARE = 1 << 10
 
+#: The table of parts has at most this number of entries, which take 8 MiB.
+_MAX_TABLE_ENTRIES = 1 << 20
+
 #: A recipe can combine each node with itself: thirty nodes would make a thousand million parts.
 _MAX_PARTS = 1 << 20
 
@@ -171,7 +174,7 @@ class CombinedAccess(SampleAccess):
         # There is one start more than parts: the end of the last part.
         for part, length, start in zip(self.parts, self._lengths, starts, strict=False):
             readers.append((part.make_sample_reader(), start, start + length))
-        n_entries = min(_TABLE_ENTRIES_A_PART * len(self.parts), _MAX_PARTS)
+        n_entries = min(_TABLE_ENTRIES_A_PART * len(self.parts), _MAX_TABLE_ENTRIES)
         shift = max(0, (self.n_samples // n_entries).bit_length() - 1)
         first_positions = np.arange(0, self.n_samples, 1 << shift, dtype=np.intp)
         first_parts = self._concatenation.select(first_positions).parts

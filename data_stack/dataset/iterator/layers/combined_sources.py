@@ -66,7 +66,8 @@ def _find_arrays(parts: Sequence[SampleAccess]) -> list[list[ColumnArray]]:
     n_columns = {len(source.arrays) for source in sources}
     if len(n_columns) != 1:
         return []
-    columns = [list(arrays) for arrays in zip(*[source.arrays for source in sources], strict=True)]
+    arrays_of_sources = [source.arrays for source in sources]
+    columns = [list(arrays) for arrays in zip(*arrays_of_sources, strict=True)]
     for arrays in columns:
         dtypes_and_shapes = {(array.dtype, array.shape[1:]) for array in arrays}
         if len(dtypes_and_shapes) > 1 or arrays[0].dtype.hasobject:

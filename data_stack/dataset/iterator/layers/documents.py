@@ -100,17 +100,17 @@ class Documents:
         self, name: str, position: int, value: Any, array: Values | None
     ) -> ConfigError:
         if array is None:
-            got = f"{value!r:.60}"
+            description = f"{value!r:.60}"
         else:
-            got = f"{array.ndim}-dimensional, of {array.dtype}"
+            description = f"{array.ndim}-dimensional, of {array.dtype}"
         if name == TOKENS:
             return ConfigError(
                 f"{self.describe(position)} must be a one-dimensional array or list of integers; "
-                f"it is {got}"
+                f"it is {description}"
             )
         return ConfigError(
             f"column {name!r} of {self.describe(position)} must be an array or list of numbers, "
-            f"one for each token; it is {got}"
+            f"one for each token; it is {description}"
         )
 
     def describe(self, position: int) -> str:

@@ -10,7 +10,8 @@ from typing import Any
 from data_stack.dataset.encoders.encoder import Encoder, Fitting
 from data_stack.dataset.encoders.errors import EncodingError
 from data_stack.dataset.encoders.transformer import as_encoder
-from data_stack.dataset.iterator.access import ColumnKey, access_to
+from data_stack.dataset.iterator.access import ColumnKey
+from data_stack.dataset.iterator.access_of_iterator import access_to
 from data_stack.dataset.iterator.adapted import as_iterator
 from data_stack.dataset.iterator.blocks import in_blocks
 from data_stack.dataset.iterator.contract import DatasetIteratorIF

@@ -11,8 +11,9 @@ from typing import Any, Union
 import numpy as np
 import numpy.typing as npt
 
-from data_stack.dataset.iterator.access import SampleAccess, detach
+from data_stack.dataset.iterator.access import SampleAccess
 from data_stack.dataset.iterator.contract import Batch, ColumnArray, ColumnKey, Sample
+from data_stack.dataset.iterator.detached_batches import detach
 from data_stack.dataset.iterator.layer import LayerDatasetIterator
 from data_stack.dataset.iterator.origins import Origin
 from data_stack.dataset.meta import DatasetMeta

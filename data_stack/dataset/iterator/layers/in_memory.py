@@ -6,7 +6,8 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from typing import Any
 
-from data_stack.dataset.iterator.access import SampleAccess, access_to
+from data_stack.dataset.iterator.access import SampleAccess
+from data_stack.dataset.iterator.access_of_iterator import access_to
 from data_stack.dataset.iterator.contract import AccessedDatasetIterator, DatasetIteratorIF, Sample
 from data_stack.dataset.iterator.data_in_memory import digest_of_data_in_memory
 from data_stack.dataset.iterator.fluent import FluentIterator

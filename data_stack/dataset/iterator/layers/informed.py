@@ -6,14 +6,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from data_stack.dataset.iterator.access import (
-    DeclaredColumn,
-    DistinctValues,
-    OneToOneAccess,
-    SampleAccess,
-    access_to,
-    own_access,
-)
+from data_stack.dataset.iterator.access import DeclaredColumn, DistinctValues, SampleAccess
+from data_stack.dataset.iterator.access_bases import OneToOneAccess
+from data_stack.dataset.iterator.access_of_iterator import access_to, own_access
 from data_stack.dataset.iterator.adapted import as_iterator
 from data_stack.dataset.iterator.contract import (
     AccessedDatasetIterator,

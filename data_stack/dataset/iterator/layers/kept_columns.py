@@ -181,7 +181,9 @@ class KeptColumnsAccess(SampleAccess):
     # ------------------------------------------------------------------ what is known of them
 
     def locate(self, position: int) -> str | None:
-        return None if self._source is None else self._source.locate(position)
+        if self._source is None:
+            return None
+        return self._source.locate(position)
 
     def origins(self, position: int) -> Sequence[Origin]:
         if self._source is None:

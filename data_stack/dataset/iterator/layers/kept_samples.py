@@ -75,7 +75,9 @@ class SampleListAccess(KeptSamplesAccess):
         return map(copy_value, itertools.islice(self._samples, start, stop))
 
     def locate(self, position: int) -> str | None:
-        return None if self._source is None else self._source.locate(position)
+        if self._source is None:
+            return None
+        return self._source.locate(position)
 
     def origins(self, position: int) -> Sequence[Origin]:
         if self._source is None:

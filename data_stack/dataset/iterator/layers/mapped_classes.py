@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from data_stack.dataset.encoders.class_mapping import ClassMapping
-from data_stack.dataset.iterator.access import ColumnKey, access_to
+from data_stack.dataset.iterator.access import ColumnKey
+from data_stack.dataset.iterator.access_of_iterator import access_to
 from data_stack.dataset.iterator.adapted import as_iterator
 from data_stack.dataset.iterator.contract import DatasetIteratorIF
 from data_stack.dataset.iterator.layer import layer

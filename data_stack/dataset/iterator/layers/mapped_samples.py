@@ -9,11 +9,11 @@ import numpy as np
 
 from data_stack.dataset.iterator.access import (
     ColumnKey,
-    OneToOneAccess,
     SampleAccess,
     split_positions,
     stack_columns,
 )
+from data_stack.dataset.iterator.access_bases import OneToOneAccess
 from data_stack.dataset.iterator.contract import Sample
 from data_stack.dataset.iterator.layers.batched_function import (
     call_batched,

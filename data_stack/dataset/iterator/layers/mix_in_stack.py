@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from data_stack.dataset.iterator.access import OneToOneAccess, own_access
+from data_stack.dataset.iterator.access_bases import OneToOneAccess
+from data_stack.dataset.iterator.access_of_iterator import own_access
 from data_stack.dataset.iterator.contract import DatasetIteratorIF
 from data_stack.dataset.iterator.epochs import iterators_to_redraw
 from data_stack.dataset.iterator.layers.mixed import MixedDatasetIterator

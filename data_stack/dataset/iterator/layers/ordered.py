@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from data_stack.dataset.iterator.access import access_to
+from data_stack.dataset.iterator.access_of_iterator import access_to
 from data_stack.dataset.iterator.adapted import as_iterator
 from data_stack.dataset.iterator.contract import ColumnKey, DatasetIteratorIF
 from data_stack.dataset.iterator.layer import layer

@@ -11,7 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from data_stack.dataset.encoders.encoder import check_choice
-from data_stack.dataset.iterator.access import SampleAccess, own_access
+from data_stack.dataset.iterator.access import SampleAccess
+from data_stack.dataset.iterator.access_of_iterator import own_access
 from data_stack.dataset.iterator.contract import ColumnKey, DatasetIteratorIF
 from data_stack.dataset.iterator.layer import LayerDatasetIterator, layer
 from data_stack.dataset.iterator.layers.documents import (

@@ -9,12 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from data_stack.dataset.iterator.access import (
-    ColumnKey,
-    OneToOneAccess,
-    SampleAccess,
-    split_positions,
-)
+from data_stack.dataset.iterator.access import ColumnKey, SampleAccess, split_positions
+from data_stack.dataset.iterator.access_bases import OneToOneAccess
 from data_stack.dataset.iterator.contract import Sample
 from data_stack.dataset.positions import IndexArrayOfInts
 from data_stack.values.stacked_values import stack_values

@@ -7,8 +7,9 @@ from typing import Any, Union
 
 import numpy as np
 
-from data_stack.dataset.iterator.access import SampleAccess, detach, stack_columns
+from data_stack.dataset.iterator.access import SampleAccess, stack_columns
 from data_stack.dataset.iterator.contract import Batch, ColumnArray, ColumnKey, Sample
+from data_stack.dataset.iterator.detached_batches import detach
 from data_stack.dataset.iterator.layers.grouped import (
     GroupedAccess,
     Starts,

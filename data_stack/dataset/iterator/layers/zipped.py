@@ -10,7 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from data_stack.dataset.class_lists import check_class_lists
-from data_stack.dataset.iterator.access import ColumnKey, SampleAccess, access_to
+from data_stack.dataset.iterator.access import ColumnKey, SampleAccess
+from data_stack.dataset.iterator.access_of_iterator import access_to
 from data_stack.dataset.iterator.adapted import as_iterator
 from data_stack.dataset.iterator.contract import AccessedDatasetIterator, DatasetIteratorIF, Sample
 from data_stack.dataset.iterator.layer import layer
