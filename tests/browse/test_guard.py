@@ -34,7 +34,7 @@ def waits(served: Served, sent: bytes, then: bytes = b"") -> bytes:
     host, port = served.url.removeprefix("http://").split(":")
     received = b""
     with (
-        socket.create_connection((host, int(port)), timeout=30) as connection,
+        socket.create_connection((host, int(port)), timeout=60) as connection,
         contextlib.suppress(ConnectionResetError),
     ):
         connection.sendall(sent)
@@ -91,7 +91,7 @@ print("ended")
         assert process.stdout is not None
         assert process.stdout.readline() == "reads\n"
         process.send_signal(signal.SIGINT)
-        output, errors = process.communicate(timeout=30)
+        output, errors = process.communicate(timeout=60)
 
     assert (output, process.returncode) == ("ended\n", 0)
     assert "Traceback" not in errors
@@ -268,7 +268,7 @@ def test_one_connection_too_many_closes_the_longest_idle_one() -> None:
         served = stack.enter_context(serving({"train": labelled(3)}, idle_seconds=600))
         host, port = served.url.removeprefix("http://").split(":")
         idle = [
-            stack.enter_context(socket.create_connection((host, int(port)), timeout=20))
+            stack.enter_context(socket.create_connection((host, int(port)), timeout=60))
             for _ in range(MAX_CONNECTIONS)
         ]
 

@@ -25,7 +25,7 @@ import traceback
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import IO, Any, cast
+from typing import IO, Any, TypeVar, cast
 from unittest import mock
 
 from sizes import FULL
@@ -33,6 +33,8 @@ from sizes import FULL
 from data_stack.exception import DataStackError
 from data_stack.processes import fork_server
 from data_stack.processes.fork_server import ForkedProcess
+
+_Result = TypeVar("_Result")
 
 #: No process of a test may take longer; the slowest takes two seconds alone, and machines are busy.
 PATIENCE_SECONDS = 180.0 if FULL else 60.0
@@ -408,6 +410,25 @@ def until(condition: Callable[[], bool], seconds: float = PATIENCE_SECONDS) -> b
             holds = condition()
         time.sleep(0 if holds else 0.01)
     return holds
+
+
+def eventually(
+    work: Callable[[], _Result],
+    error: type[BaseException],
+    seconds: float = PATIENCE_SECONDS,
+) -> _Result:
+    """Return what ``work`` returns, and call it again while it raises ``error``.
+
+    This is for what has a short time limit, which may be over on a busy machine. After
+    ``seconds``, the error is raised.
+    """
+    end = time.monotonic() + seconds
+    while True:
+        try:
+            return work()
+        except error:
+            if time.monotonic() > end:
+                raise
 
 
 # ---------------------------------------------------------------------- bytes

@@ -183,7 +183,7 @@ class WebServer:
             return
         connection.sendall(sent)
         if answer.hang_at is not None:
-            self.stopped.wait(30)
+            self.stopped.wait(300)
         if answer.reset:
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
 
