@@ -188,7 +188,7 @@ def run_command(*arguments: object, stdin: str = "") -> subprocess.CompletedProc
         env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=120,
         check=False,
     )
 
@@ -219,7 +219,7 @@ def test_ctrl_c_ends_the_command(folder: Path) -> None:
             process.stdin.flush()
             process.stdout.readline()  # it answers, so it has started
             process.send_signal(signal.SIGINT)
-            process.wait(timeout=60)
+            process.wait(timeout=120)
         finally:
             process.kill()
 
@@ -243,7 +243,7 @@ def test_an_agent_that_vanishes_ends_the_command(folder: Path) -> None:
         process.stdin.write(b'{"jsonrpc": "2.0", "id": 1, "method": "ping"}\n')
         process.stdin.flush()
         try:
-            process.wait(timeout=60)
+            process.wait(timeout=120)
         finally:
             process.kill()
         said = process.stderr.read()

@@ -74,7 +74,7 @@ def test_ctrl_c_ends_the_program_and_shows_where_it_was(
         for _ in range(n_times):
             time.sleep(0.1)
             script.send_signal(signal.SIGINT)
-        _, errors = script.communicate(timeout=60)
+        _, errors = script.communicate(timeout=120)
 
     assert "in train" in errors
     # A second Ctrl-C may come while Python exits, which prints a colon behind it.

@@ -189,7 +189,7 @@ def test_workers_that_would_start_workers_without_end_are_an_error(tmp_path: Pat
     program = f"import sys; sys.path.insert(0, {str(tmp_path)!r}); import program"
 
     with start_python("-c", program) as process:
-        output, errors = process.communicate(timeout=60)
+        output, errors = process.communicate(timeout=120)
 
     assert process.returncode == 1
     assert output == ""
@@ -421,7 +421,7 @@ def test_ctrl_c_leaves_nothing_behind() -> None:
             time.sleep(chance.random() * 0.2)
             os.killpg(script.pid, signal.SIGINT)
             lines.append(script.stdout.readline())
-        output, errors = script.communicate(timeout=60)
+        output, errors = script.communicate(timeout=120)
 
     assert (lines, output, errors) == (["True\n"] * n_rounds, "", "")
     assert script.returncode == 0

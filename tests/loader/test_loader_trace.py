@@ -238,7 +238,7 @@ def test_a_fork_writes_a_trace_of_its_own(tmp_path: Path) -> None:
 
     process = multiprocessing.get_context("fork").Process(target=lambda: list(loader))
     process.start()
-    process.join(60)
+    process.join(120)
     list(batches)
 
     assert process.exitcode == 0

@@ -449,7 +449,7 @@ def test_processes_that_open_at_once_copy_once(tmp_path: Path, folder: Path) -> 
         process = context.Process(target=load_at_once, args=(str(path), barrier, answers))
         process.start()
         processes.append(process)
-    received = [answers.get(timeout=60) for _ in processes]
+    received = [answers.get(timeout=120) for _ in processes]
     for process in processes:
         process.join()
 

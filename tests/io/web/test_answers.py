@@ -159,7 +159,7 @@ def test_what_has_no_end_around_a_body_ends(
     url = server.url("/a", raw(head, body, endless=endless))
 
     with pytest.raises(WebError, match=r"trailer|around the content|before the content"):
-        read_all(url, timeout_seconds=20.0)
+        read_all(url, timeout_seconds=60.0)
     with pytest.raises(RetrievalError):
         retrieved(url)
 
