@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import pytest
 from process_census import census, children, left_since, own_bytes
-from process_harness import run_python, start_python, until
+from process_harness import WARNINGS_ARE_ERRORS, run_python, start_python, until
 from sizes import SEED, sized
 from worker_subjects import Mixed, Numbers, Told, strange
 
@@ -30,10 +30,9 @@ from data_stack.loader.workers.processes import ProcessWorkers
 from data_stack.loader.workers.threads import ThreadWorkers
 from data_stack.testing.comparing import assert_same
 
-pytestmark = [
-    pytest.mark.skipif(sys.platform != "linux", reason="what a process has is counted in /proc"),
-    pytest.mark.filterwarnings("ignore:.* takes long:RuntimeWarning"),  # on a busy machine
-]
+pytestmark = pytest.mark.skipif(
+    sys.platform != "linux", reason="what a process has is counted in /proc"
+)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -160,7 +159,7 @@ except LoadingError as error:
 def test_functions_and_classes_of_a_script_need_no_main_guard(tmp_path: Path) -> None:
     (tmp_path / "script.py").write_text(SCRIPT)
 
-    output, errors = run_python("-W", "error", tmp_path / "script.py")
+    output, errors = run_python(*WARNINGS_ARE_ERRORS, tmp_path / "script.py")
 
     assert errors == ""
     assert output.splitlines() == [
@@ -412,7 +411,7 @@ def test_ctrl_c_leaves_nothing_behind() -> None:
     chance = random.Random(SEED)
     n_rounds = sized(5, 40)
     with start_python(
-        "-u", "-W", "error", "-c", SCRIPT_WITH_CTRL_C.replace("ROUNDS", str(n_rounds))
+        "-u", *WARNINGS_ARE_ERRORS, "-c", SCRIPT_WITH_CTRL_C.replace("ROUNDS", str(n_rounds))
     ) as script:
         assert script.stdout is not None
         lines = []

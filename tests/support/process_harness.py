@@ -324,6 +324,16 @@ def start_python(*arguments: object, **environment: str) -> subprocess.Popen[str
     )
 
 
+#: Options of Python that make warnings errors, except that workers of loaders are slow, as they are
+#: on a busy machine. The last filter that fits counts.
+WARNINGS_ARE_ERRORS = (
+    "-Werror",
+    "-Wignore:a worker thread:RuntimeWarning",
+    "-Wignore:worker process:RuntimeWarning",
+    "-Werror:worker processes:RuntimeWarning",
+)
+
+
 def run_python(
     *arguments: object, timeout_seconds: float = PATIENCE_SECONDS, **environment: str
 ) -> tuple[str, str]:
