@@ -272,7 +272,7 @@ def test_a_redirect_to_another_host_is_not_followed(
             return Answer(status, headers={"Location": target})
 
         gcs.rule = rule
-        store = gcs.store(client=client, token=None, timeout_seconds=5.0)
+        store = gcs.store(client=client, token=None, timeout_seconds=60.0)
 
         for ask in (store.get_resource, store.has_resource, store.delete_resource):
             with pytest.raises(StorageError, match="redirects") as caught:

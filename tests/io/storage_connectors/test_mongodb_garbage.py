@@ -366,19 +366,27 @@ def test_what_a_dead_writer_published_is_whole(
         # sweep.
         writer = forked(lambda: connector.set_resource("a", iter([LONG[1:]])))
         with mongodb_server.client() as client:
-            assert until(lambda: mongodb["data_stack.files"].count_documents({}) == 2)
             operations: list[dict[str, Any]] = [
                 {"$currentOp": {}},
                 {"$match": {"command.findAndModify": {"$exists": True}}},
             ]
-            assert until(lambda: any(client.admin.aggregate(operations)))
+
+            def is_asked_to_publish() -> bool:
+                return any(client.admin.aggregate(operations))
+
+            def is_published() -> bool:
+                return connector.stat("a").size == len(LONG) - 1
+
+            assert until(lambda: is_asked_to_publish() or is_published())
             os.kill(writer, signal.SIGKILL)
-            assert exit_status(writer) == -signal.SIGKILL
+            exit_status(writer)
             connector.collect_garbage()
             before = content(connector, "a")
-            assert until(lambda: connector.stat("a").size == len(LONG) - 1)
+            # On a busy machine, the server may have gone on meanwhile.
+            was_before_publication = is_asked_to_publish()
+            assert until(is_published)
 
-        assert before == LONG
+        assert before == LONG or not was_before_publication
         assert content(connector, "a") == LONG[1:]
 
 
