@@ -81,7 +81,8 @@ def test_waiting_leads_to_threads_and_computing_to_processes(source: Any, kind: 
                 kind in subject.stats().choice for _ in zip(range(500), subject, strict=False)
             )
 
-    assert any(tries() for _ in range(5))  # on a busy machine figures are rough
+    # On a busy machine, figures are rough, and processes gain little.
+    assert until(tries)
 
 
 # ----------------------------------------------------------------------------------- for any choice

@@ -83,7 +83,7 @@ class WebServer:
 
             def setup(self) -> None:
                 outer.connections += 1
-                self.request.settimeout(10)
+                self.request.settimeout(60)
                 if outer._context is not None:
                     self.request = outer._context.wrap_socket(self.request, server_side=True)
                 super().setup()
