@@ -367,9 +367,9 @@ def test_an_error_of_hdf5_is_raised_in_the_thread_that_read() -> None:
             with pytest.raises(StorageError, match="gone"), file.reading():
                 file.root["bad"][:]
                 has_failed.set()
-                assert has_read.wait(30)
+                assert has_read.wait(120)
             return 0.0
-        assert has_failed.wait(30)
+        assert has_failed.wait(120)
         with file.reading():
             total = float(file.root["good"][:].sum())
         has_read.set()

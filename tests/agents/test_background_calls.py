@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
+from process_harness import PATIENCE_SECONDS
 
 from data_stack import DatasetCard, DatasetFactory, SequenceDatasetIterator
 from data_stack.agents.background_calls import MAX_CALLS, BackgroundCalls
@@ -20,15 +22,17 @@ from data_stack.repository.repository import default_repository
 
 
 class Waiting(DatasetFactory):
-    """Opens when the test lets it."""
+    """Opens when the test lets it, and tells when it begins."""
 
     card = DatasetCard("waiting", "1.0")
     splits = ("all",)
+    n_opening: ClassVar[threading.Semaphore]
     may_open: ClassVar[threading.Event]
     n_opened: ClassVar[threading.Semaphore]
 
     def open(self, split: str, prepared: Any) -> Any:
-        self.may_open.wait(60)
+        self.n_opening.release()
+        self.may_open.wait(120)
         self.n_opened.release()
         return SequenceDatasetIterator([[1, 2, 3]])
 
@@ -36,6 +40,7 @@ class Waiting(DatasetFactory):
 @pytest.fixture
 def waiting() -> Iterator[type[Waiting]]:
     """The registered dataset, which opens at the end of the test at the latest."""
+    Waiting.n_opening = threading.Semaphore(0)
     Waiting.may_open = threading.Event()
     Waiting.n_opened = threading.Semaphore(0)
     default_repository().register("waiting", Waiting)
@@ -60,7 +65,7 @@ def test_a_call_that_takes_too_long_is_an_error(waiting: type[Waiting], tmp_path
 
 
 def test_only_some_calls_run_at_a_time(waiting: type[Waiting], tmp_path: Path) -> None:
-    calls = make_calls(tmp_path, max_seconds=60)
+    calls = make_calls(tmp_path, max_seconds=120)
 
     async def call_too_many() -> list[Any]:
         tasks = [
@@ -80,18 +85,19 @@ def test_only_some_calls_run_at_a_time(waiting: type[Waiting], tmp_path: Path) -
 
 
 def test_a_cancelled_call_ends_at_its_next_sample(waiting: type[Waiting], tmp_path: Path) -> None:
-    calls = make_calls(tmp_path, max_seconds=60)
+    calls = make_calls(tmp_path, max_seconds=120)
 
     async def cancel() -> None:
         task = asyncio.create_task(calls.call("statistics", {"dataset": "waiting"}))
-        await asyncio.sleep(0.1)
+        assert await asyncio.to_thread(waiting.n_opening.acquire, timeout=60)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
         waiting.may_open.set()
-        assert waiting.n_opened.acquire(timeout=10)
+        assert waiting.n_opened.acquire(timeout=60)
         # All threads are free again when the cancelled one has ended.
-        for _ in range(100):
+        end = time.monotonic() + PATIENCE_SECONDS
+        while time.monotonic() < end:
             results = await asyncio.gather(
                 *(calls.call("list_datasets", {}) for _ in range(MAX_CALLS))
             )

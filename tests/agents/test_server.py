@@ -10,7 +10,6 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Awaitable, Callable
 from io import BytesIO
 from pathlib import Path
@@ -42,7 +41,7 @@ NOISY = """
             os.write(1, b"opened\\n")
             subprocess.run(["echo", "opened"])
             if split == "slow":
-                time.sleep(30)
+                time.sleep(600)
             return SequenceDatasetIterator([[1, 2, 3]])
 """
 
@@ -67,7 +66,7 @@ def talk(
         # By default the server gets the sys.stderr of the import, which pytest has closed since.
         with TemporaryFile("w") as errors:
             transport = stdio_client(parameters, errlog=errors)
-            async with Client(transport, mode=mode, read_timeout_seconds=60) as client:
+            async with Client(transport, mode=mode, read_timeout_seconds=120) as client:
                 await conversation(client)
 
     asyncio.run(converse())
@@ -129,29 +128,39 @@ def test_two_stores_are_compared_by_their_names(
     talk(conversation, "--store", f"mine={folder}", "--store", f"theirs={prepared.root_path}")
 
 
-def test_a_plugin_that_prints_does_not_disturb_the_protocol(
-    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def _noisy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The plugin is installed."""
     entry_points = "[data_stack.datasets]\nnoisy = noisy_plugin:Factory\n"
     write_distribution(tmp_path / "site", "noisy-plugin", entry_points, {"noisy_plugin": NOISY})
     monkeypatch.syspath_prepend(str(tmp_path / "site"))
 
+
+@pytest.mark.usefixtures("_noisy")
+def test_a_plugin_that_prints_does_not_disturb_the_protocol(folder: Path) -> None:
     async def conversation(client: Client) -> None:
         noisy = await client.call_tool("sample", {"dataset": "noisy", "split": "all"})
         assert json.loads(text_of(noisy))["answer"]["n_samples"] == 3
 
-        # A call that takes too long does not hold up the others, nor the end.
+        # A slow call does not hold up the others, nor the end.
         slow = asyncio.create_task(
             client.call_tool("sample", {"dataset": "noisy", "split": "slow"})
         )
         quick = await client.call_tool("list_store", {})
         assert not quick.is_error
         assert not slow.done()
-        assert "took longer than 1 seconds" in text_of(await slow)
+        slow.cancel()
 
-    started_at = time.monotonic()
+    talk(conversation, "--store", folder)
+
+
+@pytest.mark.usefixtures("_noisy")
+def test_a_call_that_takes_longer_than_allowed_is_an_error(folder: Path) -> None:
+    async def conversation(client: Client) -> None:
+        slow = await client.call_tool("sample", {"dataset": "noisy", "split": "slow"})
+        assert "took longer than 1 seconds" in text_of(slow)
+
     talk(conversation, "--store", folder, "--max-seconds", "1")
-    assert time.monotonic() - started_at < 25
 
 
 def test_options_open_what_they_name(tmp_path: Path) -> None:
@@ -179,7 +188,7 @@ def run_command(*arguments: object, stdin: str = "") -> subprocess.CompletedProc
         env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=120,
         check=False,
     )
 
@@ -210,7 +219,7 @@ def test_ctrl_c_ends_the_command(folder: Path) -> None:
             process.stdin.flush()
             process.stdout.readline()  # it answers, so it has started
             process.send_signal(signal.SIGINT)
-            process.wait(timeout=60)
+            process.wait(timeout=120)
         finally:
             process.kill()
 
@@ -234,7 +243,7 @@ def test_an_agent_that_vanishes_ends_the_command(folder: Path) -> None:
         process.stdin.write(b'{"jsonrpc": "2.0", "id": 1, "method": "ping"}\n')
         process.stdin.flush()
         try:
-            process.wait(timeout=60)
+            process.wait(timeout=120)
         finally:
             process.kill()
         said = process.stderr.read()

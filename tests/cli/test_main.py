@@ -122,7 +122,7 @@ def test_an_interrupted_preparation_leaves_nothing_half_done(
     started = tmp_path / "started"
     install("slow", SLOW_DATASET.format(started=str(started)))
     running = process("prepare", "slow")
-    until(started.exists, 30)
+    assert until(started.exists)
 
     running.send_signal(signal.SIGINT)
     outcome = outcome_of(running)

@@ -114,7 +114,7 @@ def test_browse_opens_the_page_in_the_users_browser(
 
     running = process("browse", str(numbers), "--json", BROWSER=f"{script} %s")
     url = read_url(running)
-    until(opened.exists, 30)
+    assert until(opened.exists)
 
     assert opened.read_text().strip() == url
     token = url.partition("token=")[2]

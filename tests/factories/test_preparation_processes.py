@@ -72,7 +72,7 @@ def test_processes_without_leases_and_with_different_results_never_mix_them(tmp_
 def test_a_waiting_process_takes_over_when_the_holder_of_the_lease_is_killed(
     tmp_path: Path, log: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("SHARDED_PAUSE", "60")
+    monkeypatch.setenv("SHARDED_PAUSE", "600")
     holder = started(tmp_path / "store", "none")
     assert until(lambda: log.read_text() != "")
     monkeypatch.delenv("SHARDED_PAUSE")

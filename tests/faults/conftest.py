@@ -23,7 +23,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """
     for item in items:
         if HERE in item.path.parents:
-            item.add_marker(pytest.mark.timeout(1_200 if FULL else 150))
+            item.add_marker(pytest.mark.timeout(1_200 if FULL else 300))
 
 
 @pytest.fixture(scope="session")

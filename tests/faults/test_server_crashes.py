@@ -110,7 +110,7 @@ def test_what_was_acknowledged_survives_kill_9_of_the_server(
         for client in (*writers, *readers):
             client.stop.set()
         for client in (*writers, *readers):
-            client.join(60)
+            client.join(120)
             assert not client.is_alive()
             assert client.wrong == []
 

@@ -130,7 +130,7 @@ def test_names_of_parts_tell_whether_all_are_there(names: list[str], incomplete:
 
 
 def test_long_names_are_read_in_milliseconds() -> None:
-    started = time.perf_counter()
+    started = time.process_time()
     for name in (
         "-train" * 170 + "x",
         "train" + "-1" * 500 + "-",
@@ -140,4 +140,4 @@ def test_long_names_are_read_in_milliseconds() -> None:
         split_of(name)
         in_order_of_numbers(name)
 
-    assert time.perf_counter() - started < 1
+    assert time.process_time() - started < 1

@@ -189,7 +189,7 @@ def test_while_one_stores_the_others_wait_for_it(tmp_path: Path) -> None:
     class Slow(Samples):
         def __iter__(self) -> Iterator[Any]:
             begun.set()
-            assert go_on.wait(30)
+            assert go_on.wait(120)
             return iter(self.samples)
 
     class Untouched(Samples):
@@ -204,7 +204,7 @@ def test_while_one_stores_the_others_wait_for_it(tmp_path: Path) -> None:
 
     with ThreadPoolExecutor(2) as threads:
         storing = threads.submit(first.fill)
-        assert begun.wait(30)
+        assert begun.wait(60)
         waiting = threads.submit(list, second)
         go_on.set()
 

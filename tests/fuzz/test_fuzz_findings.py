@@ -157,7 +157,7 @@ N_CHUNKS = 10 if FULL else 1
 """Processes, one after the other on each processor, so that what leaks or hoards memory in one is noticed."""
 
 
-@pytest.mark.timeout(4 * 3600 if FULL else 150)
+@pytest.mark.timeout(4 * 3600 if FULL else 300)
 @pytest.mark.parametrize(
     ("kind", "n_mutants"),
     [
@@ -179,7 +179,7 @@ def test_a_mutant_is_the_truth_or_an_error_of_ours(
                 SEED,
                 first,
                 first + chunk,
-                timeout_seconds=3600 if FULL else 140,
+                timeout_seconds=3600 if FULL else 280,
             )
             if outcome.value is None:  # the last number in the output is that of the mutant
                 return {}, [

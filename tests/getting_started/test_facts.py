@@ -524,7 +524,7 @@ def test_a_command_prints_what_its_page_shows(
         env={**os.environ, "DATA_STACK_HOME": str(prepared.root_path)},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=120,
         check=False,
     )
 

@@ -21,7 +21,7 @@ from distributions import write_distribution
 from hub_server import HubServer, Repo, parquet_of
 from left_out import needs_torch
 from PIL import Image
-from process_harness import run_python
+from process_harness import WARNINGS_ARE_ERRORS, run_python
 from s3_server import S3Server
 from web_server import ScriptedServer
 
@@ -45,7 +45,9 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def python(*arguments: object) -> tuple[str, str]:
     """What Python writes to standard output and error; warnings and exit codes but 0 are errors."""
-    return run_python("-W", "error", *arguments, timeout_seconds=120, PYTHONIOENCODING="utf-8")
+    return run_python(
+        *WARNINGS_ARE_ERRORS, *arguments, timeout_seconds=200, PYTHONIOENCODING="utf-8"
+    )
 
 
 def blocks(text: str, language: str) -> list[str]:

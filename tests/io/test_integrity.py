@@ -135,7 +135,7 @@ def n_pieces_read(files: FileDigests, folder: Path, name: str) -> int:
 def test_new_files_are_read_again(tmp_path: Path) -> None:
     """They may change within a step of the clock of files."""
     write_pieces(tmp_path, "a")
-    files = FileDigests()
+    files = FileDigests(settling_ns=1000 * 10**9)
 
     assert [n_pieces_read(files, tmp_path, name) for name in "aa"] == [1, 1]
 

@@ -17,6 +17,7 @@ import pytest
 from layer_laws import Samples
 from loader_batches import Computing, fail_elsewhere
 from process_census import census, left_since
+from process_harness import until
 
 from data_stack.dataset.iterator import InMemoryDatasetIterator, SequenceDatasetIterator
 from data_stack.loader import Loader
@@ -37,7 +38,8 @@ def _nothing_is_left() -> Iterator[None]:
     before = census()
     yield
     gc.collect()
-    assert left_since(before) == []
+    # What was killed ends a little later on a busy machine.
+    assert until(lambda: left_since(before) == []), left_since(before)
 
 
 def loader(samples: Any, batch_size: int = 16, **options: Any) -> Loader:
@@ -79,7 +81,8 @@ def test_waiting_leads_to_threads_and_computing_to_processes(source: Any, kind: 
                 kind in subject.stats().choice for _ in zip(range(500), subject, strict=False)
             )
 
-    assert any(tries() for _ in range(5))  # on a busy machine figures are rough
+    # On a busy machine, figures are rough, and processes gain little.
+    assert until(tries)
 
 
 # ----------------------------------------------------------------------------------- for any choice
@@ -118,7 +121,7 @@ def test_batches_are_exact_while_processes_start_and_after(monkeypatch: pytest.M
     choosing(monkeypatch, "processes", "threads")
     are_from_processes = []
 
-    with loader(Computing(16 * 50_000, 100), epochs=None) as subject:
+    with loader(Computing(16 * 5_000_000, 100), epochs=None) as subject:
         for count, (indices, pids) in enumerate(subject):
             np.testing.assert_array_equal(indices, np.arange(16) + 16 * count)
             are_from_processes.append(int(pids[0]) != os.getpid())
@@ -160,7 +163,7 @@ def test_failing_processes_are_given_up_without_losing_a_batch(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     choosing(monkeypatch, "threads", "processes")
-    subject = loader(Computing(16 * 50_000, 100), transform=fail_elsewhere)
+    subject = loader(Computing(16 * 5_000_000, 100), transform=fail_elsewhere)
     received = []
 
     with pytest.warns(RuntimeWarning, match="worker processes do not work here") as told:  # noqa: PT031
@@ -203,7 +206,9 @@ def test_processes_that_make_other_batches_are_not_used(monkeypatch: pytest.Monk
     choosing(monkeypatch, "threads", "processes")
 
     with (
-        loader(WithProcessNumber(16 * 50_000, 100), epochs=None, compare_workers=True) as subject,
+        loader(
+            WithProcessNumber(16 * 5_000_000, 100), epochs=None, compare_workers=True
+        ) as subject,
         pytest.warns(RuntimeWarning, match="column 1, row 0 is .* there, .* here") as told,
     ):
         received = received_until(subject, lambda: "no processes" in subject.stats().choice)
@@ -218,7 +223,7 @@ def test_processes_that_make_other_batches_are_not_used(monkeypatch: pytest.Monk
 def test_processes_that_make_the_same_batches_are_used(monkeypatch: pytest.MonkeyPatch) -> None:
     choosing(monkeypatch, "threads", "processes")
 
-    with loader(Alike(16 * 50_000, 100), epochs=None, compare_workers=True) as subject:
+    with loader(Alike(16 * 5_000_000, 100), epochs=None, compare_workers=True) as subject:
         received = received_until(subject, lambda: subject.stats().worker_kind == "processes")
 
     indices = np.concatenate([indices for indices, _ in received])

@@ -24,10 +24,6 @@ from data_stack.loader import Loader
 from data_stack.loader.comparison import find_difference
 from data_stack.loader.workers.module_values import plain_values
 
-pytestmark = pytest.mark.filterwarnings(
-    "ignore:.* takes long:RuntimeWarning"  # on a busy machine
-)
-
 Pair = collections.namedtuple("Pair", "one two")
 
 

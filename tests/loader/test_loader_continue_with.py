@@ -365,7 +365,6 @@ def test_the_transform_draws_other_numbers_after_the_change() -> None:
     assert len({*before, *after}) == 6
 
 
-@pytest.mark.filterwarnings("ignore:.* takes long:RuntimeWarning")  # on a busy machine
 def test_persistent_processes_load_the_state_of_a_mix() -> None:
     old_mix, new_mix = mix(two_sources(), [1, 1]), mix(two_sources(), [1, 3])
     loader = Loader(old_mix, 4, workers=0)

@@ -243,7 +243,6 @@ def test_another_world_and_batch_size_continue_in_the_same_order(
         assert in_turn(first) == order
 
 
-@pytest.mark.filterwarnings("ignore:.* takes long:RuntimeWarning")  # on a busy machine
 def test_worker_processes_continue_where_others_stopped() -> None:
     options: dict[str, Any] = {"shuffle": True, "seed": 5, "epochs": 2, "transform": changed}
     jumbled = (

@@ -24,7 +24,7 @@ N_SAMPLES, SAMPLE_BYTES = 350, 200_000
 SAMPLES_OF_BLOCK = 7
 SEED = 1
 #: How long to wait for what must happen. It is far longer than that takes.
-PATIENCE_SECONDS = 60.0
+PATIENCE_SECONDS = 120.0
 
 
 def payload(index: int) -> bytes:

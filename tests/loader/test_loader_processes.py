@@ -7,6 +7,7 @@ from __future__ import annotations
 import gc
 import os
 import random
+import re
 import signal
 import sys
 import threading
@@ -18,7 +19,7 @@ from typing import Any
 import numpy as np
 import pytest
 from process_census import census, children, left_since, own_bytes
-from process_harness import run_python, start_python
+from process_harness import WARNINGS_ARE_ERRORS, run_python, start_python, until
 from sizes import SEED, sized
 from worker_subjects import Mixed, Numbers, Told, strange
 
@@ -29,10 +30,9 @@ from data_stack.loader.workers.processes import ProcessWorkers
 from data_stack.loader.workers.threads import ThreadWorkers
 from data_stack.testing.comparing import assert_same
 
-pytestmark = [
-    pytest.mark.skipif(sys.platform != "linux", reason="what a process has is counted in /proc"),
-    pytest.mark.filterwarnings("ignore:.* takes long:RuntimeWarning"),  # on a busy machine
-]
+pytestmark = pytest.mark.skipif(
+    sys.platform != "linux", reason="what a process has is counted in /proc"
+)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -52,7 +52,8 @@ def _nothing_is_left() -> Iterator[None]:
     yield
 
     gc.collect()
-    assert left_since(before) == []
+    # What was killed ends a little later on a busy machine.
+    assert until(lambda: left_since(before) == []), left_since(before)
 
 
 _others: set[int] = set()
@@ -158,7 +159,7 @@ except LoadingError as error:
 def test_functions_and_classes_of_a_script_need_no_main_guard(tmp_path: Path) -> None:
     (tmp_path / "script.py").write_text(SCRIPT)
 
-    output, errors = run_python("-W", "error", tmp_path / "script.py")
+    output, errors = run_python(*WARNINGS_ARE_ERRORS, tmp_path / "script.py")
 
     assert errors == ""
     assert output.splitlines() == [
@@ -187,7 +188,7 @@ def test_workers_that_would_start_workers_without_end_are_an_error(tmp_path: Pat
     program = f"import sys; sys.path.insert(0, {str(tmp_path)!r}); import program"
 
     with start_python("-c", program) as process:
-        output, errors = process.communicate(timeout=60)
+        output, errors = process.communicate(timeout=120)
 
     assert process.returncode == 1
     assert output == ""
@@ -327,31 +328,52 @@ def test_kills_at_random_moments_are_errors_and_no_hang() -> None:
             killer.join()
 
 
+def of_step_2(seen: pytest.WarningsRecorder) -> list[str]:
+    """The warnings of step 2; on a busy machine, there are others."""
+    texts = [str(warning.message) for warning in seen.list]
+    return [text for text in texts if "step 2 " in text]
+
+
 @pytest.mark.parametrize(
     ("kind", "workers"), [("processes", ProcessWorkers), ("threads", ThreadWorkers)]
 )
 def test_a_slow_worker_is_a_warning(
-    kind: str, workers: Any, monkeypatch: pytest.MonkeyPatch
+    kind: str, workers: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(workers, "warns_after_seconds", 0.3)
+    may_go_on = tmp_path / "may_go_on"
+    slow = Told("wait_for_file", 32, may_go_on)
 
-    with loader(Numbers(64), worker_kind=kind, workers=1, transform=Told("sleep", 32)) as slow:
-        batches = iter(slow)
+    with loader(Numbers(64), worker_kind=kind, workers=1, transform=slow) as subject:
+        batches = iter(subject)
         next(batches)
-        with pytest.warns(RuntimeWarning, match="takes long to make step 2 ") as seen:
+        with pytest.warns(RuntimeWarning, match="takes long to make step 2 ") as seen:  # noqa: PT031
+
+            def let_it_go_on() -> None:
+                until(lambda: of_step_2(seen) != [])
+                may_go_on.touch()
+
+            watching = threading.Thread(target=let_it_go_on)
+            watching.start()
             n_batches = len(list(batches))
+            watching.join()
 
     assert n_batches == 3
-    assert len(seen) == 1
+    assert len(of_step_2(seen)) == 1
 
 
 def test_a_worker_that_takes_too_long_is_ended() -> None:
-    with pytest.raises(
-        WorkerError,
-        match=r"worker process \d .* did not make the batch of step 2 .* within timeout_seconds=2\. It was ended",
-    ):
+    subject = loader(Numbers(64), transform=Told("sleep_long", 32), timeout_seconds=2)
+
+    def too_slow_step() -> str:
         # the batch is not a worker's first one: while it starts, it is at something else
-        list(loader(Numbers(64), transform=Told("sleep_long", 32), timeout_seconds=2))
+        with pytest.raises(WorkerError) as raised:
+            list(subject)
+        return str(raised.value)
+
+    is_step_2 = r"worker process \d .* did not make the batch of step 2 .* within timeout_seconds=2\. It was ended"
+    # On a busy machine, an earlier step may take as long.
+    assert until(lambda: re.search(is_step_2, too_slow_step()) is not None)
 
 
 # --------------------------------------------------------------------------- nothing is left behind
@@ -380,7 +402,7 @@ for _ in range(ROUNDS):
     except KeyboardInterrupt:
         pass
     gc.collect()
-    is_as_before = until(lambda: census() == before, seconds=10)  # a process that was just starting ends by itself
+    is_as_before = until(lambda: census() == before)  # a process that was just starting ends by itself
     print(is_as_before or (before, census()))
 """
 
@@ -389,7 +411,7 @@ def test_ctrl_c_leaves_nothing_behind() -> None:
     chance = random.Random(SEED)
     n_rounds = sized(5, 40)
     with start_python(
-        "-u", "-W", "error", "-c", SCRIPT_WITH_CTRL_C.replace("ROUNDS", str(n_rounds))
+        "-u", *WARNINGS_ARE_ERRORS, "-c", SCRIPT_WITH_CTRL_C.replace("ROUNDS", str(n_rounds))
     ) as script:
         assert script.stdout is not None
         lines = []
@@ -398,7 +420,7 @@ def test_ctrl_c_leaves_nothing_behind() -> None:
             time.sleep(chance.random() * 0.2)
             os.killpg(script.pid, signal.SIGINT)
             lines.append(script.stdout.readline())
-        output, errors = script.communicate(timeout=60)
+        output, errors = script.communicate(timeout=120)
 
     assert (lines, output, errors) == (["True\n"] * n_rounds, "", "")
     assert script.returncode == 0

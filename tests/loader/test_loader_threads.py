@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 from loader_batches import BlocksAccess, InBlocks
-from process_harness import run_python, until
+from process_harness import eventually, run_python, until
 
 from data_stack.dataset.iterator import DatasetIteratorIF, InMemoryDatasetIterator, SampleAccess
 from data_stack.exception import LoadingError, WorkerError
@@ -37,7 +37,7 @@ def loader(samples: Any, batch_size: int = 4, **options: Any) -> Loader:
 
 
 def test_batches_are_made_by_several_threads_at_once() -> None:
-    together = threading.Barrier(3, timeout=20)
+    together = threading.Barrier(3, timeout=60)
 
     batches = list(loader(numbers(12), transform=lambda batch: (together.wait(), batch)[1]))
 
@@ -157,14 +157,15 @@ def test_a_batch_beyond_the_timeout_is_an_error_naming_it(
     gate: threading.Event,
 ) -> None:
     subject = loader(
-        numbers(40), transform=lambda batch: (gate.wait(60), batch)[1], timeout_seconds=0.2
+        numbers(40), transform=lambda batch: (gate.wait(120), batch)[1], timeout_seconds=0.2
     )
 
     with pytest.raises(WorkerError, match=r"a worker thread did not make the batch of step 0"):
         list(subject)
 
     gate.set()
-    np.testing.assert_array_equal(np.concatenate(list(subject)), np.arange(40))
+    batches = eventually(lambda: list(subject), WorkerError)
+    np.testing.assert_array_equal(np.concatenate(batches), np.arange(40))
 
 
 # ------------------------------------------------------------------------------------------ the end
@@ -186,8 +187,18 @@ def run(script: str) -> tuple[str, str]:
 def test_a_stuck_thread_does_not_keep_the_program_from_ending() -> None:
     done = run(
         """
-        loader = Loader(numbers, 4, worker_kind="threads", workers=2, transform=lambda batch: time.sleep(1000))
-        threading.Timer(0.3, lambda: os.kill(os.getpid(), 2)).start()
+        is_stuck = threading.Event()
+
+        def hang(batch):
+            is_stuck.set()
+            time.sleep(1000)
+
+        def interrupt():
+            is_stuck.wait()
+            os.kill(os.getpid(), 2)
+
+        loader = Loader(numbers, 4, worker_kind="threads", workers=2, transform=hang)
+        threading.Thread(target=interrupt, daemon=True).start()
         try:
             next(iter(loader))
         except KeyboardInterrupt:
@@ -206,7 +217,7 @@ def test_the_end_of_python_waits_for_a_batch_being_made() -> None:
         def work_on_later_batches(batch):
             if batch[0][0] > 0:
                 begun.set()
-                time.sleep(1.5)
+                time.sleep(0.7)  # longer than the loader waits when it is closed
                 print("made", flush=True)
             return batch
 

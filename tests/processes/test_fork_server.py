@@ -20,7 +20,15 @@ from typing import Any
 
 import numpy as np
 import pytest
-from process_harness import frozen, is_running, open_handles, run_python, start_python, until
+from process_harness import (
+    eventually,
+    frozen,
+    is_running,
+    open_handles,
+    run_python,
+    start_python,
+    until,
+)
 from sizes import sized
 
 from data_stack.processes import fork_server
@@ -58,7 +66,7 @@ def facts_of_a_process() -> list[Any]:
         with theirs:
             process = ForkedProcess(f"{HERE}:say_what_it_is", [], [theirs.fileno()])
         told = facts.read()
-    assert process.poll(30) == 0
+    assert process.poll(60) == 0
     return list(json.loads(told))
 
 
@@ -78,7 +86,7 @@ def test_a_process_has_the_environment_folder_and_path_of_now(
     assert facts_of_a_process()[:4] == ["blue", None, str(tmp_path), "/far/away"]
     assert fork_server._server is server
     tmp_path.rmdir()
-    assert ForkedProcess("os:_exit", [5]).poll(30) == 5  # it needs no current folder
+    assert ForkedProcess("os:_exit", [5]).poll(60) == 5  # it needs no current folder
 
 
 def test_a_variable_that_libraries_read_at_import_starts_another_server(
@@ -93,7 +101,7 @@ def test_a_variable_that_libraries_read_at_import_starts_another_server(
     assert {server.pid for server in fork_server._servers} > before
     assert running.poll(0.5) is None  # it keeps its server
     running.kill()
-    assert running.poll(30) == -signal.SIGKILL
+    assert running.poll(60) == -signal.SIGKILL
 
 
 def test_each_process_draws_other_global_random_numbers() -> None:
@@ -106,7 +114,7 @@ def test_each_process_draws_other_global_random_numbers() -> None:
 def test_how_a_process_ended_is_told(capfd: pytest.CaptureFixture[str]) -> None:
     with tempfile.TemporaryFile() as output:
         process = ForkedProcess(f"{HERE}:print_and_exit", [7], output=output)
-        assert process.poll(30) == 7
+        assert process.poll(60) == 7
         output.seek(0)
         assert output.read() == b"to standard output"
     assert process.poll() == 7
@@ -114,10 +122,10 @@ def test_how_a_process_ended_is_told(capfd: pytest.CaptureFixture[str]) -> None:
     running = ForkedProcess("signal:pause")
     assert running.poll(0.05) is None
     running.kill()
-    assert running.poll(30) == -signal.SIGKILL
+    assert running.poll(60) == -signal.SIGKILL
     running.kill()  # twice is fine
 
-    assert ForkedProcess(f"{HERE}:is_missing").poll(30) == 1
+    assert ForkedProcess(f"{HERE}:is_missing").poll(60) == 1
     assert "has no attribute 'is_missing'" in capfd.readouterr().err
 
 
@@ -127,8 +135,8 @@ def test_after_the_server_was_killed_another_one_starts() -> None:
 
     os.kill(server.pid, signal.SIGKILL)
 
-    assert running.poll(30) == -signal.SIGKILL  # the processes end with it
-    assert ForkedProcess(f"{HERE}:print_and_exit", [3], output=sys.__stderr__).poll(30) == 3
+    assert running.poll(60) == -signal.SIGKILL  # the processes end with it
+    assert ForkedProcess(f"{HERE}:print_and_exit", [3], output=sys.__stderr__).poll(60) == 3
 
 
 def test_processes_end_with_a_process_that_is_killed() -> None:
@@ -144,7 +152,7 @@ signal.pause()
         assert is_running(pid)
         script.kill()
 
-    assert until(lambda: not is_running(pid), seconds=30)
+    assert until(lambda: not is_running(pid))
 
 
 IN_A_SIGNAL_HANDLER = """
@@ -157,7 +165,7 @@ class Owner:
         self.cycle, self.process = self, ForkedProcess("signal:pause")
     def __del__(self):
         self.process.kill()
-        print("status", self.process.poll(30), flush=True)
+        print("status", self.process.poll(60), flush=True)
 
 def collect():
     gc.collect()
@@ -168,31 +176,43 @@ def fork():
     os.wait()
 
 def start():
-    print("status", ForkedProcess("os:_exit", [4]).poll(30), flush=True)
+    print("status", ForkedProcess("os:_exit", [4]).poll(60), flush=True)
+
+def is_stopped(pid):
+    with open(f"/proc/{{pid}}/stat") as file:
+        return file.read().rpartition(")")[2].split()[0] == "T"
 
 gc.disable()
 Owner()
 server = fork_server._server.pid
 os.kill(server, signal.SIGSTOP)
+while not is_stopped(server):
+    time.sleep(0.01)
 
-def handle(*_):
-    is_waiting = sys._getframe(1).f_code.co_name in ("is_readable", "_start", "_running_server")
+is_handled = False
+
+# The alarm comes again and again, until the start of the process waits for the server.
+def handle(number, frame):
+    global is_handled
+    if is_handled or frame.f_code.co_name != "is_readable":
+        return
+    is_handled = True
     os.kill(server, signal.SIGCONT)
     {what}()
-    print("handled", is_waiting, flush=True)
+    print("handled", flush=True)
 
 signal.signal(signal.SIGALRM, handle)
-signal.setitimer(signal.ITIMER_REAL, 0.5)
-print("status", ForkedProcess("os:_exit", [3]).poll(30), flush=True)
+signal.setitimer(signal.ITIMER_REAL, 0.1, 0.1)
+print("status", ForkedProcess("os:_exit", [3]).poll(60), flush=True)
 """
 
 
 @pytest.mark.parametrize(
     ("what", "printed"),
     [
-        ("fork", ["handled True", "status 3"]),
-        ("collect", ["status -9", "handled True", "status 3"]),
-        ("start", ["status 4", "handled True", "status 3"]),
+        ("fork", ["handled", "status 3"]),
+        ("collect", ["status -9", "handled", "status 3"]),
+        ("start", ["status 4", "handled", "status 3"]),
     ],
 )
 def test_a_signal_handler_may_fork_end_and_start_processes_while_one_is_starting(
@@ -211,12 +231,14 @@ def test_another_server_takes_the_place_of_one_that_was_stopped(
     monkeypatch.setattr(fork_server, "_ANSWER_SECONDS", 3.0)  # a new server needs some time, too
 
     with frozen(server.pid):
-        assert ForkedProcess("os:_exit", [5]).poll(30) == 5
+        # Another server may be that slow on a busy machine.
+        process = eventually(lambda: ForkedProcess("os:_exit", [5]), OSError)
+        assert process.poll(60) == 5
 
     assert fork_server._server is not server
     assert running.poll() is None
     running.kill()
-    assert running.poll(30) == -signal.SIGKILL
+    assert running.poll(60) == -signal.SIGKILL
 
 
 def exchange_arrays_and_start_a_process() -> None:
@@ -225,7 +247,7 @@ def exchange_arrays_and_start_a_process() -> None:
     with sockets[0], sockets[1], contextlib.closing(Payload(np.arange(9000))) as payload:
         Channel(sockets[0]).send("head", payload)
         assert len(Channel(sockets[1]).receive()[1]()) == 9000  # type: ignore[index, misc]  # it brings an array
-    assert ForkedProcess("os:_exit", [6]).poll(30) == 6
+    assert ForkedProcess("os:_exit", [6]).poll(60) == 6
 
 
 @pytest.mark.filterwarnings(
@@ -266,7 +288,7 @@ def test_ctrl_c_at_any_instruction_leaves_no_descriptor_open() -> None:
                 last_instructions.clear()  # the frames hold descriptors
             assert n_to_come > 0, f"Ctrl-C at instruction {moment} was lost"
         # collecting garbage, which takes long, only where it is needed
-        assert until(lambda: set(open_handles()) == before or gc.collect() < 0, seconds=5), moment
+        assert until(lambda: set(open_handles()) == before or gc.collect() < 0), moment
     gc.collect()  # here, where warnings of lost sockets are expected, not in a later test
 
 

@@ -137,7 +137,7 @@ def test_the_process_ends_with_the_run_even_if_it_ignores_errors_of_reading() ->
     with pytest.raises(StorageError):
         apart("read_for_ever", seconds=1000.0, read_at=fail)
 
-    assert until(lambda: set(children()) <= before, seconds=30)
+    assert until(lambda: set(children()) <= before)
 
 
 @pytest.mark.full

@@ -75,7 +75,7 @@ class AzureServer(ObjectServer):
         login: dict[str, Any] = {"account_name": ACCOUNT, "account_key": KEY}
         if {"account_key", "sas_token", "connection_string", "anon"} & set(options):
             login = {"account_name": ACCOUNT}
-        arguments: dict[str, Any] = {"timeout_seconds": 5.0, **login, **options}
+        arguments: dict[str, Any] = {"timeout_seconds": 30.0, **login, **options}
         return FsspecStorageConnector(f"az://{place}", endpoint_url=self.url, **arguments)
 
     def sas_token(self, permissions: str = "rwdlac", *, lives_seconds: float = 3600.0) -> str:

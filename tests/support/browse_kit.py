@@ -54,7 +54,7 @@ class Served:
         byte.
         """
         host = self.url.removeprefix("http://")
-        connection = http.client.HTTPConnection(host, timeout=30)
+        connection = http.client.HTTPConnection(host, timeout=60)
         connection.putrequest(method, path, skip_host=True, skip_accept_encoding=True)
         for name, value in ({"Host": host} | dict(headers)).items():
             connection.putheader(name, value)

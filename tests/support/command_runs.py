@@ -50,5 +50,5 @@ Install: TypeAlias = Callable[..., None]
 
 def outcome_of(process: subprocess.Popen[str]) -> Outcome:
     """Wait until a started command ends, and return its exit code and output."""
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=120)
     return Outcome(process.returncode, out, err)

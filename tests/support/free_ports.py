@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
+import secrets
 import socket
+
+#: Systems give higher ports to connections and to servers that ask for any: Linux those from 32768
+#: on. They would take one that a server leaves for a moment.
+_PORTS = range(15_000, 30_000)
 
 
 def free_port() -> int:
     """A TCP port of the loopback that nobody uses at the moment."""
-    with socket.socket() as listening:
-        listening.bind(("127.0.0.1", 0))
-        return int(listening.getsockname()[1])
+    while True:
+        port = secrets.choice(_PORTS)
+        with socket.socket() as listening, contextlib.suppress(OSError):
+            listening.bind(("127.0.0.1", port))
+            return port

@@ -74,7 +74,7 @@ class GCSServer(ObjectServer):
 
     def store(self, place: str = "data/f", **options: Any) -> FsspecStorageConnector:
         """Return a store in a folder, by default without a login."""
-        arguments: dict[str, Any] = {"token": "anon", "timeout_seconds": 5.0, **options}
+        arguments: dict[str, Any] = {"token": "anon", "timeout_seconds": 30.0, **options}
         return FsspecStorageConnector(f"gs://{place}", endpoint_url=self.url, **arguments)
 
     def write_key_file(self, path: Path, private_key: rsa.RSAPrivateKey | None = None) -> None:
@@ -206,6 +206,11 @@ class GCSServer(ObjectServer):
             answer = Answer(200, b"project", {"Content-Type": "application/text"})
         answer.headers["Metadata-Flavor"] = "Google"
         return answer
+
+    def expire_tokens(self) -> None:
+        """Refuse all tokens that were issued so far."""
+        for token in self._expires_at:
+            self._expires_at[token] = 0.0
 
     def _new_token(self) -> Answer:
         self.n_tokens += 1

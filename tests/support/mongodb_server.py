@@ -23,7 +23,7 @@ from free_ports import free_port
 from pymongo.errors import OperationFailure, PyMongoError
 
 #: A test that waits longer than this for mongod has found a mongod that does not come.
-START_SECONDS = 60.0
+START_SECONDS = 120.0
 
 #: Containers often have 64 MiB of it, and one journal takes more.
 _ROOM_IN_MEMORY_BYTES = 4 << 30
@@ -130,7 +130,7 @@ class MongoDBServer:
 
     def client(self, *, login: bool = True, **options: Any) -> pymongo.MongoClient[Any]:
         """A client of this server; the caller closes it."""
-        options.setdefault("serverSelectionTimeoutMS", 10_000)
+        options.setdefault("serverSelectionTimeoutMS", 60_000)
         return pymongo.MongoClient(self.uri(login=login), **options)
 
     @property

@@ -13,7 +13,7 @@ _Result = TypeVar("_Result")
 #: a thread does thousands of steps alone.
 _TURN_SECONDS = 1e-6
 
-_PATIENCE_SECONDS = 60
+_PATIENCE_SECONDS = 120
 
 
 def race(work: Callable[[int], _Result], n_threads: int = 8) -> list[_Result]:

@@ -65,7 +65,7 @@ class S3Server(ServerProcess):
         """A new, empty bucket."""
         bucket = f"bucket-{secrets.token_hex(6)}"
         request = urllib.request.Request(f"{self.endpoint_url}/{bucket}", method="PUT")
-        with urllib.request.urlopen(request, timeout=10):
+        with urllib.request.urlopen(request, timeout=60):
             return bucket
 
     def options(self, port: int | None = None) -> dict[str, Any]:

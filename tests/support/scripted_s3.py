@@ -142,7 +142,7 @@ class ScriptedS3:
         return FsspecStorageConnector(
             f"s3://{bucket}/f",
             endpoint_url=self.endpoint_url,
-            timeout_seconds=5,
+            timeout_seconds=30,
             **{"client": self.client, **login, **options},
         )
 

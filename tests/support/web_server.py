@@ -83,7 +83,7 @@ class WebServer:
 
             def setup(self) -> None:
                 outer.connections += 1
-                self.request.settimeout(10)
+                self.request.settimeout(60)
                 if outer._context is not None:
                     self.request = outer._context.wrap_socket(self.request, server_side=True)
                 super().setup()
@@ -183,7 +183,7 @@ class WebServer:
             return
         connection.sendall(sent)
         if answer.hang_at is not None:
-            self.stopped.wait(30)
+            self.stopped.wait(300)
         if answer.reset:
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import time
+from pathlib import Path
 from typing import Any, NoReturn
 
 import numpy as np
@@ -64,11 +65,13 @@ class Told:
     Args:
         what: the name of the method.
         at: the first sample of the batch.
+        file: the file that ``wait_for_file`` waits for.
     """
 
-    def __init__(self, what: str, at: int) -> None:
+    def __init__(self, what: str, at: int, file: Path | None = None) -> None:
         self.what = what
         self.at = at
+        self.file = file
 
     def __call__(self, batch: Any) -> Any:
         if batch[0] == self.at:
@@ -84,8 +87,10 @@ class Told:
     def drop_dead(self) -> NoReturn:
         os._exit(3)
 
-    def sleep(self) -> None:
-        time.sleep(0.7)
+    def wait_for_file(self) -> None:
+        assert self.file is not None
+        while not self.file.exists():
+            time.sleep(0.01)
 
     def sleep_long(self) -> None:
         time.sleep(600)

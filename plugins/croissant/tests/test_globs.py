@@ -55,9 +55,9 @@ def test_ten_thousand_names_are_looked_up() -> None:
     names = [f"part-{number:05d}[{number}].csv" for number in range(10_000)]
     selection = FileSelection([glob.escape(name) for name in names], [])
 
-    started_at = time.perf_counter()
+    started_at = time.process_time()
     n_selected = sum(selection.selects(name) for name in names)
-    seconds = time.perf_counter() - started_at
+    seconds = time.process_time() - started_at
 
     assert n_selected == 10_000
     # One comparison for each pair of them takes half a minute.

@@ -213,11 +213,11 @@ def test_n_patterns_of_a_card_cost_n() -> None:
     listed = [{"split": "train", "path": names}, {"split": "test", "path": "data/x0000*.parquet"}]
     card = {"configs": [{"config_name": "default", "data_files": listed}]}
 
-    started = time.perf_counter()
+    started = time.process_time()
     files_of_split = split_files("a/b", card, names, None)
 
     assert files_of_split == {"train": names, "test": names[:10]}
-    assert time.perf_counter() - started < 5  # it took 10 times as long
+    assert time.process_time() - started < 5  # it took 10 times as long
 
 
 def test_patterns_with_too_many_comparisons_are_refused() -> None:

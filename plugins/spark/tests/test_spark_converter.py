@@ -217,7 +217,7 @@ def test_without_java_it_is_said_what_to_install() -> None:
     with start_python(
         "-W", "ignore", "-c", program, PATH="/nowhere", JAVA_HOME="/nowhere"
     ) as process:
-        _, errors = process.communicate(timeout=60)
+        _, errors = process.communicate(timeout=120)
 
     assert re.search("ConfigError: .*Java 17 .*/nowhere", errors.splitlines()[-1]), errors
 

@@ -70,7 +70,7 @@ def test_a_fork_keeps_the_samples_while_a_thread_reads() -> None:
         def __getitem__(self, index: int) -> Any:
             if index == 7 and os.getpid() == parent:
                 begun.set()
-                assert go_on.wait(30)
+                assert go_on.wait(120)
             return super().__getitem__(index)
 
     source = Slow()
@@ -78,7 +78,7 @@ def test_a_fork_keeps_the_samples_while_a_thread_reads() -> None:
     kept = cache[3]
     with ThreadPoolExecutor(1) as threads:
         reading = threads.submit(lambda: cache[7])
-        assert begun.wait(30)
+        assert begun.wait(120)
         child = os.fork()
         if child == 0:
             os._exit(

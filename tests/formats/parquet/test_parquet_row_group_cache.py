@@ -121,11 +121,11 @@ def test_threads_that_wait_for_one_that_fails_try_by_themselves(
 
     threads = [threading.Thread(target=use) for _ in range(6)]
     threads[0].start()
-    begun.wait(30)
+    assert begun.wait(60)
     for thread in threads[1:]:
         thread.start()
     for thread in threads:
-        thread.join(30)
+        thread.join(60)
 
     assert sorted(found, key=str) == [0, 0, 0, 0, 0, failure]
     assert n_reads == 2

@@ -454,7 +454,7 @@ def test_forked_children_go_on_with_the_reader_of_their_parent(reader: RecordRea
         child.start()
     check_much(reader, 99)
     for child in children:
-        child.join(60)
+        child.join(120)
 
     assert [child.exitcode for child in children] == [0] * 4
 

@@ -278,12 +278,12 @@ def test_a_table_of_other_keys_in_each_line_is_bounded(monkeypatch: pytest.Monke
 
 def test_objects_of_many_keys_take_linear_time() -> None:
     lines = [{"index": {f"k{number}": number}} for number in range(5000)]
-    start = time.perf_counter()
+    start = time.process_time()
 
     rows = read(*lines)
 
     assert rows[4999] == lines[4999]
-    assert time.perf_counter() - start < 2  # took 30 s where each had the keys of all
+    assert time.process_time() - start < 3  # took 30 s where each had the keys of all
 
 
 @pytest.mark.parametrize(

@@ -126,7 +126,7 @@ def test_the_indexes_used_longest_ago_are_removed(
 def test_small_files_and_files_written_just_now_keep_nothing(
     path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pinned_file, "SETTLING_NS", 2 * 10**9)
+    monkeypatch.setattr(pinned_file, "SETTLING_NS", 1000 * 10**9)
     described(write(path, '{"a": 1}\n'))
     monkeypatch.setattr(pinned_file, "SETTLING_NS", -(10**18))
     monkeypatch.setattr(indexed_text, "MIN_BYTES_TO_KEEP", 1 << 20)

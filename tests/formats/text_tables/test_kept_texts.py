@@ -144,7 +144,7 @@ def test_a_small_text_stays_in_memory(
 def test_a_file_written_just_now_is_copied_to_a_temporary_file(
     tmp_path: Path, folder: Path, temporary_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pinned_file, "SETTLING_NS", 2 * 10**9)
+    monkeypatch.setattr(pinned_file, "SETTLING_NS", 1000 * 10**9)
 
     rows = load(write(tmp_path, gzip.compress(_TEXT)))
 
@@ -449,7 +449,7 @@ def test_processes_that_open_at_once_copy_once(tmp_path: Path, folder: Path) -> 
         process = context.Process(target=load_at_once, args=(str(path), barrier, answers))
         process.start()
         processes.append(process)
-    received = [answers.get(timeout=60) for _ in processes]
+    received = [answers.get(timeout=120) for _ in processes]
     for process in processes:
         process.join()
 

@@ -241,7 +241,7 @@ def test_a_spawned_process_reads_rows(web: ScriptedServer) -> None:
     process = context.Process(target=read_ids, args=(rows, [4999, 3], answers))
     process.start()
 
-    assert answers.get(timeout=60) == [4999, 3]
+    assert answers.get(timeout=120) == [4999, 3]
     process.join()
 
 

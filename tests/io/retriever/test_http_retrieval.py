@@ -41,7 +41,7 @@ QUICK = Limits(n_retries=2, backoff_seconds=0.01, max_wait_seconds=0.3)
 def fetch(
     store: StorageConnector,
     *sources: str,
-    timeout_seconds: float = 5.0,
+    timeout_seconds: float = 30.0,
     limits: Limits = QUICK,
     **fields: Any,
 ) -> RetrievedResource:
@@ -404,9 +404,9 @@ def test_ctrl_c_ends_promptly_and_publishes_nothing(
     urls = [server.serve(f"/{i}", BODY, hang_at=100_000) for i in range(3)]
 
     with start_python("-c", RETRIEVING, store.root_path, SHA256, *urls) as process:
-        until(lambda: len(server.requests) == 3)
+        assert until(lambda: len(server.requests) == 3)
         process.send_signal(signal.SIGINT)
-        _, errors = process.communicate(timeout=60)
+        _, errors = process.communicate(timeout=120)
 
     assert errors.rstrip().endswith("KeyboardInterrupt")
     assert [path for path in Path(store.root_path).rglob("*") if path.is_file()] == []
@@ -423,7 +423,7 @@ ONCE = Limits(n_retries=0, backoff_seconds=0.001)
 
 
 def resume(store: StorageConnector, url: str, *, sha256: str | None = LONG_SHA256) -> None:
-    fetch(store, url, sha256=sha256, limits=ONCE, timeout_seconds=20)
+    fetch(store, url, sha256=sha256, limits=ONCE, timeout_seconds=120)
 
 
 def interrupt(store: StorageConnector, url: str, *, sha256: str | None = LONG_SHA256) -> None:
@@ -586,7 +586,7 @@ def test_one_that_is_under_way_is_neither_swept_nor_shared(
     url = server.script("/data", GOOD | {"hang_at": CUT}, GOOD)
     first = threading.Thread(target=resume, args=(store, url))
     first.start()
-    until(lambda: any(path.stat().st_size for path in partials(tmp_path)))
+    assert until(lambda: any(path.stat().st_size for path in partials(tmp_path)))
 
     swept = collect_garbage(store, 0.0, dry_run=False)
     resume(store, url)

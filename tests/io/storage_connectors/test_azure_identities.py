@@ -167,7 +167,7 @@ def identity(
 
 def store_in(azure: AzureServer, **options: Any) -> FsspecStorageConnector:
     return FsspecStorageConnector(
-        "az://data/f", endpoint_url=azure.url, account_name=ACCOUNT, timeout_seconds=5.0, **options
+        "az://data/f", endpoint_url=azure.url, account_name=ACCOUNT, timeout_seconds=30.0, **options
     )
 
 
@@ -207,14 +207,14 @@ def test_a_token_is_renewed_minutes_before_it_expires(
     tokens.lives_seconds = 301
     store = store_in(azure)
     store.list_resources()
-    assert len(tokens.requests) == 1
+    n_before = len(tokens.requests)
 
     time.sleep(1.1)
     tokens.lives_seconds = 3600
     store.list_resources()
     content(store, "plain")
 
-    assert len(tokens.requests) == 2
+    assert len(tokens.requests) == n_before + 1
 
 
 def test_a_token_is_asked_for_as_azure_documents_it(

@@ -350,7 +350,7 @@ def test_a_busy_server_is_asked_again(azure: AzureServer, client: str) -> None:
 
     azure.rule = rule
 
-    assert content(azure.store(client=client, timeout_seconds=20.0), "plain") == DATA
+    assert content(azure.store(client=client, timeout_seconds=60.0), "plain") == DATA
     assert n_refusals == 2
 
 
@@ -359,7 +359,7 @@ def test_a_body_that_is_cut_short_is_requested_again(azure: AzureServer, client:
     azure.put("f/plain", DATA)
     cut = azure.cut_first(lambda request: request.method == "GET" and key_of(request) == "f/plain")
 
-    assert content(azure.store(client=client, timeout_seconds=20.0), "plain") == DATA
+    assert content(azure.store(client=client, timeout_seconds=60.0), "plain") == DATA
     assert len(cut) == 1
 
 

@@ -186,7 +186,7 @@ def test_a_busy_server_is_asked_again(gcs: GCSServer, client: str, status: int) 
 
     gcs.rule = rule
 
-    assert content(gcs.store(client=client, timeout_seconds=20.0), "plain") == DATA
+    assert content(gcs.store(client=client, timeout_seconds=60.0), "plain") == DATA
     assert n_refusals == 2
 
 
@@ -200,7 +200,7 @@ def test_a_body_that_is_cut_short_is_requested_again(gcs: GCSServer, client: str
         )
     )
 
-    assert content(gcs.store(client=client, timeout_seconds=20.0), "plain") == DATA
+    assert content(gcs.store(client=client, timeout_seconds=60.0), "plain") == DATA
     assert len(cut) == 1
 
 
@@ -217,10 +217,10 @@ def test_a_server_that_hangs_is_an_error_in_time(gcs: GCSServer, client: str) ->
 
 def _try_to_acquire(store: FsspecStorageConnector, barrier: Any, results: Any) -> None:
     """Try to get a lease at the same time as other processes, and keep it until all have tried."""
-    barrier.wait(60)
+    barrier.wait(120)
     with store.lease("a") as lease:
         results.put(lease.acquire())
-        barrier.wait(60)
+        barrier.wait(120)
 
 
 @pytest.mark.parametrize("client", CLIENTS)
@@ -235,9 +235,9 @@ def test_of_processes_that_want_a_lease_one_gets_it(gcs: GCSServer, client: str)
 
     for process in processes:
         process.start()
-    acquired = [results.get(timeout=120) for _ in processes]
+    acquired = [results.get(timeout=250) for _ in processes]
     for process in processes:
-        process.join(60)
+        process.join(120)
 
     assert sorted(acquired) == [False, False, True]
 
@@ -272,7 +272,7 @@ def test_a_redirect_to_another_host_is_not_followed(
             return Answer(status, headers={"Location": target})
 
         gcs.rule = rule
-        store = gcs.store(client=client, token=None, timeout_seconds=5.0)
+        store = gcs.store(client=client, token=None, timeout_seconds=60.0)
 
         for ask in (store.get_resource, store.has_resource, store.delete_resource):
             with pytest.raises(StorageError, match="redirects") as caught:

@@ -74,10 +74,10 @@ def _take_over(store: StorageConnector, barrier: Any, results: Any) -> None:
     with ExitStack() as leases:
         for number in range(N_LEASES):
             lease = leases.enter_context(store.lease(f"a/{number}"))
-            barrier.wait(60)
+            barrier.wait(120)
             if lease.acquire():
                 taken.append(number)
-        barrier.wait(60)
+        barrier.wait(120)
     results.put(taken)
 
 
@@ -86,7 +86,7 @@ def take_over_in_processes(store: StorageConnector) -> list[int]:
     context = multiprocessing.get_context("spawn")
     holder = context.Process(target=_die_with_leases, args=(store,))
     holder.start()
-    holder.join(60)
+    holder.join(120)
     assert holder.exitcode == 0
     barrier = context.Barrier(N_PROCESSES)
     results = context.Queue()
@@ -97,9 +97,9 @@ def take_over_in_processes(store: StorageConnector) -> list[int]:
 
     for process in processes:
         process.start()
-    taken = [number for _ in processes for number in results.get(timeout=120)]
+    taken = [number for _ in processes for number in results.get(timeout=250)]
     for process in processes:
-        process.join(60)
+        process.join(120)
     return sorted(taken)
 
 

@@ -20,7 +20,7 @@ from urllib.parse import quote
 
 import paramiko
 import pytest
-from process_harness import frozen, run_python
+from process_harness import eventually, frozen, run_python, until
 from s3_server import S3Server
 from sftp_server import PASSWORD, USER, SFTPServer
 
@@ -227,11 +227,8 @@ def test_a_held_lease_beats_and_ends_with_its_block(
         assert lease.acquire()
         (lease_file,) = (root / ".data_stack/leases").iterdir()
         first = lease_file.read_bytes()
-        deadline = time.monotonic() + 10
-        while lease_file.read_bytes() in (first, b"") and time.monotonic() < deadline:
-            time.sleep(0.01)
 
-        assert lease_file.read_bytes() != first
+        assert until(lambda: lease_file.read_bytes() not in (first, b""))
     assert not lease_file.exists()
     assert not [thread for thread in threading.enumerate() if thread.name == "data_stack-lease"]
 
@@ -283,7 +280,7 @@ def check_all_end(calls: list[Callable[[], object]], match: str) -> None:
         start = time.monotonic()
         with pytest.raises(StorageUnavailableError, match=match):
             call()
-        assert time.monotonic() - start < 25
+        assert time.monotonic() - start < 60
 
 
 # ---------------------------------------------------------------------- URLs
@@ -431,7 +428,8 @@ def test_every_call_ends_in_time_with_a_silent_server(
         )
         connector = FsspecStorageConnector("sftp://127.0.0.1/a", timeout_seconds=0.3, **options)
         FsspecStorageConnector("sftp://127.0.0.1/a", **options).set_resource("a", LARGE)
-        with connector.get_resource("a") as resource, frozen(server.pid):
+        opened = eventually(lambda: connector.get_resource("a"), StorageUnavailableError)
+        with opened as resource, frozen(server.pid):
             calls: list[Callable[[], object]] = [resource.read]
             for each in (blind, connector):
                 calls += [

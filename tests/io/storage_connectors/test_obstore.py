@@ -221,7 +221,7 @@ def test_a_server_that_hangs_is_given_up_in_time(s3: ScriptedS3) -> None:
     import threading
 
     ended = threading.Event()
-    s3.rule = lambda request: (ended.wait(30), None)[1]
+    s3.rule = lambda request: (ended.wait(120), None)[1]
     store = FsspecStorageConnector(
         "s3://data/f", endpoint_url=s3.endpoint_url, anon=True, timeout_seconds=0.5
     )
@@ -255,7 +255,7 @@ def test_children_read_with_clients_of_their_own(
 
     child = context.Process(target=_read_in_child, args=(store, answers))
     child.start()
-    child.join(60)
+    child.join(120)
 
     assert child.exitcode == 0
     assert answers.get() == b"content"

