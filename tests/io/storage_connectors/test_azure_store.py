@@ -169,6 +169,23 @@ def test_the_environment_logs_in(
 
 
 @pytest.mark.parametrize("client", CLIENTS)
+def test_a_corrected_environment_logs_in(
+    azure: AzureServer, client: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    azure.put("f/plain", DATA)
+    place = f"az://data/f?endpointUrl={azure.url}/{ACCOUNT}&account={ACCOUNT}&client={client}"
+    monkeypatch.setenv("AZURE_STORAGE_ACCOUNT_KEY", _wrong_key())
+    refused_store = FsspecStorageConnector.from_url(place)
+    with pytest.raises(StorageError, match="AuthenticationFailed"):
+        refused_store.list_resources()
+
+    monkeypatch.setenv("AZURE_STORAGE_ACCOUNT_KEY", KEY)
+
+    assert content(FsspecStorageConnector.from_url(place), "plain") == DATA
+    assert FsspecStorageConnector.from_url(place).list_resources() == ["plain"]
+
+
+@pytest.mark.parametrize("client", CLIENTS)
 @pytest.mark.parametrize(
     "text",
     ["canary", f"AccountName={ACCOUNT};AccountKey=canary!", "AccountKey=canary", "=;=canary"],
