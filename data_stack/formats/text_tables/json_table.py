@@ -36,7 +36,7 @@ from data_stack.formats.text_tables.json_types import (
 )
 from data_stack.formats.text_tables.text_file import PIECE_BYTES
 from data_stack.util.request_limit import check_request
-from data_stack.util.untrusted_text import distinct_fields, json_parser
+from data_stack.util.untrusted_text import distinct_fields, json_parser, place_in_line
 from data_stack.values.text_numbers import parse_exact_float
 
 #: Lines are parsed in blocks of this size; their Python objects may take 30 times as much memory.
@@ -373,12 +373,14 @@ class JsonLinesTable:
                 "file to utf-8"
             ) from error
         except (ValueError, RecursionError) as error:
-            reason = str(error)
+            place, reason = "", str(error)
+            if isinstance(error, ValueError):
+                place, reason = place_in_line(error)
             if "digits" in reason:
                 # Python's own message advises a change of the limit that protects the program.
                 reason = "a number has thousands of digits"
             raise DatasetFileCorruptError(
-                f"{self.name!r}, line {number}: invalid JSON: {reason:.200}"
+                f"{self.name!r}, line {number}{place}: invalid JSON: {reason:.200}"
             ) from error
         if not isinstance(row, dict):
             raise DatasetFileCorruptError(

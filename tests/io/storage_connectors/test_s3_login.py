@@ -106,6 +106,24 @@ def test_keys_are_used_although_a_file_of_credentials_is_missing(
 
 
 @pytest.mark.parametrize("client", CLIENTS)
+def test_an_error_without_a_login_says_how_to_read_a_public_bucket(
+    s3: ScriptedS3, client: str, tmp_path: Path
+) -> None:
+    (tmp_path / "config").touch()
+    place = f"{s3.place()}&client={client}"
+
+    check_refused(s3, FsspecStorageConnector.from_url(place), "anonymous=true")
+
+
+def test_a_host_that_cannot_be_found_is_named_as_the_reason() -> None:
+    place = "s3://data/f?endpointUrl=http://nowhere.invalid&region=eu-1&anonymous=true"
+    store = FsspecStorageConnector.from_url(f"{place}&timeoutSeconds=5")
+
+    with pytest.raises(StorageError, match=r"s3://data/f: .*the host cannot be found"):
+        store.list_resources()
+
+
+@pytest.mark.parametrize("client", CLIENTS)
 def test_a_corrected_environment_logs_in(
     s3: ScriptedS3, client: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -377,6 +377,7 @@ class RemoteFileSystem:
             ConfigError: it does not take the options, or a file of the login does not exist.
         """
         options = dict(self.options)
+        file_system_class = self._class
         if self.is_asynchronous:
             options.setdefault("use_listings_cache", False)
         if self.protocol in S3_PROTOCOLS:
@@ -404,16 +405,18 @@ class RemoteFileSystem:
             traces = session_options.get("trace_configs") or []
             session_options["trace_configs"] = [*traces, refuse_redirects()]
             options["session_kwargs"] = session_options
+            if options.get("endpoint_url"):
+                file_system_class = _google_class_without_grpc(file_system_class)
         elif self.protocol in AZURE_PROTOCOLS:
             options = adlfs_options(options, os.environ)
         elif self.protocol in _SFTP_PROTOCOLS:
             options.setdefault("timeout_seconds", self._timeout_seconds)
         try:
-            file_system = self._class(**options, skip_instance_cache=True)
+            file_system = file_system_class(**options, skip_instance_cache=True)
         except TypeError as error:
             reason = reason_of(error, self.options)
             raise ConfigError(
-                f"{self._class.__name__} does not take these options: {reason}"
+                f"{file_system_class.__name__} does not take these options: {reason}"
             ) from None
         if self.protocol in S3_PROTOCOLS:
             file_system.retries = 1
@@ -551,6 +554,20 @@ def _class_of(protocol: str) -> Any:
         ) from error
     except ValueError:
         raise ConfigError(f"fsspec does not know the scheme {protocol}://") from None
+
+
+def _google_class_without_grpc(file_system_class: Any) -> Any:
+    """Return the class of gcsfs that sends no requests by gRPC.
+
+    The class that gcsfs registers asks by gRPC what kind of bucket it is, and waits 60 s for a
+    server without gRPC. So every request to an emulator or gateway would be given up.
+
+    Args:
+        file_system_class: the class for the scheme; one that is not of gcsfs is returned.
+    """
+    if not file_system_class.__module__.startswith("gcsfs."):
+        return file_system_class
+    return importlib.import_module("gcsfs.core").GCSFileSystem
 
 
 def _extra_of(protocol: str) -> str:
