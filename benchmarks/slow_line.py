@@ -468,6 +468,8 @@ def main() -> None:
                 results.leave_out(peer, error)
             else:
                 ways.append(peer)
+        if not ways:
+            sys.exit("none of the chosen peers is installed: name a Python that has them (--peers)")
         port = exits.enter_context(server(folder / "www"))
         figures_of_rounds: dict[str, list[dict[str, float]]] = {way: [] for way in ways}
         lines = []

@@ -12,7 +12,7 @@ from data_stack.exception import DatasetFileCorruptError
 from data_stack.formats.csv_file import CSVFile
 from data_stack.io.folder import Folder
 from data_stack.util.request_limit import check_request
-from data_stack.util.untrusted_text import distinct_fields, parse_json
+from data_stack.util.untrusted_text import distinct_fields, parse_json, place_in_line
 from data_stack.values.text_numbers import numbers_of, parse_exact_float
 
 #: The column of the metadata that holds the path of the image.
@@ -89,8 +89,9 @@ def _parse_json_lines(data: bytes, full_name: str) -> dict[str, list[Any]]:
                 parse_float=parse_exact_float,
             )
         except ValueError as error:
+            place, reason = place_in_line(error)
             raise DatasetFileCorruptError(
-                f"{full_name}, line {number}: invalid JSON: {str(error)[:200]}"
+                f"{full_name}, line {number}{place}: invalid JSON: {reason:.200}"
             ) from error
         if not isinstance(row, dict):
             raise DatasetFileCorruptError(

@@ -18,6 +18,7 @@ from data_stack.exception import (
 )
 from data_stack.factories.base_factory import BaseDatasetFactory
 from data_stack.factories.catalogue import Catalogue, CatalogueName
+from data_stack.formats.registry import format_of_file
 from data_stack.io.resource_definition import ResourceDefinition
 from data_stack.io.storage_connectors.connector import StorageConnector
 from data_stack.plugins.manager import PluginManager, check_dataset_class, default_manager
@@ -374,6 +375,9 @@ class DatasetRepository:
         if name.url is not None and is_published_on_web(name.url):
             return self._find_plugin(open_web(name.url))
         place = Place.at(name)
+        if format_of_file(place.location.name) is not None and place.location.is_file():
+            # Nothing is listed, so that the right to read the file suffices.
+            return place
         publication = open_folder(place.location.as_folder())
         if publication is None:
             return place

@@ -85,6 +85,26 @@ def parse_json(
     return json.loads(text, **options)
 
 
+def place_in_line(error: ValueError) -> tuple[str, str]:
+    """Return where in a line of JSON lines an error is, and what is wrong there.
+
+    The text of a JSONDecodeError counts lines from the one that was parsed, so in a message on line
+    7 of a file it would say "line 1".
+
+    Args:
+        error: the error of a parser for the line.
+
+    Returns:
+        ``", column 6"``, which is empty if the place is unknown; and the reason without a place.
+    """
+    if not isinstance(error, json.JSONDecodeError):
+        return "", str(error)
+    reason = error.msg.removesuffix(" starting at")
+    if not error.doc[error.pos :].strip():
+        reason = f"{reason}; each line must hold a whole JSON object, which ends in that line"
+    return f", column {error.colno}", reason
+
+
 def json_parser(
     *,
     object_pairs_hook: Callable[[list[tuple[str, Any]]], Any] | None = None,

@@ -268,7 +268,7 @@ def test_json_lines_have_nested_values_and_missing_keys(tmp_path: Path) -> None:
         (data_stack.from_csv, b"a,a\n1,2\n", "different names"),
         (data_stack.from_csv, b"a\n\xff\n", "column 'a' is not text in utf-8"),
         (data_stack.from_jsonl, b"[1]\n", "line 1: expected an object"),
-        (data_stack.from_jsonl, b'{"a": 1}\n{"a":\n', "line 2: invalid JSON"),
+        (data_stack.from_jsonl, b'{"a": 1}\n{"a":\n', "line 2, column 6: invalid JSON"),
         (data_stack.from_jsonl, b'{"a": ' + b"[" * 100_000, "line 1: invalid JSON: JSON is nested"),
         (data_stack.from_jsonl, b'{"a": 1}\n{"a": "x"}', "key 'a': its values are not of one type"),
         (data_stack.from_jsonl, b"\n", "has no columns"),

@@ -107,7 +107,7 @@ def test_metadata_say_which_images_there_are_and_what_is_known_of_them(folder: P
 @pytest.mark.parametrize(
     ("name", "text", "message"),
     [
-        ("metadata.jsonl", "{", "line 1: invalid JSON"),
+        ("metadata.jsonl", "{", "line 1, column 2: invalid JSON"),
         ("metadata.jsonl", "[1]", "line 1: expected an object"),
         ("metadata.jsonl", '{"file_name": "x", "a": 1e400}', "float64 has no number 1e400"),
         ("metadata.jsonl", '{"file_name": "../../etc/passwd"}', "does not exist"),

@@ -11,7 +11,7 @@ from data_stack.formats.text_tables.byte_counts import count_characters
 from data_stack.formats.text_tables.json_cells import NumberWithText
 from data_stack.formats.text_tables.text_file import PIECE_BYTES
 from data_stack.util.request_limit import check_request
-from data_stack.util.untrusted_text import distinct_fields, json_parser
+from data_stack.util.untrusted_text import distinct_fields, json_parser, place_in_line
 from data_stack.values.text_numbers import parse_exact_float
 
 #: Lines are parsed in blocks of this size; their Python objects may take 30 times as much memory.
@@ -182,12 +182,15 @@ class JsonLines:
                 "file to utf-8"
             ) from error
         except (ValueError, RecursionError) as error:
+            place = ""
             reason = str(error)
+            if isinstance(error, ValueError):
+                place, reason = place_in_line(error)
             if "digits" in reason:
                 # Python's own message advises a change of the limit that protects the program.
                 reason = "a number has thousands of digits"
             raise DatasetFileCorruptError(
-                f"{self.name!r}, line {number}: invalid JSON: {reason:.200}"
+                f"{self.name!r}, line {number}{place}: invalid JSON: {reason:.200}"
             ) from error
         if not isinstance(row, dict):
             raise DatasetFileCorruptError(

@@ -233,6 +233,9 @@ def test_declared_text_and_decimals_have_the_digits_of_the_file() -> None:
         ('{"a": [1e-400]}', "line 2: invalid JSON: float64 has no number 1e-400"),
         ('{"a": 1' + "0" * 5000 + "}", "line 2: invalid JSON: a number has thousands of digits"),
         ('{"a": 1' + "0" * 4000 + "}", "line 2 has a number that int64 and float64 lack"),
+        ('{"a": "x}', "line 2, column 7: invalid JSON: Unterminated string$"),
+        ('{"a": 1} x', "line 2, column 10: invalid JSON: Extra data$"),
+        ('{"a":', "line 2, column 6: .*each line must hold a whole JSON object"),
     ],
 )
 def test_a_line_that_would_change_is_refused(line: str, message: str) -> None:

@@ -18,6 +18,7 @@ pytest.importorskip("adlfs")
 from azure_server import ACCOUNT, KEY, AzureServer, key_of, refusal
 from object_server import Answer, Request
 
+import data_stack
 from data_stack.exception import (
     ConfigError,
     ResourceChangedError,
@@ -169,6 +170,23 @@ def test_the_environment_logs_in(
 
 
 @pytest.mark.parametrize("client", CLIENTS)
+def test_a_corrected_environment_logs_in(
+    azure: AzureServer, client: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    azure.put("f/plain", DATA)
+    place = f"az://data/f?endpointUrl={azure.url}/{ACCOUNT}&account={ACCOUNT}&client={client}"
+    monkeypatch.setenv("AZURE_STORAGE_ACCOUNT_KEY", _wrong_key())
+    refused_store = FsspecStorageConnector.from_url(place)
+    with pytest.raises(StorageError, match="AuthenticationFailed"):
+        refused_store.list_resources()
+
+    monkeypatch.setenv("AZURE_STORAGE_ACCOUNT_KEY", KEY)
+
+    assert content(FsspecStorageConnector.from_url(place), "plain") == DATA
+    assert FsspecStorageConnector.from_url(place).list_resources() == ["plain"]
+
+
+@pytest.mark.parametrize("client", CLIENTS)
 @pytest.mark.parametrize(
     "text",
     ["canary", f"AccountName={ACCOUNT};AccountKey=canary!", "AccountKey=canary", "=;=canary"],
@@ -296,6 +314,29 @@ def test_another_range_than_the_requested_one_is_an_error(azure: AzureServer, cl
 
 
 # ---------------------------------------------------------------------- refusals and faults
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_a_file_is_loaded_without_the_right_to_list(
+    azure: AzureServer, client: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AZURE_STORAGE_SAS_TOKEN", azure.sas_token("r"))
+    azure.put("f/plain.csv", b"a,b\n1,2\n")
+    options = f"endpointUrl={azure.url}/{ACCOUNT}&account={ACCOUNT}&client={client}"
+
+    table: Any = data_stack.load(f"az://data/f/plain.csv?{options}")
+
+    assert table[0] == {"a": 1, "b": 2}
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_a_refusal_advises_no_right_of_another_store(azure: AzureServer, client: str) -> None:
+    azure.rule = lambda request: refusal(403, "AuthorizationFailure", "No")
+
+    with pytest.raises(StorageError) as caught:
+        azure.store(client=client).get_resource("a")
+
+    assert "s3:" not in str(caught.value)
 
 
 @pytest.mark.parametrize("client", CLIENTS)

@@ -17,7 +17,7 @@ import pytest
 os.environ["GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT"] = "false"
 pytest.importorskip("gcsfs")
 
-from gcs_server import GCSServer
+from gcs_server import GCSServer, make_private_key
 from google.oauth2.credentials import Credentials
 from object_server import Answer, Request
 from process_harness import run_python
@@ -104,6 +104,22 @@ def test_a_login_is_found(
 
     assert content(store, "a") == DATA
     assert gcs.n_tokens == 1
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_a_corrected_environment_logs_in(
+    gcs: GCSServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, client: str
+) -> None:
+    gcs.put("f/a", DATA)
+    gcs.write_key_file(tmp_path / "wrong.json", make_private_key())
+    monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", os.fspath(tmp_path / "wrong.json"))
+    refused_store = gcs.store(client=client, token=None)
+    with pytest.raises(StorageError):
+        refused_store.get_resource("a")
+
+    key_file(gcs, tmp_path, monkeypatch)
+
+    assert content(gcs.store(client=client, token=None), "a") == DATA
 
 
 @pytest.mark.parametrize("client", CLIENTS)

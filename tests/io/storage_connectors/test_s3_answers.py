@@ -8,10 +8,12 @@ import logging
 import os
 import random
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 from scripted_s3 import LOGIN, S3Answer, S3Request, ScriptedS3, listing_of, refusal
 
+import data_stack
 from data_stack.cli.main import main
 from data_stack.exception import (
     ResourceChangedError,
@@ -505,6 +507,21 @@ def test_a_plain_object_is_read_without_the_right_to_list(
     for ask in (store.has_resource, store.get_resource):
         with pytest.raises(StorageError, match="s3:ListBucket"):
             ask("missing.csv")
+
+
+def test_a_file_is_loaded_without_the_right_to_list(
+    s3: ScriptedS3, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in LOGIN.items():
+        monkeypatch.setenv(name, value)
+    s3.put("f/plain.csv", b"a,b\n1,2\n")
+    s3.rule = lambda request: (
+        None if request.key in s3.objects else refusal(403, "AccessDenied", "Access Denied")
+    )
+
+    table: Any = data_stack.load(s3.place().replace("/f?", "/f/plain.csv?"))
+
+    assert table[0] == {"a": 1, "b": 2}
 
 
 def test_a_missing_resource_is_still_missing(s3: ScriptedS3) -> None:

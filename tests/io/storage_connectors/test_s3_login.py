@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from scripted_s3 import LOGIN, ScriptedS3
+from scripted_s3 import LOGIN, S3Answer, S3Request, ScriptedS3, refusal
 
 from data_stack.exception import ConfigError, DataStackError, ResourceNotFoundError, StorageError
 from data_stack.io.storage_connectors.object_store import FsspecStorageConnector
@@ -103,3 +103,44 @@ def test_keys_are_used_although_a_file_of_credentials_is_missing(
     for name, value in LOGIN.items():
         monkeypatch.setenv(name, value)
     assert content(FsspecStorageConnector.from_url(f"{s3.place()}&client={client}"), "plain")
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_an_error_without_a_login_says_how_to_read_a_public_bucket(
+    s3: ScriptedS3, client: str, tmp_path: Path
+) -> None:
+    (tmp_path / "config").touch()
+    place = f"{s3.place()}&client={client}"
+
+    check_refused(s3, FsspecStorageConnector.from_url(place), "anonymous=true")
+
+
+def test_a_host_that_cannot_be_found_is_named_as_the_reason() -> None:
+    place = "s3://data/f?endpointUrl=http://nowhere.invalid&region=eu-1&anonymous=true"
+    store = FsspecStorageConnector.from_url(f"{place}&timeoutSeconds=5")
+
+    with pytest.raises(StorageError, match=r"s3://data/f: .*the host cannot be found"):
+        store.list_resources()
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_a_corrected_environment_logs_in(
+    s3: ScriptedS3, client: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def rule(request: S3Request) -> S3Answer | None:
+        if "Credential=right/" in request.headers["authorization"]:
+            return None
+        return refusal(403, "InvalidAccessKeyId", "There is no such key")
+
+    s3.rule = rule
+    place = f"{s3.place()}&client={client}"
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", LOGIN["AWS_SECRET_ACCESS_KEY"])
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "wrong")
+    refused_store = FsspecStorageConnector.from_url(place)
+    with pytest.raises(StorageError, match="InvalidAccessKeyId"):
+        refused_store.get_resource("plain")
+
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "right")
+
+    assert content(FsspecStorageConnector.from_url(place), "plain") == b"content"
+    assert FsspecStorageConnector.from_url(place).list_resources() == ["plain"]

@@ -73,6 +73,11 @@ _ADVICE: Final = {
     "PermanentRedirect": _NAME_THE_REGION,
     "AuthorizationHeaderMalformed": _NAME_THE_REGION,
 }
+#: What botocore, also within obstore, and our login to Azure say if no login is found.
+_NO_LOGIN: Final = ("Unable to locate credentials", "no identity of Azure logs in")
+_LOG_IN_OR_BE_ANONYMOUS: Final = (
+    "Log in. What is public is read without: anonymous=true in the URL, anon=True in Python."
+)
 _DENIED_CODES: Final = {"AccessDenied", "AllAccessDisabled", "403"}
 
 #: Options of file systems that are no secrets.
@@ -169,6 +174,8 @@ def explain(
         missing_files = describe_missing_files(os.environ)
         if missing_files:
             what_failed = f"{what_failed}; {missing_files}"
+        elif any(text in what_failed for text in _NO_LOGIN):
+            return StorageError(f"{what_failed}. {_LOG_IN_OR_BE_ANONYMOUS}", number)
         return StorageError(f"{what_failed}. {_ASK_FOR_RIGHTS}", number)
     return StorageError(f"{what_failed}. The store is as it was.", number)
 

@@ -26,6 +26,7 @@ from data_stack.io.storage_connectors.object_store.errors import (
     reason_of,
     requested_pause_of,
 )
+from data_stack.io.storage_connectors.object_store.login_environment import login_digest
 from data_stack.io.storage_connectors.object_store.login_files import (
     check_google_file,
     check_google_login,
@@ -111,8 +112,8 @@ class RemoteFileSystem:
     #: The class of fsspec; None before it is needed.
     _loaded_class: Any
     _timeout_seconds: float
-    #: Connectors with the same key share a connection.
-    _key: tuple[str, str]
+    #: The options and the timeout. Connectors for which they are equal share a connection.
+    _token_of_options: str
     #: The connection of this process; None before it is used.
     _connection: _Connection | None
     #: Held by the thread that connects.
@@ -153,7 +154,7 @@ class RemoteFileSystem:
             # What stands before the host is no user, but the container.
             host = parts.authority
         self.place = f"{self.protocol}://{host}{parts.path.rstrip('/')}"
-        self._key = (self.protocol, fsspec.utils.tokenize(self.options, timeout_seconds))
+        self._token_of_options = fsspec.utils.tokenize(self.options, timeout_seconds)
         self._connection = None
         self._connecting = fork_lock()
         call_in_forks(self._leave_inherited_connection)
@@ -191,9 +192,10 @@ class RemoteFileSystem:
         return f"{root}/{path}" if root else path
 
     @property
-    def key_of_options(self) -> str:
-        """A text that is equal for equal options."""
-        return self._key[1]
+    def sharing_key(self) -> tuple[str, str, str]:
+        """A value that is equal for equal options and an equal login of the environment."""
+        digest = login_digest(self.protocol, os.environ)
+        return self.protocol, self._token_of_options, digest
 
     @property
     def max_listing_seconds(self) -> float:
@@ -355,7 +357,7 @@ class RemoteFileSystem:
     def _find_shared_connection(self) -> _Connection | None:
         """Return the connection of another connector with the same options, if there is one."""
         with _SHARING:
-            return _SHARED.get(self._key)
+            return _SHARED.get(self.sharing_key)
 
     def _share_new_connection(self) -> _Connection:
         """Connect, for all connectors with the same options: an S3 client takes 0.2 s.
@@ -365,7 +367,7 @@ class RemoteFileSystem:
         """
         connection = self._connect()
         with _SHARING:
-            _SHARED[self._key] = connection
+            _SHARED[self.sharing_key] = connection
         return connection
 
     def _connect(self) -> _Connection:
@@ -375,6 +377,7 @@ class RemoteFileSystem:
             ConfigError: it does not take the options, or a file of the login does not exist.
         """
         options = dict(self.options)
+        file_system_class = self._class
         if self.is_asynchronous:
             options.setdefault("use_listings_cache", False)
         if self.protocol in S3_PROTOCOLS:
@@ -402,16 +405,18 @@ class RemoteFileSystem:
             traces = session_options.get("trace_configs") or []
             session_options["trace_configs"] = [*traces, refuse_redirects()]
             options["session_kwargs"] = session_options
+            if options.get("endpoint_url"):
+                file_system_class = _google_class_without_grpc(file_system_class)
         elif self.protocol in AZURE_PROTOCOLS:
             options = adlfs_options(options, os.environ)
         elif self.protocol in _SFTP_PROTOCOLS:
             options.setdefault("timeout_seconds", self._timeout_seconds)
         try:
-            file_system = self._class(**options, skip_instance_cache=True)
+            file_system = file_system_class(**options, skip_instance_cache=True)
         except TypeError as error:
             reason = reason_of(error, self.options)
             raise ConfigError(
-                f"{self._class.__name__} does not take these options: {reason}"
+                f"{file_system_class.__name__} does not take these options: {reason}"
             ) from None
         if self.protocol in S3_PROTOCOLS:
             file_system.retries = 1
@@ -429,8 +434,9 @@ class RemoteFileSystem:
         if connection is not None:
             with _SHARING:
                 # Another connector may have made a new one meanwhile.
-                if _SHARED.get(self._key) is connection:
-                    del _SHARED[self._key]
+                key = self.sharing_key
+                if _SHARED.get(key) is connection:
+                    del _SHARED[key]
             connection.close()
 
     def _leave_inherited_connection(self) -> None:
@@ -470,7 +476,9 @@ class _Connection:
 
 
 #: The connections of this process.
-_SHARED: weakref.WeakValueDictionary[tuple[str, str], _Connection] = weakref.WeakValueDictionary()
+_SHARED: weakref.WeakValueDictionary[tuple[str, str, str], _Connection] = (
+    weakref.WeakValueDictionary()
+)
 #: Held while a connection is looked up or noted there.
 _SHARING: Final = fork_lock()
 #: Those of its parents, which are kept: closing one would touch shared sockets and the event loop.
@@ -546,6 +554,20 @@ def _class_of(protocol: str) -> Any:
         ) from error
     except ValueError:
         raise ConfigError(f"fsspec does not know the scheme {protocol}://") from None
+
+
+def _google_class_without_grpc(file_system_class: Any) -> Any:
+    """Return the class of gcsfs that sends no requests by gRPC.
+
+    The class that gcsfs registers asks by gRPC what kind of bucket it is, and waits 60 s for a
+    server without gRPC. So every request to an emulator or gateway would be given up.
+
+    Args:
+        file_system_class: the class for the scheme; one that is not of gcsfs is returned.
+    """
+    if not file_system_class.__module__.startswith("gcsfs."):
+        return file_system_class
+    return importlib.import_module("gcsfs.core").GCSFileSystem
 
 
 def _extra_of(protocol: str) -> str:

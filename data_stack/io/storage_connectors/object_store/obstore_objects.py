@@ -64,10 +64,14 @@ _CONTROL_CHARACTER: Final = re.compile(r"[\x00-\x1f\x7f]")
 #: The codes of S3 for a bucket in another region than that of the request.
 _ELSEWHERE_CODES: Final = {"PermanentRedirect", "AuthorizationHeaderMalformed"}
 
-#: The stores of this process, by bucket and options. Connectors to one bucket share connections.
-_stores: weakref.WeakValueDictionary[tuple[str, str], Any] = weakref.WeakValueDictionary()
-#: The logins to Azure of this process, by options. Connectors to one account share a token.
-_azure_logins: weakref.WeakValueDictionary[str, AzureLogin] = weakref.WeakValueDictionary()
+#: The stores of this process, by bucket, options and login. Connectors to one bucket share
+#: connections.
+_stores: weakref.WeakValueDictionary[tuple[str, ...], Any] = weakref.WeakValueDictionary()
+#: The logins to Azure of this process, by options and environment. Connectors to one account share
+#: a token.
+_azure_logins: weakref.WeakValueDictionary[tuple[str, ...], AzureLogin] = (
+    weakref.WeakValueDictionary()
+)
 #: Held while a store or login is looked up or made there.
 _sharing: Final = fork_lock()
 #: The stores of the parents of this process, which are kept: ending one would touch their sockets.
@@ -472,7 +476,7 @@ class ObstoreObjects(ObjectClient):
                 self._log_in_to_google()
             elif not self._is_s3:
                 self._log_in_to_azure()
-            key = (self._bucket, self._file_system.key_of_options)
+            key = (self._bucket, *self._file_system.sharing_key)
             with _sharing:
                 store = _stores.get(key)
                 if store is None:
@@ -513,7 +517,7 @@ class ObstoreObjects(ObjectClient):
     def _log_in_to_azure(self) -> AzureLogin:
         """Return the login of Azure, which the first call looks for."""
         if self._azure_login is None:
-            key = self._file_system.key_of_options
+            key = self._file_system.sharing_key
             with _sharing:
                 login = _azure_logins.get(key)
                 if login is None:

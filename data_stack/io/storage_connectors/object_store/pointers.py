@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 from data_stack.exception import ResourceNotFoundError, StorageError, StorageUnavailableError
@@ -27,10 +27,13 @@ from data_stack.util.untrusted_text import parse_json
 _POINTERS_AT_ONCE: Final = 16
 _MAX_NOTE_BYTES: Final = 4096
 _SHA256_BYTES: Final = 32
-_NEEDED_RIGHT: Final = (
-    "Without the right to list (s3:ListBucket), a store answers so for what is missing, too: "
-    "see docs/how_to/bucket.md."
-)
+#: The right without which a store answers 403 instead of 404, by scheme. Azure answers 404.
+_RIGHTS_TO_LIST: Final[Mapping[str, str]] = {
+    "s3": "s3:ListBucket",
+    "s3a": "s3:ListBucket",
+    "gs": "storage.objects.list",
+    "gcs": "storage.objects.list",
+}
 
 
 class Pointers:
@@ -149,16 +152,26 @@ class Pointers:
         try:
             is_there = self._files.exist([identifier])[0]
         except AccessRefusedError:
-            raise AccessRefusedError(f"{refusal} {_NEEDED_RIGHT}", refusal.errno) from None
+            raise AccessRefusedError(f"{refusal}{self._needed_right()}", refusal.errno) from None
         if is_there and not self._has_warned:
             self._has_warned = True
             logger.warning(
-                "%s refuses access to %r; the plain file of this name is read. %s",
+                "%s refuses access to %r; the plain file of this name is read.%s",
                 self._store_name,
                 pointer_path(identifier),
-                _NEEDED_RIGHT,
+                self._needed_right(),
             )
         return is_there
+
+    def _needed_right(self) -> str:
+        """Return the end of a message that names the right to list; empty for other stores."""
+        right = _RIGHTS_TO_LIST.get(self._files.place.partition("://")[0])
+        if right is None:
+            return ""
+        return (
+            f" Without the right to list ({right}), a store answers so for what is missing, too: "
+            "see docs/how_to/bucket.md."
+        )
 
     def note_digest(self, identifier: str, file: RemoteFile, sha256: str) -> None:
         """Note the digest of a plain file. Errors are ignored: then the file is read once more."""

@@ -18,6 +18,9 @@ from data_stack.io.web import Exchange, WebError
 _MAX_REFUSAL_BYTES: Final = 64 << 10
 #: Stands for a secret, as a server may repeat what was sent.
 _HIDDEN: Final = "…"
+#: What the reasons of a WebError begin with that are whole sentences, such as "the host cannot be
+#: found". The subject of others is the server.
+_OWN_SUBJECTS: Final = ("the host ", "its TLS certificate ")
 
 
 class RedirectedError(WrongAnswerError):
@@ -107,4 +110,6 @@ def _translate(error: WebError, redirects: Sequence[Mapping[str, str]]) -> Excep
         )
     if error.transient:
         return ConnectionError(error.reason)
+    if error.reason.startswith(_OWN_SUBJECTS):
+        return WrongAnswerError(error.reason)
     return WrongAnswerError(f"the server {error.reason}")
