@@ -107,7 +107,7 @@ def test_large_batches_are_fewer_but_keep_all_workers_busy(
         workers.observe_size(size << 20)
         capacities.append(workers.capacity)
 
-    assert capacities == [n_workers, *expected]
+    assert capacities == [n_workers * prefetch, *expected]
 
 
 class _CountedAccess(BlocksAccess):

@@ -42,9 +42,7 @@ class PrefetchingWorkers(Workers):
 
     def __init__(self, maker: BatchMaker, options: WorkerOptions) -> None:
         self.n_workers = options.n_workers
-        # Each worker makes one batch until the size of a batch is known. More of them might be too
-        # large, and would delay the first one.
-        self.capacity = options.n_workers
+        self.capacity = options.n_workers * options.prefetch  # until the size of a batch is known
         self._maker = maker
         self._options = options
         self._last_bytes = 0
