@@ -20,7 +20,7 @@ from data_stack.exception import describe_error
 from data_stack.processes.channel import Channel, Payload
 from data_stack.processes.child_process import ChildProcess
 from data_stack.processes.fork_server import hold, is_readable
-from data_stack.processes.held_modules import loaded_modules
+from data_stack.processes.held_modules import modules_imported_since
 from data_stack.processes.program_settings import ProgramSettings
 from data_stack.util.interrupts import is_from_signal_handler
 
@@ -116,7 +116,7 @@ def main(descriptor: int) -> None:
         descriptor: the file descriptor of the channel's socket.
     """
     channel = Channel(socket.socket(fileno=descriptor))
-    n_known_modules = 0
+    n_modules = len(sys.modules)
     while True:
         message = channel.receive()
         if message is None or message.load_payload is None:
@@ -125,10 +125,7 @@ def main(descriptor: int) -> None:
         sys.argv[:] = program_arguments
         packed_work, argument = message.load_payload()
         with contextlib.closing(Payload(attempt(packed_work, argument, settings))) as payload:
-            # Most tasks import nothing new, so most answers name no modules.
-            imported_modules = []
-            if len(sys.modules) > n_known_modules:
-                imported_modules = loaded_modules()
-            n_known_modules = len(sys.modules)
+            imported_modules = modules_imported_since(n_modules)
+            n_modules = len(sys.modules)
             channel.send(imported_modules, payload)
     channel.close()

@@ -157,7 +157,11 @@ def _import_modules(channel: socket.socket) -> None:
     names: Iterable[str] = ()
     with channel, contextlib.suppress(ValueError):  # the names are cut off
         names = _read_all(channel)
-    for name in names:
+    # What this process touches of an imported module it no longer shares with its forks.
+    new_names = [name for name in names if name not in sys.modules]
+    if not new_names:
+        return
+    for name in new_names:
         with contextlib.suppress(Exception):
             importlib.import_module(name)
     # Otherwise garbage collections in forks would copy the pages of all objects.

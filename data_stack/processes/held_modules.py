@@ -6,6 +6,7 @@ not among them: it may start threads, open connections, or be edited before the 
 
 from __future__ import annotations
 
+import itertools
 import sys
 import types
 from collections.abc import Iterable
@@ -15,13 +16,18 @@ from typing import Any, Final
 _SLOW_PACKAGES: Final = frozenset({"PIL", "cv2", "h5py", "numpy", "pandas", "pyarrow", "torch"})
 
 
-def loaded_modules() -> list[str]:
+def modules_imported_since(n_modules: int) -> list[str]:
     """Return the modules of this process that the fork server may import for later processes.
 
-    Of the slow packages, it is the package alone.
+    Of the slow packages, it is the package alone. A fork of the server asks for its own imports
+    only: what it touches of other modules, even their names, it no longer shares with the server.
+
+    Args:
+        n_modules: the number of modules that this process had loaded before.
     """
+    n_new = max(0, len(sys.modules) - n_modules)
     names = []
-    for name in sys.modules:
+    for name in itertools.islice(reversed(sys.modules), n_new):
         if name in _SLOW_PACKAGES or name.startswith("data_stack."):
             names.append(name)
     return names

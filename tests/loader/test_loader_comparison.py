@@ -9,6 +9,7 @@ import decimal
 import os
 import random
 import sys
+import time
 from collections.abc import Iterator
 from decimal import Decimal
 from pathlib import Path
@@ -298,6 +299,25 @@ def test_a_column_beside_a_drawn_one_is_compared() -> None:
 
     with pytest.raises(WorkerDifferenceError, match="column 'pid', row 0"):
         list(in_workers(numbers(), transform=both))
+
+
+def test_workers_do_not_work_ahead_while_the_first_batch_is_compared(tmp_path: Path) -> None:
+    program_pid = os.getpid()
+    n_made_before = tmp_path / "n_made_before"
+
+    def note(batch: Any) -> Any:
+        if os.getpid() == program_pid:
+            time.sleep(0.3)  # as a batch that takes long to make
+            n_made_before.write_text(str(len(list(tmp_path.glob("batch *")))))
+        else:
+            (tmp_path / f"batch {batch[0][0]}").touch()
+        return batch
+
+    loader = Loader(numbers(), 4, worker_kind="processes", workers=1, prefetch=4, transform=note)
+    batches = list(loader)
+
+    assert n_made_before.read_text() == "1"
+    assert len(batches) == 6
 
 
 # ----------------------------------------------------------------------------------- known settings

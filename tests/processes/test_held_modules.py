@@ -14,7 +14,7 @@ from PIL import Image
 from data_stack import Loader
 from data_stack.dataset.iterator import SequenceDatasetIterator
 from data_stack.processes import fork_server
-from data_stack.processes.held_modules import modules_to_unpickle
+from data_stack.processes.held_modules import modules_imported_since, modules_to_unpickle
 
 
 class Unmade:
@@ -35,6 +35,16 @@ def test_modules_of_ours_and_slow_packages_are_held() -> None:
     names = {"data_stack.values.times", "numpy.random", "json", "PIL.Image"}
 
     assert modules_to_unpickle(names) == {"data_stack.values.times", "numpy.random", "PIL.Image"}
+
+
+def test_a_fork_asks_for_its_own_imports(
+    users_module: types.ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    n_modules = len(sys.modules)
+    monkeypatch.setitem(sys.modules, "data_stack.values.made_up", types.ModuleType("made_up"))
+    monkeypatch.setitem(sys.modules, "another_users_module", users_module)
+
+    assert modules_imported_since(n_modules) == ["data_stack.values.made_up"]
 
 
 def test_a_users_module_counts_by_what_it_refers_to(users_module: types.ModuleType) -> None:

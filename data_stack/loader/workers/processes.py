@@ -182,6 +182,8 @@ class ProcessWorkers(PrefetchingWorkers):
             if must_make_again:
                 self._make_again(job)
                 return self.next()
+            self._first_batch_check.job_number = None
+            self._hand_jobs_out()
 
         if made is None:
             self._raise_failure(answer.worker, answer.message)
@@ -247,6 +249,7 @@ class ProcessWorkers(PrefetchingWorkers):
 
     def _hand_jobs_out(self) -> None:
         """Give waiting jobs to the least busy workers, as many as each may have."""
+        max_jobs = self._max_jobs_of_worker()
         try:
             while self._waiting and self._workers:
                 for worker in self._workers:
@@ -255,7 +258,7 @@ class ProcessWorkers(PrefetchingWorkers):
                 worker = min(
                     self._workers, key=lambda worker: (len(worker.jobs), worker.segments.n_used)
                 )
-                if len(worker.jobs) >= self._options.prefetch:
+                if len(worker.jobs) >= max_jobs:
                     return
                 number, job = self._waiting.popleft()
                 worker.jobs[number] = job
@@ -265,6 +268,15 @@ class ProcessWorkers(PrefetchingWorkers):
         except BaseException:  # an interruption may have cut a message off
             self.close()
             raise
+
+    def _max_jobs_of_worker(self) -> int:
+        """Return how many jobs a worker may have now."""
+        number_to_check = self._first_batch_check.job_number
+        if number_to_check is None:
+            return self._options.prefetch
+        # This process makes the first batch as well. If the workers worked ahead meanwhile, there
+        # would be more batches in memory than at any later time.
+        return 0 if number_to_check in self._answers else 1
 
     def _begin_epoch(self, worker: WorkerHandle, epoch: int) -> None:
         """Let a worker begin an epoch of this iteration, unless it has."""

@@ -30,7 +30,7 @@ from data_stack.loader.workers.messages import (
 from data_stack.loader.workers.module_values import plain_values
 from data_stack.loader.workers.segment_pool import ReturnSegments, SegmentPool
 from data_stack.processes.channel import Channel
-from data_stack.processes.held_modules import loaded_modules
+from data_stack.processes.held_modules import modules_imported_since
 from data_stack.processes.pickling import dump_error
 from data_stack.processes.seeding import seed_generators
 from data_stack.util.executor import set_process_share
@@ -135,6 +135,7 @@ class _WorkerProgram:
     def _unpack(self, unpickle: Callable[[], Any]) -> None:
         global _is_unpacking
         _is_unpacking = True
+        n_modules_before = len(sys.modules)
         try:
             maker, program_arguments = unpickle()
         except Exception as error:  # noqa: BLE001  # an object cannot be unpickled
@@ -145,7 +146,7 @@ class _WorkerProgram:
         sys.argv[:] = program_arguments
         self._maker = maker
         self._maker.is_in_worker_process = True
-        self.channel.send(Ready(loaded_modules()))
+        self.channel.send(Ready(modules_imported_since(n_modules_before)))
 
     def _make_batch(self, number: int, job: Job) -> None:
         if self._maker is None or number < self._first_wanted:
