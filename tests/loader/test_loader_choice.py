@@ -74,26 +74,10 @@ def test_processes_need_processors_and_threads_do_not() -> None:
     assert choose({"inline": (20, 0)}, n_processors=1) == "threads"
 
 
-def choose_after_threads(n_busy_processors: float, n_processors: int) -> str:
-    """Choose after threads that were slower than as many processes could be."""
-    measurements = {
-        "inline": Measurement(0.160, 0.0),
-        "threads": Measurement(0.100, 0.0, n_busy_processors),
-    }
-    return choose_kind(
-        measurements,
-        n_workers=2,
-        n_processors=n_processors,
-        n_batches=math.inf,
-        can_use_processes=True,
-        are_kept=True,
-    )
-
-
-def test_processes_are_not_tried_where_threads_leave_no_processor_idle() -> None:
-    assert choose_after_threads(1.9, n_processors=2) == "threads"
-    assert choose_after_threads(1.5, n_processors=2) == "processes"  # they wait for the GIL
-    assert choose_after_threads(1.9, n_processors=8) == "processes"
+def test_processes_are_tried_where_threads_are_slower_than_they_could_be() -> None:
+    # Threads took 90 ms where two workers that do not disturb each other take 80 ms.
+    assert choose({"inline": (160, 0), "threads": (90, 0)}, n_processors=2) == "processes"
+    assert choose({"inline": (160, 0), "threads": (83, 0)}, n_processors=2) == "threads"
 
 
 def test_refused_processes_are_not_chosen_though_measured_fastest() -> None:
@@ -163,27 +147,6 @@ def test_a_probe_of_slow_workers_measures_whole_rounds() -> None:
     assert not is_done_in_the_middle_of_a_round
     assert probe.is_done
     assert probe.measurement().batch_seconds == 1.0
-
-
-def test_a_probe_tells_how_many_processors_were_busy() -> None:
-    probe = Probe(n_workers=1)
-    probe.add(asked_at=0.0, delivered_at=1.0, busy_seconds=7.0)
-
-    probe.add(asked_at=1.5, delivered_at=2.0, busy_seconds=8.5)
-    probe.add(asked_at=2.5, delivered_at=3.0, busy_seconds=10.0)
-
-    assert probe.measurement().n_busy_processors == 1.5
-
-
-def test_work_between_iterations_keeps_no_processor_busy() -> None:
-    probe = Probe(n_workers=0)
-    probe.add(asked_at=0.0, delivered_at=1.0, busy_seconds=1.0)
-
-    probe.pause()
-    probe.add(asked_at=50.0, delivered_at=51.0, busy_seconds=90.0)
-    probe.add(asked_at=51.0, delivered_at=52.0, busy_seconds=91.5)
-
-    assert probe.measurement().n_busy_processors == 1.5
 
 
 def test_a_pause_between_iterations_is_no_step() -> None:

@@ -29,10 +29,10 @@ class AutomaticWorkers(Workers):
     """Measures a few batches of each kind of workers that may pay off, and uses the fastest kind.
 
     The first batches are made inline, in the thread of the consumer. If threads could be faster,
-    they make the next batches. If processes could be faster than both, as threads leave processors
-    idle, and the remaining part of the iteration is long enough to pay for their start, they make
-    further batches. Then the kind with the shortest time from batch to batch makes all others:
-    inline unless another kind is clearly faster. Loaders that only copy rows of arrays stay inline.
+    they make the next batches. If processes could be faster than both, and the remaining part of
+    the iteration is long enough to pay for their start, they make further batches. Then the kind
+    with the shortest time from batch to batch makes all others: inline unless another kind is
+    clearly faster. Loaders that only copy rows of arrays stay inline.
 
     Each kind is measured once. An iteration begins with the measurements of the iterations before,
     and decides by its own number of batches.
@@ -136,7 +136,7 @@ class AutomaticWorkers(Workers):
 
         # Choose as soon as the current kind has been measured.
         if self._probe is not None:
-            self._probe.add(asked_at, delivered_at, time.process_time())
+            self._probe.add(asked_at, delivered_at)
             if self._probe.is_done:
                 self._measurements[self.kind] = self._probe.measurement()
                 self._probe = None

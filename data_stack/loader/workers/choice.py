@@ -68,13 +68,7 @@ def choose_kind(
         if kind == "processes":
             n_at_once = min(n_at_once, n_processors)
         possible_seconds = _shortest_batch_seconds(kind, measurements["inline"], n_at_once)
-        if kind == "processes" and "threads" in measurements:
-            # Processes use the time in which threads wait for the GIL. Where threads left no
-            # processor idle, there is no such time.
-            threads = measurements["threads"]
-            busy_share = min(1.0, threads.n_busy_processors / n_processors)
-            possible_seconds = max(possible_seconds, busy_share * threads.batch_seconds)
-        if possible_seconds >= _CLEARLY_FASTER * fastest_seconds:
+        if possible_seconds >= _part_of_clearly_faster(fastest) * fastest_seconds:
             continue
 
         # Workers that are kept start once for all iterations, so their start counts for nothing.
@@ -95,11 +89,17 @@ def _fastest_kind(measurements: Mapping[str, Measurement]) -> str:
     for kind in _OTHER_KINDS:
         if kind not in measurements:
             continue
-        needed_part = _CLEARLY_FASTER_THAN_THREADS if fastest == "threads" else _CLEARLY_FASTER
-        limit_seconds = needed_part * measurements[fastest].batch_seconds
+        limit_seconds = _part_of_clearly_faster(fastest) * measurements[fastest].batch_seconds
         if measurements[kind].batch_seconds < limit_seconds:
             fastest = kind
     return fastest
+
+
+def _part_of_clearly_faster(kind: str) -> float:
+    """Return the part of the time of a kind that a clearly faster kind takes at most."""
+    if kind == "threads":
+        return _CLEARLY_FASTER_THAN_THREADS
+    return _CLEARLY_FASTER
 
 
 def _shortest_batch_seconds(kind: str, inline: Measurement, n_at_once: float) -> float:

@@ -24,13 +24,10 @@ class Measurement:
         waiting_seconds: how long the consumer waits for a batch, on average.
         step_seconds: how long the consumer uses a batch. This is the median, which ignores
             pauses such as a validation.
-        n_busy_processors: how many processors the threads of this process used meanwhile, on
-            average; 0 if unknown.
     """
 
     waiting_seconds: float
     step_seconds: float
-    n_busy_processors: float = 0.0
 
     @property
     def batch_seconds(self) -> float:
@@ -80,15 +77,8 @@ class Probe:
     _elapsed_seconds: float
     #: How long the consumer used each of the last batches.
     _steps_seconds: deque[float]
-    #: How long processors worked for this process during the measured batches, but for the first
-    #: one of each iteration, before which nothing was noted.
-    _busy_seconds: float
-    #: How long these batches took.
-    _noted_seconds: float
     #: When the last batch was delivered; None at the beginning of an iteration.
     _delivered_at: float | None
-    #: How long processors had worked for this process by then.
-    _busy_seconds_then: float
 
     def __init__(self, n_workers: int) -> None:
         self._is_inline = n_workers == 0
@@ -98,29 +88,20 @@ class Probe:
         self._waiting_seconds = 0.0
         self._elapsed_seconds = 0.0
         self._steps_seconds = deque(maxlen=_MAX_STEPS)
-        self._busy_seconds = 0.0
-        self._noted_seconds = 0.0
         self._delivered_at = None
-        self._busy_seconds_then = 0.0
 
-    def add(self, asked_at: float, delivered_at: float, busy_seconds: float = 0.0) -> None:
+    def add(self, asked_at: float, delivered_at: float) -> None:
         """Add a batch, by the times at which the consumer asked for it and got it.
 
         Args:
             asked_at: when the consumer asked for the batch.
             delivered_at: when the consumer got it.
-            busy_seconds: how long processors had worked for this process by then.
         """
         waiting_seconds = delivered_at - asked_at
         step_seconds = 0.0
-        noted_seconds = 0.0
-        busy_seconds_of_batch = 0.0
         if self._delivered_at is not None:
             step_seconds = asked_at - self._delivered_at
-            noted_seconds = delivered_at - self._delivered_at
-            busy_seconds_of_batch = busy_seconds - self._busy_seconds_then
         self._delivered_at = delivered_at
-        self._busy_seconds_then = busy_seconds
 
         self._n_delivered += 1
         is_of_first_round = self._n_delivered <= self._n_batches_of_round
@@ -131,8 +112,6 @@ class Probe:
             self._waiting_seconds += waiting_seconds
             self._elapsed_seconds += waiting_seconds + step_seconds
             self._steps_seconds.append(step_seconds)
-            self._noted_seconds += noted_seconds
-            self._busy_seconds += busy_seconds_of_batch
 
     def pause(self) -> None:
         """Note the end of an iteration: the time until the next one is no step of the consumer."""
@@ -148,11 +127,7 @@ class Probe:
 
     def measurement(self) -> Measurement:
         """Return the measurement. At least one batch must have been measured."""
-        n_busy_processors = 0.0
-        if self._noted_seconds > 0:
-            n_busy_processors = self._busy_seconds / self._noted_seconds
         return Measurement(
             waiting_seconds=self._waiting_seconds / self._n_measured,
             step_seconds=statistics.median(self._steps_seconds),
-            n_busy_processors=n_busy_processors,
         )
