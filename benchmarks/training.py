@@ -78,9 +78,12 @@ def run(case: str, name: str, data: Path, folder: Path) -> dict[str, float]:
                     lines += read
                     if not first and b'{"first"' in lines:
                         first = time.perf_counter() - started
+                # A batch may be made or freed while the processes are looked at, one by one.
+                shared_then = shared_memory_bytes()
                 own = own_bytes(process.pid)
+                shared_now = shared_memory_bytes()
                 own_peak = max(own_peak, own)
-                shared = max(0, shared_memory_bytes() - shared_bytes_before)
+                shared = max(0, min(shared_then, shared_now) - shared_bytes_before)
                 peak = max(peak, own + shared)
                 if time.perf_counter() - started > _LIMIT_SECONDS:
                     raise RuntimeError(f"not done within {_LIMIT_SECONDS} s")

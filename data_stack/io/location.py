@@ -22,7 +22,6 @@ from data_stack.io.stand_ins import HEAD_BYTES, check_no_stand_in
 from data_stack.io.storage_connectors.connector import KeyOpener, StorageConnector
 from data_stack.io.storage_connectors.url import storage_connector_from_url
 from data_stack.io.url import StorageURL, split_url
-from data_stack.io.web_file_store import WebFileStore
 
 
 @dataclass(frozen=True)
@@ -152,6 +151,9 @@ def _location_on_web(url: StorageURL) -> Location:
     Raises:
         ConfigError: the URL names no file, or has options of published datasets.
     """
+    # Imported when needed: with the modules of HTTP it takes 2 MiB, which few workers need.
+    from data_stack.io.web_file_store import WebFileStore
+
     store = WebFileStore(url)
     folder = Folder(store, store.folder)
     # Nothing is found in the file: a web server has no list of what lies in it.

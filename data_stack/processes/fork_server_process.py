@@ -157,7 +157,8 @@ def _import_modules(channel: socket.socket) -> None:
     names: Iterable[str] = ()
     with channel, contextlib.suppress(ValueError):  # the names are cut off
         names = _read_all(channel)
-    # What this process touches of an imported module it no longer shares with its forks.
+    # Modules that this process has are left alone: it no longer shares a page that it touches with
+    # its forks.
     new_names = [name for name in names if name not in sys.modules]
     if not new_names:
         return

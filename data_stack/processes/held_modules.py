@@ -19,8 +19,8 @@ _SLOW_PACKAGES: Final = frozenset({"PIL", "cv2", "h5py", "numpy", "pandas", "pya
 def modules_imported_since(n_modules: int) -> list[str]:
     """Return the modules of this process that the fork server may import for later processes.
 
-    Of the slow packages, it is the package alone. A fork of the server asks for its own imports
-    only: what it touches of other modules, even their names, it no longer shares with the server.
+    Of the slow packages, it is the package alone. Names of earlier modules are not read: reading
+    a name counts a reference, which copies a page that this process shares with the fork server.
 
     Args:
         n_modules: the number of modules that this process had loaded before.

@@ -182,6 +182,7 @@ class ProcessWorkers(PrefetchingWorkers):
             if must_make_again:
                 self._make_again(job)
                 return self.next()
+            # Now the workers may work ahead.
             self._first_batch_check.job_number = None
             self._hand_jobs_out()
 
