@@ -139,6 +139,8 @@ def _join_with_target(
             location of the first one.
         target: the column of the target; None without one.
     """
+    if len(parts) == len(locations):
+        _warn_of_columns(parts, locations)
     parts_with_target = []
     for part, location in zip(parts, locations, strict=False):
         parts_with_target.append(format_.with_target(part, location, target))
@@ -225,6 +227,33 @@ def _is_target_elsewhere(
         if _has_target(format_, parts, target):
             return True
     return False
+
+
+def _warn_of_columns(parts: Sequence[DatasetIteratorIF], locations: Sequence[Location]) -> None:
+    """Warn of parts of one dataset that lack columns which another part has.
+
+    Their samples can be read one by one, but not in one batch.
+
+    Args:
+        parts: the parts. One that does not declare its columns is passed over.
+        locations: where they are, in the same order.
+    """
+    columns_of_parts = []
+    for part in parts:
+        declared_columns = access_to(part).declare_columns() or {}
+        columns_of_parts.append([str(column) for column in declared_columns])
+    all_columns = dict.fromkeys(column for columns in columns_of_parts for column in columns)
+
+    for columns, location in zip(columns_of_parts, locations, strict=True):
+        missing_columns = [column for column in all_columns if column not in columns]
+        if columns and missing_columns:
+            shown_columns = ", ".join(f"{column!r:.80}" for column in missing_columns[:5])
+            warn_program(
+                f"{location.full_name} lacks columns that other parts of the dataset have: "
+                f"{shown_columns}. Samples of both do not fit into one batch: add the columns to "
+                "the file, or read only common ones (columns=)"
+            )
+            return
 
 
 def _warn_of_types(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import io
 import json
 import tarfile
@@ -525,6 +526,34 @@ def test_numbered_parts_have_one_type(tmp_path: Path, load: Callable[..., Any]) 
     (tmp_path / "train-1.csv").write_text("x\nx8\n")
 
     assert [sample["x"] for sample in load()["train"]] == ["007", "x8"]
+
+
+@pytest.mark.parametrize(
+    ("suffix", "with_both", "with_x"),
+    [
+        ("csv", b"x,y\n1,2\n", b"x\n3\n"),
+        ("csv.gz", gzip.compress(b"x,y\n1,2\n"), gzip.compress(b"x\n3\n")),
+        ("tsv", b"x\ty\n1\t2\n", b"x\n3\n"),
+        ("jsonl", b'{"x": 1, "y": 2}\n', b'{"x": 3}\n'),
+    ],
+)
+@pytest.mark.parametrize("poor_part", [0, 1])
+def test_a_part_without_a_column_of_others_is_warned_of(
+    tmp_path: Path,
+    load: Callable[..., Any],
+    suffix: str,
+    with_both: bytes,
+    with_x: bytes,
+    poor_part: int,
+) -> None:
+    (tmp_path / f"train-{poor_part}.{suffix}").write_bytes(with_x)
+    (tmp_path / f"train-{1 - poor_part}.{suffix}").write_bytes(with_both)
+
+    with pytest.warns(UserWarning, match=rf"train-{poor_part}\.{suffix}.* lacks columns .*: 'y'"):
+        train = load()["train"]
+
+    assert sorted(sample["x"] for sample in train) == [1, 3]
+    assert sorted(load(columns=["x"])["train"].read_column("x")) == [1, 3]
 
 
 def test_tables_that_are_no_splits_have_types_of_their_own(

@@ -252,7 +252,7 @@ def test_the_first_wrong_line_is_named_after_many_blocks(path: Path) -> None:
     with open(path, "a") as file:
         file.write('{"a": 1, "t": "x"\n')
 
-    with pytest.raises(DatasetFileCorruptError, match="line 1001: invalid JSON"):
+    with pytest.raises(DatasetFileCorruptError, match="line 1001, column 18: invalid JSON"):
         data_stack.load(path)
 
 
