@@ -197,6 +197,7 @@ def handle(number, frame):
     if is_handled or frame.f_code.co_name != "is_readable":
         return
     is_handled = True
+    signal.setitimer(signal.ITIMER_REAL, 0)
     os.kill(server, signal.SIGCONT)
     {what}()
     print("handled", flush=True)

@@ -256,7 +256,7 @@ def test_a_token_that_expires_is_renewed(gcs: GCSServer, client: str) -> None:
     store.set_resource("a", DATA)
 
     gcs.expire_tokens()
-    time.sleep(0.5)  # obstore does not ask for a token more often
+    time.sleep(0.5)  # obstore keeps a token for a moment, whenever it expires
     store.set_resource("b", DATA)
 
     assert content(store, "b") == DATA
