@@ -26,6 +26,7 @@ from data_stack.formats.parquet.predicates import Predicate
 from data_stack.formats.parquet.replaced_columns import replaced_columns
 from data_stack.formats.parquet.row_groups import RowGroups
 from data_stack.formats.parquet.schema import Field, Schema
+from data_stack.formats.split_names import warn_of_missing_parts
 from data_stack.io.account import PlaceAccount
 
 #: Begins the JSON of a function without a name, see
@@ -177,6 +178,8 @@ class ParquetDataset(AccessedDatasetIterator):
         fields_read = {field.name: field for field in stored_schema if field.name in self.schema}
         account = account.with_left_out(replaced_columns(footers, fields_read))
         account.warn()
+        if not files.given:
+            warn_of_missing_parts(account.place, files.paths)
         self.account = account
 
         chosen = _choose_groups(row_groups, len(footers))
