@@ -405,7 +405,8 @@ def _find_datasets_beside(place: Location) -> dict[str, DatasetFiles]:
     """
     folder = place.as_folder()
     parts: dict[str, DatasetFiles] = {}
-    for name in in_order_of_splits(folder.list_names()):
+    visible_names = [name for name in folder.list_names() if not name.startswith(".")]
+    for name in in_order_of_splits(visible_names):
         entry = Location(folder, name)
         format_ = _format_or_none(entry)
         # What has no format is a license or a readme.

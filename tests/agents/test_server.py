@@ -10,7 +10,6 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Awaitable, Callable
 from io import BytesIO
 from pathlib import Path
@@ -42,7 +41,7 @@ NOISY = """
             os.write(1, b"opened\\n")
             subprocess.run(["echo", "opened"])
             if split == "slow":
-                time.sleep(30)
+                time.sleep(3600)
             return SequenceDatasetIterator([[1, 2, 3]])
 """
 
@@ -149,9 +148,7 @@ def test_a_plugin_that_prints_does_not_disturb_the_protocol(
         assert not slow.done()
         assert "took longer than 1 seconds" in text_of(await slow)
 
-    started_at = time.monotonic()
     talk(conversation, "--store", folder, "--max-seconds", "1")
-    assert time.monotonic() - started_at < 25
 
 
 def test_options_open_what_they_name(tmp_path: Path) -> None:

@@ -185,6 +185,13 @@ def test_a_missing_part_is_named_in_a_warning(
     assert len(warned) == 1
 
 
+@pytest.mark.parametrize("suffix", [".csv", ".jsonl", ".npy"])
+def test_hidden_files_are_no_datasets(suffix: str, tmp_path: Path) -> None:
+    write(tmp_path, suffix, {"a": [1], "b": [2], "._a": [3]})
+
+    assert values_by_split(data_stack.load(tmp_path)) == {"a": [1], "b": [2]}
+
+
 @pytest.mark.parametrize("suffix", WRITERS)
 def test_the_folder_data_holds_the_splits(
     suffix: str, tmp_path: Path, load: Callable[..., Any]

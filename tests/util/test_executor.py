@@ -81,7 +81,7 @@ def test_a_fork_has_threads_of_its_own_even_if_the_parent_was_at_work() -> None:
     assert busy.result()
 
 
-@pytest.mark.parametrize("seconds", [0.2, 60])
+@pytest.mark.parametrize("seconds", [0.2, 3600])
 def test_the_end_of_python_waits_for_a_moment_only_and_says_nothing(seconds: float) -> None:
     program = f"""
 import time
@@ -92,10 +92,8 @@ waiting.submit(time.sleep, {seconds})
 waiting.submit(print, "done")
 time.sleep(0.1)
 """
-    began = time.monotonic()
 
     assert run_python("-W", "error", "-c", program) == ("done\n", "")
-    assert time.monotonic() - began < 15
 
 
 def test_no_thread_is_started_while_python_ends() -> None:

@@ -132,6 +132,20 @@ def test_tables_of_tensors_have_the_stored_order(
     assert column.storage.to_pylist() == cells.storage.to_pylist()
 
 
+@pytest.mark.parametrize("permutation", [None, [0, 2, 1]])
+def test_a_later_file_of_other_tensors_is_refused(
+    tmp_path: Path, permutation: list[int] | None
+) -> None:
+    write(tmp_path / "a.parquet", tensors(PERMUTATION))
+    write(tmp_path / "b.parquet", tensors(permutation))
+
+    rows = ParquetDataset(tmp_path)
+
+    assert rows[4]["x"].shape == (4, 2, 3)
+    with pytest.raises(DataStackError, match=r"b\.parquet.*expected tensors of type .*2,0,1"):
+        rows[5]
+
+
 def nested(cells: pa.ExtensionArray) -> dict[str, pa.Array]:
     """Return the tensors in a struct, in a list and in a map; the first struct is null."""
     offsets = pa.array([0, 2, 2, 3, 4, 5], pa.int32())
