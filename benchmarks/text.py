@@ -274,12 +274,7 @@ def measure_format(name: str, path: Path, n_rounds: int, results: Results) -> No
     measure(case, works, n_rounds, _N_BATCHES, "ms", results)
     results.at_most("5 ms", case, "ours", 0.005)
 
-    # In a program of its own, whose modules another process can import.
-    case = f"private memory of each of {_N_PROCESSES} processes with {name}"
-    command = [sys.executable, str(Path(__file__)), "--processes", str(path)]
-    results.keep(case, "ours", answer_of(command), "MiB")
-    results.print(case, "ours")
-    results.at_most("100 MiB", case, "ours", 100 * MIB)
+    measure_memory(name, path, results)
 
 
 def measure_compressed(name: str, path: Path, n_rounds: int, results: Results) -> None:
@@ -309,11 +304,19 @@ def measure_compressed(name: str, path: Path, n_rounds: int, results: Results) -
         measure(case, works, n_rounds, _N_BATCHES, "ms", results)
         results.at_most("5 ms", case, "ours", 0.005)
 
-        case = f"private memory of each of {_N_PROCESSES} processes with {name}.{suffix}"
-        command = [sys.executable, str(Path(__file__)), "--processes", str(packed_path)]
-        results.keep(case, "ours", answer_of(command), "MiB")
-        results.print(case, "ours")
-        results.at_most("100 MiB", case, "ours", 100 * MIB)
+        measure_memory(f"{name}.{suffix}", packed_path, results)
+
+
+def measure_memory(name: str, path: Path, results: Results) -> None:
+    """Measure the memory of processes that read a file, and print it.
+
+    They are processes of another program, whose modules they can import.
+    """
+    case = f"private memory of each of {_N_PROCESSES} processes with {name}"
+    command = [sys.executable, str(Path(__file__)), "--processes", str(path)]
+    results.keep(case, "ours", answer_of(command), "MiB")
+    results.print(case, "ours")
+    results.at_most("100 MiB", case, "ours", 100 * MIB)
 
 
 def measure(

@@ -14,6 +14,7 @@ from data_stack.codecs.arrays import plain_number
 from data_stack.codecs.codec import Codec, ColumnType, FixedLayout
 from data_stack.codecs.registry import register_codec
 from data_stack.util.request_limit import check_request
+from data_stack.util.untrusted_text import distinct_fields
 from data_stack.values.text_numbers import float_of
 
 #: The maximum size of an integer of the type ``int``, that of Granular's.
@@ -174,7 +175,8 @@ class JsonCodec(Codec):
 
     Tuples come back as lists, numpy scalars as Python numbers. Other values that JSON would change
     are refused: arrays, bytes, and dicts with keys that are not text, which would come back as
-    text. NaN and the infinities are neither written nor read.
+    text. NaN and the infinities are neither written nor read, and an object that has a name twice
+    is not read.
     """
 
     name = "json"
@@ -200,7 +202,13 @@ class JsonCodec(Codec):
             check_request(_estimate_memory(record), "a record of JSON")
         text = str(record, "utf-8")
         try:
-            return json.loads(text, parse_constant=_parse_finite, parse_float=_parse_finite)
+            return json.loads(
+                text,
+                parse_constant=_parse_finite,
+                parse_float=_parse_finite,
+                # Otherwise the last of two equal names would replace the first in silence.
+                object_pairs_hook=distinct_fields,
+            )
         except RecursionError as error:
             raise ValueError("JSON is nested too deeply") from error
 

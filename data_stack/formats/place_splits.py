@@ -104,8 +104,8 @@ def find_splits(place: Location, kind: str | None = None) -> dict[str, DatasetFi
     if splits:
         return splits
     splits = _find_splits(place.as_folder(), names, kind)
-    warn_of_missing_parts(place.full_name, names)
     if splits:
+        warn_of_missing_parts(place.full_name, names)
         return _as_one_if_named_alike(place, splits)
 
     if _DATA_FOLDER not in names:
@@ -115,7 +115,8 @@ def find_splits(place: Location, kind: str | None = None) -> dict[str, DatasetFi
     if _lists_its_files(names_in_data):
         return {}
     splits = _find_splits(data_folder.as_folder(), names_in_data, kind)
-    warn_of_missing_parts(data_folder.full_name, names_in_data)
+    if splits:
+        warn_of_missing_parts(data_folder.full_name, names_in_data)
     return splits
 
 
@@ -309,6 +310,7 @@ def _files_of_entry(entry: Location, kind: str | None) -> DatasetFiles | None:
             f"{entry.full_name} is named as a split, but its files {_listed(kinds)} are not parts "
             "of one dataset, whose names differ in their numbers only; load each by its own path"
         )
+    warn_of_missing_parts(entry.full_name, kinds)
     parts = tuple(Location(folder, name) for name in kinds)
     return DatasetFiles(next(iter(kinds.values())), parts)
 
@@ -405,7 +407,8 @@ def _find_datasets_beside(place: Location) -> dict[str, DatasetFiles]:
     """
     folder = place.as_folder()
     parts: dict[str, DatasetFiles] = {}
-    for name in in_order_of_splits(folder.list_names()):
+    visible_names = [name for name in folder.list_names() if not name.startswith(".")]
+    for name in in_order_of_splits(visible_names):
         entry = Location(folder, name)
         format_ = _format_or_none(entry)
         # What has no format is a license or a readme.
@@ -418,6 +421,7 @@ def _find_datasets_beside(place: Location) -> dict[str, DatasetFiles]:
         if format_.has_class_folders:
             return {place.name: DatasetFiles(format_.name, (place,), is_place=True)}
 
+    warn_of_missing_parts(place.full_name, names)
     datasets: dict[str, DatasetFiles] = {}
     for name in names:
         dataset_name = stem_of_file(name)

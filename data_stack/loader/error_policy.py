@@ -27,7 +27,8 @@ Where half of all samples are damaged, 1,000 damaged ones in a row are as good a
 """
 
 DEFAULT_MAX_ERRORS = 100
-"""The default of the argument ``max_errors`` of a loader."""
+"""How many samples may be damaged, unless the argument ``max_errors`` of a loader says otherwise.
+"""
 
 #: Errors that say that the bytes of a sample are not what they should be. A value that exceeds the
 #: limit of a request even when it is read alone counts as well: its header is damaged, as a rule.
@@ -71,7 +72,7 @@ def parse_error_policy(
 
     Args:
         on_error: the argument of the loader.
-        max_errors: the argument of the loader.
+        max_errors: the argument of the loader; None for the default.
         errors: the argument of the loader.
         has_log: whether the loader has an ``error_log``.
 
@@ -80,7 +81,9 @@ def parse_error_policy(
     """
     if on_error not in get_args(OnError):
         raise ConfigError(f"on_error must be 'raise', 'skip' or 'replace', got {on_error!r:.80}")
-    n_allowed = check_integer("max_errors", max_errors, at_least=0)
+    n_allowed = DEFAULT_MAX_ERRORS
+    if max_errors is not None:
+        n_allowed = check_integer("max_errors", max_errors, at_least=0)
 
     classes = (errors,) if isinstance(errors, type) else errors
     problem = (
@@ -99,8 +102,7 @@ def parse_error_policy(
     policy = ErrorPolicy(on_error, n_allowed, checked_classes)
     if not policy.tolerates_damage:
         without_effect = []
-        # The default is also what a loader gets that was given no max_errors=.
-        if n_allowed != DEFAULT_MAX_ERRORS:
+        if max_errors is not None:
             without_effect.append("max_errors=")
         if checked_classes:
             without_effect.append("errors=")

@@ -150,7 +150,7 @@ class Loader:
             lost server or one of a function of yours, are raised.
         max_errors: how many different samples may be damaged in the whole training, of this rank;
             with one more there is a :class:`~data_stack.exception.TooManyDamagedSamplesError`.
-            This argument and the next two go with "skip" and "replace" only.
+            None means 100. This argument and the next two go with "skip" and "replace" only.
         errors: classes of exceptions that count as damage as well, where reading a sample raises
             them.
         error_log: the path of a file to which damaged samples are appended, one JSON object a line.
@@ -214,7 +214,7 @@ class Loader:
         timeout_seconds: float | None = None,
         compare_workers: bool = True,
         on_error: OnError = "raise",
-        max_errors: SupportsIndex = 100,
+        max_errors: SupportsIndex | None = None,
         errors: type[Exception] | Sequence[type[Exception]] = (),
         error_log: str | PathLike[str] | None = None,
         budget: Budget | SupportsIndex | None = None,

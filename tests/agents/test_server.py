@@ -41,7 +41,7 @@ NOISY = """
             os.write(1, b"opened\\n")
             subprocess.run(["echo", "opened"])
             if split == "slow":
-                time.sleep(600)
+                time.sleep(3600)
             return SequenceDatasetIterator([[1, 2, 3]])
 """
 

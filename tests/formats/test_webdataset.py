@@ -115,6 +115,14 @@ def test_a_class_file_that_says_no_integer_is_refused(text: str, tmp_path: Path)
         WebDatasetIterator(path)[0]
 
 
+@pytest.mark.parametrize("text", ['{"a": 1, "a": 2}', '[{"b": {"c": 1, "c": 1}}]'])
+def test_a_json_file_with_a_name_twice_is_refused(text: str, tmp_path: Path) -> None:
+    path = write_tar(tmp_path / "a.tar", {"0.json": text.encode()})
+
+    with pytest.raises(DatasetFileCorruptError, match=r"0\.json .* a name occurs twice"):
+        WebDatasetIterator(path)[0]
+
+
 def test_values_that_are_not_decoded_one_by_one_are_read_together(shards: list[str]) -> None:
     access = access_to(WebDatasetIterator(shards))
 

@@ -143,6 +143,18 @@ def test_concatenated_streams_are_one_and_zeros_are_padding(
         assert stream.read() == data + b"two"
 
 
+@pytest.mark.parametrize("compression", COMPRESS)
+def test_streams_of_all_lengths_follow_one_another(compression: str) -> None:
+    generator = random.Random(2)
+    # They end before, at and after the ends of the pieces that are unpacked at a time.
+    lengths = [0, 1, *range(900, 1_100, 10), *range(65_400, 65_600, 50), 200_000, 1]
+    contents = [generator.randbytes(length) for length in lengths]
+
+    compressed = b"".join(COMPRESS[compression](content) for content in contents)
+
+    assert decompress(compressed) == b"".join(contents)
+
+
 # ---------------------------------------------------------------------- members
 
 

@@ -371,7 +371,13 @@ def test_wrong_arguments_are_refused(arguments: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize(
-    "arguments", [{"max_errors": 10}, {"errors": ValueError}, {"error_log": "damaged.jsonl"}]
+    "arguments",
+    [
+        {"max_errors": 10},
+        {"max_errors": 100},
+        {"errors": ValueError},
+        {"error_log": "damaged.jsonl"},
+    ],
 )
 def test_arguments_without_effect_are_refused(arguments: dict[str, Any]) -> None:
     name = next(iter(arguments))

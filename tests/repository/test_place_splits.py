@@ -154,19 +154,43 @@ def test_numbered_parts_are_one_split(
     assert values_by_split(load()) == {"train": [1, 2, 3], "val": [4, 5]}
 
 
-@pytest.mark.parametrize("folder", ["", "data"])
-@pytest.mark.parametrize("name", ["train", "rows"])
+@pytest.mark.parametrize(
+    ("folder", "name", "suffix"),
+    [
+        ("", "train", ".parquet"),
+        ("", "rows", ".parquet"),
+        ("", "rows", ".csv"),
+        ("", "rows", ".tar"),
+        ("data", "train", ".parquet"),
+        ("data", "rows", ".parquet"),
+        ("train", "rows", ".csv"),
+        ("train", "rows", ".parquet"),
+        ("train", "rows", ".tar"),
+        ("data/train", "rows", ".jsonl"),
+        ("data/train", "rows", ".parquet"),
+        ("train/year=2024", "rows", ".parquet"),
+    ],
+)
 def test_a_missing_part_is_named_in_a_warning(
-    folder: str, name: str, tmp_path: Path, load: Callable[..., Any]
+    folder: str, name: str, suffix: str, tmp_path: Path, load: Callable[..., Any]
 ) -> None:
     write(
         tmp_path / folder,
-        ".parquet",
+        suffix,
         {f"{name}-00000-of-00003": [1], f"{name}-00002-of-00003": [3]},
     )
 
-    with pytest.warns(LeftOutWarning, match=rf"2 of 3 '{name}-\*-of-00003.parquet'"):
+    with pytest.warns(LeftOutWarning, match=rf"2 of 3 '.*{name}-\*-of-00003{suffix}'") as warned:
         load()
+
+    assert len(warned) == 1
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".jsonl", ".npy"])
+def test_hidden_files_are_no_datasets(suffix: str, tmp_path: Path) -> None:
+    write(tmp_path, suffix, {"a": [1], "b": [2], "._a": [3]})
+
+    assert values_by_split(data_stack.load(tmp_path)) == {"a": [1], "b": [2]}
 
 
 @pytest.mark.parametrize("suffix", WRITERS)

@@ -70,7 +70,7 @@ def _convert(values: _Array, origin: Origin | None) -> pa.Array:
         return _cells_of_inferred_type(values)
     if origin.categories is not None:
         return _categorical_cells(values, origin.field.type, origin)
-    return _cells_of_type(values, origin.field.type)
+    return exact_cells(values, origin.field.type)
 
 
 # ---------------------------------------------------------------------- a known type
@@ -90,9 +90,9 @@ def _json_cells(values: _Array) -> pa.Array:
 def _categorical_cells(values: _Array, type_: pa.DictionaryType, origin: Origin) -> pa.Array:
     """Convert values to indices of the categories that the column has in its source."""
     if origin.as_codes:
-        indices = _cells_of_type(values, pa.int64())
+        indices = exact_cells(values, pa.int64())
     else:
-        categories = _cells_of_type(values, type_.value_type)
+        categories = exact_cells(values, type_.value_type)
         indices = pc.index_in(categories, value_set=origin.categories)
     # polars reads the indices of nulls, too, so these must be valid.
     index_of_null = 0
@@ -102,20 +102,6 @@ def _categorical_cells(values: _Array, type_: pa.DictionaryType, origin: Origin)
         mask=null_mask(indices),
         ordered=type_.ordered,
     )
-
-
-def _cells_of_type(values: _Array, type_: pa.DataType) -> pa.Array:
-    if isinstance(type_, pa.FixedShapeTensorType):
-        # The storage of a tensor is a flat list, whose axes may be in another order.
-        stored_axes = np.argsort(type_.permutation or range(len(type_.shape)))
-        flat_values: list[Any] = []
-        for value in values:
-            if value is None:
-                flat_values.append(None)
-            else:
-                flat_values.append(np.ravel(np.transpose(value, stored_axes)))
-        values = objects(flat_values)
-    return exact_cells(values, type_)
 
 
 # ---------------------------------------------------------------------- an inferred type

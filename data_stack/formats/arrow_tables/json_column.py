@@ -16,7 +16,9 @@ from data_stack.exception import ConfigError
 from data_stack.formats.arrow_tables.origin import Origin
 from data_stack.formats.arrow_tables.values import update_digest
 from data_stack.formats.column_reader import ColumnReader
+from data_stack.util.untrusted_text import distinct_fields
 from data_stack.values.stacked_values import objects
+from data_stack.values.text_numbers import parse_exact_float
 
 #: The ``kind`` of the :class:`Origin` of a column of JSON text.
 JSON_TEXT: Final = "json"
@@ -111,13 +113,15 @@ class JsonColumn(ColumnReader):
         """Return the value of a cell; None for null.
 
         Raises:
-            ConfigError: the text is not JSON, is nested too deeply, or has a number of too many
-                digits.
+            ConfigError: the text is not JSON, is nested too deeply, has a number of too many
+                digits or one that float64 lacks, or an object with a name twice.
         """
         if text is None:
             return None
         try:
-            return json.loads(text)
+            return json.loads(
+                text, parse_float=parse_exact_float, object_pairs_hook=distinct_fields
+            )
         except (ValueError, RecursionError) as error:
             raise ConfigError(
                 f"column {self.name!r} has a cell that cannot be read as JSON: {text!r:.80}: "

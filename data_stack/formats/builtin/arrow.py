@@ -17,6 +17,7 @@ from data_stack.formats.format import (
     WriteBatch,
 )
 from data_stack.formats.registry import register_format
+from data_stack.formats.split_names import warn_of_missing_parts
 from data_stack.io.account import PlaceAccount, account_of
 from data_stack.io.folder import Folder
 from data_stack.io.location import Location
@@ -78,6 +79,7 @@ class ArrowFormat(WritableFormat):
         account = self.account_of(location.as_folder())
         if account is not None:
             account.warn()
+        warn_of_missing_parts(location.full_name, location.as_folder().list_names())
         return open_folder(location, columns, tuple(self.suffixes), image_mode)
 
     def open_parts(

@@ -24,6 +24,7 @@ from data_stack.formats.format import (
     samples_of_batch,
 )
 from data_stack.formats.registry import register_format
+from data_stack.formats.split_names import warn_of_missing_parts
 from data_stack.formats.webdataset import WebDatasetIterator
 from data_stack.formats.webdataset_fields import (
     INTEGERS,
@@ -198,6 +199,7 @@ def _open_location(
     samples = _open_shards(shards, columns, types)
     samples.account = account_of_shards(folder)
     samples.account.warn()
+    warn_of_missing_parts(location.full_name, [shard.name for shard in shards])
     return samples
 
 

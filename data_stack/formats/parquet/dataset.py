@@ -14,6 +14,7 @@ from data_stack.dataset.iterator import AccessedDatasetIterator, IndexArray, Sam
 from data_stack.dataset.positions import check_indices, check_integer
 from data_stack.dataset.recipes.recipe_values import PartialContent
 from data_stack.exception import ConfigError, DatasetOutOfBoundsError
+from data_stack.formats.parquet.absent_columns import warn_of_absent_columns
 from data_stack.formats.parquet.access import ParquetAccess
 from data_stack.formats.parquet.adapted_schema import adapt_schema, add_masks
 from data_stack.formats.parquet.codecs.native import Nulls
@@ -26,6 +27,7 @@ from data_stack.formats.parquet.predicates import Predicate
 from data_stack.formats.parquet.replaced_columns import replaced_columns
 from data_stack.formats.parquet.row_groups import RowGroups
 from data_stack.formats.parquet.schema import Field, Schema
+from data_stack.formats.split_names import warn_of_missing_parts
 from data_stack.io.account import PlaceAccount
 
 #: Begins the JSON of a function without a name, see
@@ -110,6 +112,11 @@ class ParquetDataset(AccessedDatasetIterator):
         ResourceNotFoundError: ``source`` has no Parquet files.
         DatasetFileCorruptError: a footer is damaged, or files differ in their columns.
         ConfigError: a field does not exist, or the filter is invalid.
+
+    Warns:
+        UserWarning: a file lacks a column of the others, unless ``schema`` is given.
+        LeftOutWarning: something beside the files that are read may be data; or the names of the
+            files count more parts than there are.
     """
 
     schema: Schema
@@ -177,7 +184,12 @@ class ParquetDataset(AccessedDatasetIterator):
         fields_read = {field.name: field for field in stored_schema if field.name in self.schema}
         account = account.with_left_out(replaced_columns(footers, fields_read))
         account.warn()
+        if not files.given:
+            warn_of_missing_parts(account.place, files.paths)
         self.account = account
+
+        if schema is None:
+            warn_of_absent_columns(footers, stored_groups.absent, fields_read)
 
         chosen = _choose_groups(row_groups, len(footers))
         selector = RowSelector(stored_groups, chosen, self._predicate)

@@ -13,6 +13,7 @@ from data_stack.exception import DatasetFileCorruptError
 from data_stack.formats.parquet.codecs.times import is_instant
 from data_stack.formats.parquet.files import NULL_PARTITION, ParquetFiles
 from data_stack.formats.parquet.schema import Field
+from data_stack.values.text_numbers import float_of, integer_of
 
 #: How many characters of the name of a folder are shown.
 _SHOWN_CHARACTERS = 60
@@ -75,7 +76,27 @@ def _parse(field: Field, texts: Sequence[str | None]) -> npt.NDArray[Any]:
     if is_instant(type_):
         # The names of folders are times of UTC, without a zone.
         type_ = pa.timestamp(type_.unit)
+    _check_numbers(texts, type_)
     cells = pa.array(texts, pa.string()).cast(type_)
     # The codec of the field makes values of the cells, as it does for columns of files.
     column = field.cells.column(field, cells, has_nulls=None in texts)
     return column.take(np.arange(len(texts)))
+
+
+def _check_numbers(texts: Sequence[str | None], type_: pa.DataType) -> None:
+    """Check that the texts of a column of numbers are numbers, by the rule of text tables.
+
+    pyarrow would read ``0x10`` as 16, and ``1e400`` as infinity.
+
+    Raises:
+        ValueError: a text is no number of the type.
+    """
+    if pa.types.is_integer(type_):
+        number_of = integer_of
+    elif pa.types.is_floating(type_):
+        number_of = float_of
+    else:
+        return
+    for text in texts:
+        if text is not None and number_of(text) is None:
+            raise ValueError(f"{text!r:.80} is no number of {type_}")

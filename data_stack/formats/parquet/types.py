@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -91,6 +92,8 @@ _TYPE_FOR_SPARK: Final = {
 
 #: The maximum number of levels of a nested type, as in pyarrow; below Python's recursion limit.
 _MAX_DEPTH: Final = 100
+#: The elements of a tensor are a list of fixed size, which Arrow counts in 32 bits.
+_MAX_ELEMENTS: Final = 1 << 31
 
 #: The types that hold numpy's ``datetime64`` exactly, by its unit.
 _TYPE_OF_TIMES: Final = {
@@ -449,12 +452,15 @@ def numpy_dtype(dtype: FieldDtype) -> np.dtype[Any]:
 def describe_type(type_: pa.DataType) -> Any:
     """Return a type as plain data, for :func:`type_described`.
 
-    It is the name of a scalar type, ``{"list": element}``, ``{"struct": {name: field}}`` or
-    ``{"map": [key, value]}``.
+    It is the name of a scalar type, ``{"list": element}``, ``{"struct": {name: field}}``,
+    ``{"map": [key, value]}`` or ``{"tensor": [element, shape]}``. If the axes of a tensor are
+    permuted, a third item is the permutation.
 
     Raises:
         ConfigError: a type has no name, or two fields of a struct have one name.
     """
+    if is_tensor(type_):
+        return {"tensor": _describe_tensor(type_)}
     type_ = plain_type(type_)
     if is_list(type_):
         return {"list": describe_type(type_.value_type)}
@@ -484,6 +490,14 @@ def _describe_fields(type_: pa.StructType) -> dict[str, Any]:
     return fields
 
 
+def _describe_tensor(type_: pa.FixedShapeTensorType) -> list[Any]:
+    """Return element, stored shape and permutation of tensors, as plain data."""
+    content = [describe_type(type_.value_type), list(type_.shape)]
+    if type_.permutation is not None:
+        content.append(list(type_.permutation))
+    return content
+
+
 def type_described(content: Any, depth: int = 0) -> pa.DataType:
     """Return the type that :func:`describe_type` described.
 
@@ -507,6 +521,8 @@ def type_described(content: Any, depth: int = 0) -> pa.DataType:
         return _struct_described(inner, depth)
     if kind == "map":
         return _map_described(inner, depth)
+    if kind == "tensor":
+        return _tensor_described(inner, depth)
     raise _unknown_type_error(content)
 
 
@@ -528,6 +544,27 @@ def _map_described(content: Any, depth: int) -> pa.DataType:
         raise _unknown_type_error({"map": content})
     key, item = content
     return pa.map_(type_described(key, depth + 1), type_described(item, depth + 1))
+
+
+def _tensor_described(content: Any, depth: int) -> pa.DataType:
+    """Return the type of tensors whose element, shape and permutation are in a list."""
+    error = _unknown_type_error({"tensor": content})
+    if not isinstance(content, (list, tuple)) or len(content) not in (2, 3):
+        raise error
+    element, shape, *permutations = content
+    for axes in (shape, *permutations):
+        if not isinstance(axes, (list, tuple)) or len(axes) != len(shape):
+            raise error
+        if not all(type(size) is int and 0 <= size < _MAX_ELEMENTS for size in axes):
+            raise error
+    if math.prod(shape) >= _MAX_ELEMENTS:
+        raise error
+    permutation = permutations[0] if permutations else None
+    if permutation is not None and sorted(permutation) != list(range(len(shape))):
+        raise error
+    return pa.fixed_shape_tensor(
+        type_described(element, depth + 1), tuple(shape), permutation=permutation
+    )
 
 
 def _unknown_type_error(content: Any) -> ConfigError:

@@ -28,6 +28,7 @@ from data_stack.formats.text_tables.csv_types import (
     common_types,
     convert_texts,
     exact_column,
+    has_hexadecimal_numbers,
 )
 from data_stack.formats.text_tables.indexed_rows import error_of_change
 from data_stack.formats.text_tables.indexed_text import IndexedText
@@ -264,6 +265,7 @@ class CSVTable:
             raise
         except MISFIT_ERRORS as error:
             raise self._error_of_block(block, read_by_arrow, error) from error
+        self._check_integers(block, read_by_arrow)
         columns = {name: table[name] for name in table.column_names}
         for name, type_ in read_as_text.items():
             values = convert_texts(columns[name], type_)
@@ -271,6 +273,24 @@ class CSVTable:
                 raise self._error_of_misfit(block, name, type_)
             columns[name] = values
         return pa.table(columns)
+
+    def _check_integers(self, block: Block, types: Mapping[str, pa.DataType]) -> None:
+        """Check that columns of integers have no texts such as ``0x10``, which pyarrow would read.
+
+        Args:
+            block: the block.
+            types: the given types by which pyarrow read it.
+
+        Raises:
+            DatasetFileCorruptError: there is such a text.
+        """
+        names = [name for name, type_ in types.items() if pa.types.is_integer(type_)]
+        if not names or not has_hexadecimal_numbers(block.data):
+            return
+        texts = self.parser.texts(block.data, names)
+        for name in names:
+            if convert_texts(texts[name], types[name]) is None:
+                raise self._error_of_misfit(block, name, types[name])
 
     # ------------------------------------------------------------------ errors
 

@@ -45,7 +45,7 @@ def columns_to_check(data: bytes, table: pa.Table) -> list[str]:
     """
     # The text is searched only for columns that need it, and once: text is searched slowly.
     has_tiny = functools.cache(lambda: has_tiny_numbers(data))
-    has_hexadecimal = functools.cache(lambda: _has_hexadecimal_numbers(data))
+    has_hexadecimal = functools.cache(lambda: has_hexadecimal_numbers(data))
     names = []
     for name in table.column_names:
         numbers = table[name]
@@ -60,12 +60,17 @@ def columns_to_check(data: bytes, table: pa.Table) -> list[str]:
     return names
 
 
-def _has_hexadecimal_numbers(data: bytes) -> bool:
+def has_hexadecimal_numbers(data: bytes) -> bool:
     """Return whether a text may hold numbers such as ``0x10``, which pyarrow reads as integers."""
     codes = np.frombuffer(data, np.uint8)
     letters = np.flatnonzero((codes | _TO_SMALL_LETTER) == ord("x"))
     codes_before = codes[letters[letters > 0] - 1]
     return bool((codes_before == ord("0")).any())
+
+
+def _are_some_hexadecimal(trimmed: Any) -> bool:
+    """Return whether a text is a hexadecimal number, such as ``0x10``."""
+    return bool(pc.any(pc.match_substring_regex(trimmed, "^[+-]?0[xX]")).as_py())
 
 
 def _has_large(numbers: pa.ChunkedArray) -> bool:
@@ -88,8 +93,7 @@ def exact_column(numbers: pa.ChunkedArray, texts: pa.ChunkedArray) -> pa.Chunked
     if pa.types.is_timestamp(numbers.type):
         return numbers if times_are_exact(numbers, trimmed) else texts
     if pa.types.is_integer(numbers.type):
-        are_hexadecimal = pc.match_substring_regex(trimmed, "^[+-]?0[xX]")
-        return texts if pc.any(are_hexadecimal).as_py() else numbers
+        return texts if _are_some_hexadecimal(trimmed) else numbers
     # Integers that int64 lacks became floats. pc.all() leaves nulls out.
     are_integers = pc.match_substring_regex(trimmed, "^[+-]?[0-9]+$")
     if pc.all(are_integers).as_py():
@@ -145,6 +149,8 @@ def convert_texts(texts: Any, type_: pa.DataType) -> Any:
             return _durations(trimmed, type_)
         values = trimmed.cast(type_)
         if may_be_misread(type_) and not times_are_exact(values, trimmed):
+            return None
+        if pa.types.is_integer(type_) and _are_some_hexadecimal(trimmed):
             return None
         return values
     except MemoryError:

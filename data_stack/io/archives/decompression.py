@@ -24,10 +24,15 @@ from data_stack.io.storage_connectors.storable import can_seek
 
 #: What a decompressor may allocate for itself. ``xz -9`` needs 65 MiB, ``zstd --long`` 128 MiB.
 _MAX_WINDOW_BYTES: Final = 1 << 27
-#: How much input is unpacked at a time. It is small for two reasons. A hostile file may consist of
-#: many tiny streams, and after each of them the unused input is copied. And zstandard does not
-#: bound its output: 8 bytes unpack to at most 256 KiB, so this much unpacks to at most 32 MiB.
-_INPUT_BYTES: Final = 1 << 10
+#: How much input is read at a time.
+_INPUT_BYTES: Final = 1 << 16
+#: How much of it is unpacked first. A hostile file may consist of many tiny streams, and after each
+#: of them the unused input is copied. So a stream begins with little, and takes twice as much each
+#: time.
+_FIRST_PIECE_BYTES: Final = 1 << 10
+#: The most that is unpacked at a time by zstandard, which does not bound its output: 8 bytes unpack
+#: to at most 256 KiB, so this much unpacks to at most 32 MiB.
+_ZSTD_PIECE_BYTES: Final = 1 << 10
 #: Length of the longest magic number.
 _MAGIC_BYTES: Final = 6
 #: The first bytes of a file, by its compression.
@@ -117,48 +122,92 @@ def decompress_chunks(
         ArchiveLimitError: it unpacks to too much.
         MissingDependencyError: it is zstd, and zstandard is not installed.
     """
-    data = b""
-    n_read = 0
+    source = _Input(stream)
+    max_piece_bytes = _ZSTD_PIECE_BYTES if compression == "zstd" else _INPUT_BYTES
     n_bytes = 0
 
     # A file may consist of several streams, one behind the other.
     while True:
         decompressor = _DECOMPRESSORS[compression]()
+        piece_bytes = _FIRST_PIECE_BYTES
         while not decompressor.eof:
-            if decompressor.needs_input and not data:
-                data = stream.read(_INPUT_BYTES)
-                n_read += len(data)
-                if not data:
+            piece = b""
+            if decompressor.needs_input:
+                piece = source.take(piece_bytes)
+                piece_bytes = min(2 * piece_bytes, max_piece_bytes)
+                if not piece:
                     raise ArchiveError(
-                        f"{name!r} is truncated: it ends after {n_read:,} bytes. Fetch it again."
+                        f"{name!r} is truncated: it ends after {source.n_taken:,} bytes. "
+                        "Fetch it again."
                     )
             try:
-                output = decompressor.decompress(data, CHUNK_BYTES)
+                output = decompressor.decompress(piece, CHUNK_BYTES)
             except MemoryError:
                 raise
             except Exception as error:
-                raise _damage_error(name, n_read, error) from error
-            data = b""
+                raise _damage_error(name, source.n_taken, error) from error
             n_bytes += len(output)
-            limits.check_ratio(name, n_bytes, n_read)
+            limits.check_ratio(name, n_bytes, source.n_taken)
             if not is_archive:
                 limits.check_bytes(name, n_bytes)
             if output:
                 yield output
 
         # What follows the end of a stream tells whether another one begins.
-        data = decompressor.unused_data
-        if len(data) < _MAGIC_BYTES:
-            more = stream.read(_INPUT_BYTES)
-            data += more
-            n_read += len(more)
-        if compression_of(data) != compression:
+        source.give_back(len(decompressor.unused_data))
+        if compression_of(source.peek(_MAGIC_BYTES)) != compression:
             break
 
-    if not ends_with_zeros(data, partial(stream.read, CHUNK_BYTES)):
+    if not ends_with_zeros(source.take(_INPUT_BYTES), partial(source.take, _INPUT_BYTES)):
         raise ArchiveError(
             f"{name!r} has other data behind its compressed data. Fetch it again, or cut that off."
         )
+
+
+class _Input:
+    """The compressed bytes of a file, taken in pieces whose ends can be given back.
+
+    Args:
+        stream: the compressed bytes.
+
+    Attributes:
+        n_taken: how many bytes were taken, without those that were given back.
+    """
+
+    n_taken: int
+    _stream: io.BufferedReader
+    #: The bytes that were read last.
+    _data: bytes
+    #: How many of them were taken.
+    _position: int
+
+    def __init__(self, stream: io.BufferedReader) -> None:
+        self.n_taken = 0
+        self._stream = stream
+        self._data = b""
+        self._position = 0
+
+    def take(self, max_bytes: int) -> bytes:
+        """Return the next bytes, at least one unless the file ends."""
+        if self._position == len(self._data):
+            self._data = self._stream.read(_INPUT_BYTES)
+            self._position = 0
+        piece = self._data[self._position : self._position + max_bytes]
+        self._position += len(piece)
+        self.n_taken += len(piece)
+        return piece
+
+    def give_back(self, n_bytes: int) -> None:
+        """Take the last bytes of the last piece another time."""
+        self._position -= n_bytes
+        self.n_taken -= n_bytes
+
+    def peek(self, n_bytes: int) -> bytes:
+        """Return the next bytes without taking them; fewer if the file ends."""
+        if len(self._data) - self._position < n_bytes:
+            self._data = self._data[self._position :] + self._stream.read(_INPUT_BYTES)
+            self._position = 0
+        return self._data[self._position : self._position + n_bytes]
 
 
 def _damage_error(name: str, n_read: int, error: Exception) -> ArchiveError:

@@ -87,11 +87,37 @@ def test_a_file_outside_of_the_partitions_has_null(tmp_path: Path) -> None:
     write(tmp_path / "day=3" / "a.parquet", ONE_ROW)
     write(tmp_path / "z.parquet", ONE_ROW)
 
-    dataset = ParquetDataset(tmp_path)
+    with pytest.warns(UserWarning, match=r"null in their rows: 'day' \(.*z\.parquet\)"):
+        dataset = ParquetDataset(tmp_path)
 
     assert [sample["day"] for sample in dataset] == [3, None]
     assert dataset.read_column("day").tolist() == [3, None]
-    assert len(ParquetDataset(tmp_path, filters=col("day").is_null())) == 1
+    with pytest.warns(UserWarning, match="'day'"):
+        assert len(ParquetDataset(tmp_path, filters=col("day").is_null())) == 1
+
+
+def test_files_without_a_nullable_column_are_named(tmp_path: Path) -> None:
+    write(tmp_path / "a.parquet", pa.table({"id": [1], "x": [2]}))
+    for name in ("b.parquet", "c.parquet"):
+        write(tmp_path / name, ONE_ROW)
+
+    with pytest.warns(UserWarning, match=r"'x' \(.*b\.parquet and 1 more files\)") as warned:
+        dataset = ParquetDataset(tmp_path)
+
+    assert dataset.read_column("x").tolist() == [2, None, None]
+    assert len(warned) == 1
+
+
+def test_a_lacking_column_that_is_expected_is_not_named(tmp_path: Path) -> None:
+    write(tmp_path / "a.parquet", pa.table({"id": [1], "x": [2]}))
+    write(tmp_path / "b.parquet", ONE_ROW)
+    fields = [Field("id", "int64", nullable=True), Field("x", "int64", nullable=True)]
+
+    declared = ParquetDataset(tmp_path, schema=Schema("s", fields))
+    without_it = ParquetDataset(tmp_path, ["id"])
+
+    assert declared.read_column("x").tolist() == [2, None]
+    assert without_it.read_column("id").tolist() == [1, 1]
 
 
 @pytest.mark.parametrize(
@@ -118,6 +144,9 @@ def test_partitions_have_the_dtype_of_the_schema(
     [
         ("int8", "300"),
         ("int64", "x"),
+        ("int64", "0x10"),
+        ("uint8", "0XFF"),
+        ("float64", "1e400"),
         ("datetime64[D]", "2024-13-01"),
         ("datetime64[D]", ""),
         ("bool", "2"),

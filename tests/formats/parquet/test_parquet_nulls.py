@@ -134,19 +134,15 @@ def test_text_decimals_structs_and_lists_have_none_as_before_and_floats_in_lists
         np.testing.assert_array_equal(batch["floats"][0], [1, np.nan if nulls == "nan" else None])
 
 
-def test_dictionaries_partitions_and_absent_columns_have_nulls(tmp_path: Path) -> None:
+def test_dictionaries_and_partitions_have_nulls(tmp_path: Path) -> None:
     schema = Schema("s", [Field("part", "int64", nullable=True), Field("n", "int64")])
     with ParquetWriter(tmp_path / "parts", schema, partition_by=["part"]) as writer:
         writer.append_columns({"n": [1, 2], "part": [5, None]})
     dictionary = pa.DictionaryArray.from_arrays(pa.array([0, None, 1]), pa.array([7, 8]))
     pq.write_table(pa.table({"n": dictionary}), tmp_path / "dictionary.parquet")
-    absent = [tmp_path / "some.parquet", tmp_path / "without.parquet"]
-    pq.write_table(pa.table({"n": [1], "x": [2]}), absent[0])
-    pq.write_table(pa.table({"n": [3]}), absent[1])
     cases: list[tuple[Any, str, list[int]]] = [
         (tmp_path / "parts", "part", [5, 0]),
         (tmp_path / "dictionary.parquet", "n", [7, 0, 8]),
-        (absent, "x", [2, 0]),
     ]
 
     for source, name, expected in cases:
@@ -159,6 +155,21 @@ def test_dictionaries_partitions_and_absent_columns_have_nulls(tmp_path: Path) -
         )
         for dataset in (nan, masked):
             check_samples_and_batches_agree(dataset)
+
+
+def test_a_column_that_a_file_lacks_has_nulls(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"n": [1], "x": [2]}), tmp_path / "some.parquet")
+    pq.write_table(pa.table({"n": [3]}), tmp_path / "without.parquet")
+
+    with pytest.warns(UserWarning, match=r"'x' \(.*without\.parquet\)"):
+        nan = ParquetDataset(tmp_path, nulls="nan")
+    with pytest.warns(UserWarning, match=r"'x' \(.*without\.parquet\)"):
+        masked = ParquetDataset(tmp_path, nulls="mask")
+
+    np.testing.assert_array_equal(nan.read_column("x"), [2, np.nan])
+    assert masked.read_column("x_is_null").tolist() == [False, True]
+    for dataset in (nan, masked):
+        check_samples_and_batches_agree(dataset)
 
 
 def test_filters_see_the_nulls(tmp_path: Path) -> None:

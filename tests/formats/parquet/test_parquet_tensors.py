@@ -14,6 +14,7 @@ import data_stack
 from data_stack.exception import ConfigError, DataStackError
 from data_stack.formats import convert
 from data_stack.formats.parquet import Field, ParquetDataset, ParquetWriter, Schema, TensorCodec
+from data_stack.formats.parquet.codecs import CellError, NestedCodec
 
 #: Three axes whose order is not that of its own inverse.
 SHAPE = (2, 3, 4)
@@ -129,6 +130,90 @@ def test_tables_of_tensors_have_the_stored_order(
 
     assert column.type == cells.type
     assert column.storage.to_pylist() == cells.storage.to_pylist()
+
+
+@pytest.mark.parametrize("permutation", [None, [0, 2, 1]])
+def test_a_later_file_of_other_tensors_is_refused(
+    tmp_path: Path, permutation: list[int] | None
+) -> None:
+    write(tmp_path / "a.parquet", tensors(PERMUTATION))
+    write(tmp_path / "b.parquet", tensors(permutation))
+
+    rows = ParquetDataset(tmp_path)
+
+    assert rows[4]["x"].shape == (4, 2, 3)
+    with pytest.raises(DataStackError, match=r"b\.parquet.*expected tensors of type .*2,0,1"):
+        rows[5]
+
+
+def nested(cells: pa.ExtensionArray) -> dict[str, pa.Array]:
+    """Return the tensors in a struct, in a list and in a map; the first struct is null."""
+    offsets = pa.array([0, 2, 2, 3, 4, 5], pa.int32())
+    return {
+        "struct": pa.StructArray.from_arrays(
+            [cells, pa.array(range(5))], ["t", "n"], mask=pa.array([True] + [False] * 4)
+        ),
+        "list": pa.ListArray.from_arrays(offsets, cells),
+        "map": pa.MapArray.from_arrays(offsets, pa.array(list("abcde")), cells),
+    }
+
+
+@pytest.mark.parametrize("kind", ["struct", "list", "map"])
+@pytest.mark.parametrize("suffix", [".parquet", ".arrow"])
+def test_tensors_within_other_types_have_their_shape(
+    tmp_path: Path, suffix: str, kind: str
+) -> None:
+    cells = nested(tensors(PERMUTATION))[kind]
+    convert(write(tmp_path / "a.parquet", cells), tmp_path / f"b{suffix}")
+    expected = np.arange(5 * 24, dtype=np.int32).reshape(5, *SHAPE).transpose(0, 3, 1, 2)
+
+    rows = data_stack.load(tmp_path / f"b{suffix}")
+
+    value = rows[3]["x"]
+    tensor = {"struct": lambda: value["t"], "list": lambda: value[0], "map": lambda: value[0][1]}
+    assert tensor[kind]().dtype == np.int32
+    assert np.array_equal(tensor[kind](), expected[3])
+
+
+@pytest.mark.parametrize("kind", ["struct", "list", "map"])
+def test_converted_tensors_within_other_types_are_tensors(tmp_path: Path, kind: str) -> None:
+    cells = nested(with_nulls(tensors(PERMUTATION)))[kind]
+    write(tmp_path / "a.parquet", cells)
+
+    convert(tmp_path / "a.parquet", tmp_path / "b.parquet")
+
+    (path,) = (tmp_path / "b.parquet").rglob("[!_]*.parquet")
+    column = pq.read_table(path)["x"].combine_chunks()
+    assert "permutation=[2,0,1]" in str(column.type)
+    assert column.to_pylist() == pq.read_table(tmp_path / "a.parquet")["x"].to_pylist()
+
+
+def test_a_tensor_of_another_shape_within_a_struct_is_refused() -> None:
+    type_ = pa.struct([("t", pa.fixed_shape_tensor(pa.int8(), (2, 3)))])
+
+    with pytest.raises(
+        CellError, match=r"key 't': expected an array of shape \(2, 3\), got \(6,\)"
+    ):
+        NestedCodec(type_).encode(Field("x", object, (), NestedCodec(type_)), {"t": np.zeros(6)})
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        ["int"],
+        ["int", 3],
+        ["int", [2, -1]],
+        ["int", [2, 2.0]],
+        ["int", [1 << 20, 1 << 20]],
+        ["int", [2, 3], [0, 0]],
+        ["int", [2, 3], [0]],
+        ["int", [2, 3], [1, 0], 0],
+        [{"tensor": 1}, [2]],
+    ],
+)
+def test_a_type_that_describes_no_tensors_is_refused(content: list[Any]) -> None:
+    with pytest.raises(ConfigError, match="not a type of a column"):
+        NestedCodec({"list": {"tensor": content}})
 
 
 def test_missing_elements_of_tensors_are_read_as_nan(tmp_path: Path) -> None:

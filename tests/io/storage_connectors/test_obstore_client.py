@@ -275,12 +275,12 @@ store.get_resource("plain").read()
 
 def test_ctrl_c_interrupts_a_request_to_a_silent_server() -> None:
     program = """
-import os, signal, socket, threading, time
+import os, signal, socket, threading
 from data_stack.io.storage_connectors.object_store import FsspecStorageConnector
 listener = socket.create_server(("127.0.0.1", 0))
 url = f"http://127.0.0.1:{listener.getsockname()[1]}"
 store = FsspecStorageConnector("s3://data/f", endpoint_url=url, anon=True, client="obstore",
-                               timeout_seconds=600.0)
+                               timeout_seconds=3600.0)
 def interrupt():
     listener.accept()
     os.kill(os.getpid(), signal.SIGINT)

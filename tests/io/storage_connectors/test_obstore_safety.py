@@ -184,12 +184,9 @@ def test_a_server_without_a_proxy_is_read_by_obstore(
 def test_a_server_that_accepts_and_says_nothing_is_given_up() -> None:
     listener = socket.create_server(("127.0.0.1", 0))
     url = f"http://127.0.0.1:{listener.getsockname()[1]}"
-    started_at = time.monotonic()
 
     with listener, pytest.raises(StorageUnavailableError, match=r"within 0\.5 s"):
         store_at(url, timeout_seconds=0.5).get_resource("plain")
-
-    assert time.monotonic() - started_at < 60
 
 
 @pytest.mark.parametrize(
@@ -209,14 +206,11 @@ def test_a_server_that_hangs_in_an_answer_is_given_up(answer: Answer) -> None:
             "Last-Modified": "Thu, 01 Jan 2026 00:00:00 GMT",
         }
     )
-    started_at = time.monotonic()
 
     with Endpoint(answer) as endpoint:
         store = store_at(endpoint.origin, timeout_seconds=0.5)
         with pytest.raises(StorageUnavailableError, match=r"within 0\.5 s"):
             store.get_resource("plain")
-
-    assert time.monotonic() - started_at < 60
 
 
 @pytest.mark.parametrize("status", [429, 503])
@@ -272,13 +266,13 @@ def test_an_object_that_changes_while_it_is_read_is_an_error(s3: ScriptedS3) -> 
 
 def test_ctrl_c_ends_many_ranges_under_way() -> None:
     program = """
-import os, signal, socket, threading, time
+import os, signal, socket, threading
 from data_stack.io.storage_connectors.object_store import FsspecStorageConnector
 from data_stack.io.storage_connectors.object_store.object_client import FileRange
 listener = socket.create_server(("127.0.0.1", 0), backlog=64)
 url = f"http://127.0.0.1:{listener.getsockname()[1]}"
 store = FsspecStorageConnector("s3://data/f", endpoint_url=url, anon=True, client="obstore",
-                               timeout_seconds=600.0)
+                               timeout_seconds=3600.0)
 connections = []
 def interrupt():
     for _ in range(16):

@@ -343,12 +343,9 @@ def test_a_server_that_hangs_in_a_listing_is_given_up() -> None:
     store = FsspecStorageConnector(
         "s3://data/f", endpoint_url=url, anon=True, client="obstore", timeout_seconds=0.5
     )
-    started_at = time.monotonic()
 
     with listener, pytest.raises(StorageUnavailableError, match=r"within 0\.5 s"):
         store.list_resources()
-
-    assert time.monotonic() - started_at < 60
 
 
 def test_nothing_shown_of_a_refused_listing_is_secret(

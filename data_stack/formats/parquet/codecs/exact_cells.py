@@ -42,7 +42,7 @@ def exact_cells(values: _Values, type_: pa.DataType) -> pa.Array:
     Args:
         values: a sequence or an array, shape ``(n, ...)``. None, NaT and pandas' NA are null. A
             struct is a dict, whose missing keys are null; a map is a dict or a list of pairs; a
-            list is a list, a tuple or an array.
+            list is a list, a tuple or an array; a tensor is an array, or lists of its shape.
         type_: any type of Arrow.
 
     Returns:
@@ -52,6 +52,8 @@ def exact_cells(values: _Values, type_: pa.DataType) -> pa.Array:
         CellError: a value does not fit; the message says where in the value.
         MemoryError: not enough memory.
     """
+    if types.is_tensor(type_):
+        return _tensor_cells(values, type_)
     if isinstance(type_, pa.BaseExtensionType):
         return pa.ExtensionArray.from_storage(type_, exact_cells(values, type_.storage_type))
     if pa.types.is_dictionary(type_):
@@ -135,6 +137,34 @@ def _lists_of_array(array: npt.NDArray[Any], type_: pa.DataType) -> pa.Array:
     flat = array.reshape(n_rows * list_size, *array.shape[2:])
     elements = _cells_of_elements(flat, type_.value_type, offsets, "element")
     return join_lists(elements, offsets, is_null_list, type_)
+
+
+# ---------------------------------------------------------------------- tensors
+
+
+def _tensor_cells(values: _Values, type_: pa.FixedShapeTensorType) -> pa.Array:
+    """Convert arrays to tensors.
+
+    Raises:
+        CellError: a value has another shape, or an element does not fit.
+    """
+    shape = types.tensor_shape(type_)
+    stored_axes = np.arange(len(shape))
+    if type_.permutation is not None:
+        stored_axes = np.argsort(type_.permutation)
+    flat_arrays: list[npt.NDArray[Any] | None] = []
+    for row, value in enumerate(values):
+        if not isinstance(value, np.ndarray) and is_null(value):
+            flat_arrays.append(None)
+            continue
+        try:
+            array = as_array(value)
+        except UNSUITABLE as error:
+            raise CellError(row, f"expected an array, got {show_value(value)}") from error
+        if array.shape != shape:
+            raise CellError(row, f"expected an array of shape {shape}, got {array.shape}")
+        flat_arrays.append(array.transpose(stored_axes).reshape(-1))
+    return pa.ExtensionArray.from_storage(type_, exact_cells(flat_arrays, type_.storage_type))
 
 
 # ---------------------------------------------------------------------- structs

@@ -12,7 +12,7 @@ from data_stack.codecs.fitting import fits_shape
 from data_stack.exception import ConfigError
 from data_stack.formats.parquet.codecs.arrow_codec import Values
 from data_stack.formats.parquet.codecs.cells import null_mask, numbers, plain_cells
-from data_stack.formats.parquet.codecs.list_arrays import MAX_ELEMENTS, row_of_element
+from data_stack.formats.parquet.codecs.list_arrays import MAX_ELEMENTS
 from data_stack.formats.parquet.codecs.scalar_values import object_bytes
 from data_stack.formats.parquet.codecs.times import is_instant, to_scalar
 from data_stack.formats.parquet.codecs.typed_codec import TypedCodec
@@ -59,10 +59,7 @@ class ListCodec(TypedCodec):
         is_null = null_mask(cells) if cells.null_count else None
         sizes = np.diff(offsets)
         _check_sizes(field, sizes, is_null)
-        try:
-            array, is_null_element = self._read(field, elements)
-        except CellError as error:
-            raise CellError(row_of_element(offsets, error.row), error.why) from error
+        array, is_null_element = self._read_elements(field, elements, offsets)
 
         has_any_null = has_nulls or is_null_element is not None
         if not has_any_null and len(sizes) and (sizes == sizes[0]).all():

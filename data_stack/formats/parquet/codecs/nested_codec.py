@@ -9,19 +9,26 @@ import pyarrow as pa
 from data_stack.exception import ConfigError
 from data_stack.formats.parquet import types
 from data_stack.formats.parquet.codecs.arrow_codec import ArrowCodec, Values
-from data_stack.formats.parquet.codecs.cells import null_mask, plain_cells, python_scalars
+from data_stack.formats.parquet.codecs.cells import (
+    null_mask,
+    numbers,
+    plain_cells,
+    python_scalars,
+)
 from data_stack.formats.parquet.codecs.exact_cells import exact_cells
 from data_stack.formats.parquet.codecs.list_codec import list_parts
 from data_stack.formats.parquet.codecs.scalar_values import as_objects, read_times
+from data_stack.formats.parquet.codecs.tensor_codec import unflatten_tensors
 from data_stack.formats.parquet.columns import GroupColumn, MadeColumn
 from data_stack.formats.parquet.types import FieldLike
+from data_stack.values.stacked_values import objects
 
 
 class NestedCodec(ArrowCodec):
     """Stores structs, maps, nested lists and all other types of Parquet as Python objects.
 
-    A struct is a dict, a map a list of pairs ``(key, value)``, a list a list. Their numbers, text
-    and bytes are Python objects, times and durations are numpy's.
+    A struct is a dict, a map a list of pairs ``(key, value)``, a list a list, a tensor an array of
+    its shape. Their numbers, text and bytes are Python objects, times and durations are numpy's.
 
     Args:
         type: the type of the column: an Arrow type, or as
@@ -75,9 +82,12 @@ class _NestedColumn(MadeColumn):
 def _plain_objects(cells: pa.Array) -> list[Any]:
     """Convert values of any type to new objects.
 
-    A struct becomes a dict, a map a list of pairs, a list a list, null None. Scalars are Python
-    objects; times and durations are numpy's, because Python's have no nanoseconds.
+    A struct becomes a dict, a map a list of pairs, a list a list, a tensor an array, null None.
+    Scalars are Python objects; times and durations are numpy's, because Python's have no
+    nanoseconds.
     """
+    if types.is_tensor(cells.type):
+        return _tensors(cells)
     cells = plain_cells(cells)
     type_ = cells.type
     if pa.types.is_struct(type_):
@@ -88,6 +98,35 @@ def _plain_objects(cells: pa.Array) -> list[Any]:
         times: list[Any] = as_objects(read_times(cells), null_mask(cells)).tolist()
         return times
     return python_scalars(cells)
+
+
+def _tensors(cells: pa.FixedShapeTensorArray) -> list[Any]:
+    """Return tensors as arrays of their shape; one with missing elements has dtype object."""
+    (elements,), offsets = list_parts(plain_cells(cells))
+    type_ = elements.type
+    is_time = pa.types.is_temporal(type_) and not pa.types.is_interval(type_)
+    if is_time:
+        array = read_times(elements)
+    elif pa.types.is_primitive(type_):
+        array = numbers(elements)
+    else:
+        array = objects(_plain_objects(elements))
+    is_missing = null_mask(elements)
+
+    starts = offsets.tolist()
+    tensors: list[Any] = []
+    for row, is_null in enumerate(null_mask(cells).tolist()):
+        if is_null:
+            tensors.append(None)
+            continue
+        place = slice(starts[row], starts[row + 1])
+        # The array may be the memory of the cells.
+        values = array[place].copy()
+        if is_missing[place].any():
+            values = objects(_plain_objects(elements[place]))
+        (tensor,) = unflatten_tensors(values, 1, tuple(cells.type.shape), cells.type.permutation)
+        tensors.append(tensor)
+    return tensors
 
 
 def _dicts(cells: pa.Array) -> list[Any]:

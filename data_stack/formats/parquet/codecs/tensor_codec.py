@@ -16,7 +16,6 @@ from data_stack.formats.parquet.codecs.arrow_arrays import UNSUITABLE
 from data_stack.formats.parquet.codecs.arrow_codec import Values
 from data_stack.formats.parquet.codecs.cells import null_mask, plain_cells
 from data_stack.formats.parquet.codecs.exact_cells import exact_cells
-from data_stack.formats.parquet.codecs.list_arrays import row_of_element
 from data_stack.formats.parquet.codecs.list_codec import list_parts
 from data_stack.formats.parquet.codecs.scalar_values import object_bytes
 from data_stack.formats.parquet.codecs.typed_codec import TypedCodec
@@ -28,7 +27,7 @@ from data_stack.formats.parquet.columns import (
     ListColumn,
     Rows,
 )
-from data_stack.formats.parquet.types import FieldLike
+from data_stack.formats.parquet.types import FieldLike, is_tensor
 from data_stack.values.stacked_values import objects
 
 #: The kinds of dtypes whose arrays are encoded without a look at each value.
@@ -153,14 +152,12 @@ class TensorCodec(TypedCodec):
     # ------------------------------------------------------------------ decode
 
     def _column(self, field: FieldLike, cells: pa.Array, has_nulls: bool) -> GroupColumn:
+        _check_type(self.arrow_type(field), cells.type)
         (elements,), offsets = list_parts(plain_cells(cells))
         is_null = null_mask(cells) if cells.null_count else None
         stored_shape = self._stored_shape(field)
         _check_sizes(offsets, is_null, stored_shape)
-        try:
-            array, is_null_element = self._read(field, elements)
-        except CellError as error:
-            raise CellError(row_of_element(offsets, error.row), error.why) from error
+        array, is_null_element = self._read_elements(field, elements, offsets)
 
         if has_nulls or is_null_element is not None:
             lists = ListColumn(array, offsets, is_null, is_null_element, as_objects=has_nulls)
@@ -246,6 +243,26 @@ def _is_plain_array(field: FieldLike, values: npt.NDArray[Any]) -> bool:
     """Whether values are numbers or times of the field's dtype and shape, which need no check."""
     has_dtype = values.dtype == field.dtype and values.dtype.kind in _PLAIN_KINDS
     return has_dtype and values.shape[1:] == field.shape
+
+
+def _check_type(expected_type: pa.FixedShapeTensorType, type_: pa.DataType) -> None:
+    """Check that the tensors of a file have the shape and the order of axes of their field.
+
+    As lists they may have equally many elements.
+
+    Raises:
+        CellError: they have others.
+    """
+    if not is_tensor(type_) or type_ == expected_type:
+        return
+    has_shape = tuple(type_.shape) == tuple(expected_type.shape)
+    if not has_shape or _axes_of(type_) != _axes_of(expected_type):
+        raise CellError(0, f"expected tensors of type {expected_type}, the column has {type_}")
+
+
+def _axes_of(type_: pa.FixedShapeTensorType) -> list[int]:
+    """Return for each axis of a value the axis of the stored array."""
+    return list(type_.permutation or range(len(type_.shape)))
 
 
 def _check_sizes(

@@ -5,11 +5,13 @@ from __future__ import annotations
 from typing import Any, Final, Literal
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from data_stack.exception import ConfigError
 from data_stack.formats.parquet import types
 from data_stack.formats.parquet.codecs.arrow_codec import ArrowCodec
+from data_stack.formats.parquet.codecs.list_arrays import row_of_element
 from data_stack.formats.parquet.codecs.scalar_values import ValuesAndNulls, read_scalars
 from data_stack.formats.parquet.columns import CellError
 from data_stack.formats.parquet.types import FieldLike
@@ -122,3 +124,21 @@ class TypedCodec(ArrowCodec):
             values = values.copy()
         np.putmask(values, scalars.is_null, self._fill(field))
         return ValuesAndNulls(values, None)
+
+    def _read_elements(
+        self, field: FieldLike, elements: pa.Array, offsets: npt.NDArray[np.int64]
+    ) -> ValuesAndNulls:
+        """Read the elements of lists as scalars.
+
+        Args:
+            field: the field of the lists.
+            elements: the elements of all lists, one list after the other.
+            offsets: where each list begins in them, shape ``(n_lists + 1,)``.
+
+        Raises:
+            CellError, ValueError: as for :meth:`_read`; the row is that of the list.
+        """
+        try:
+            return self._read(field, elements)
+        except CellError as error:
+            raise CellError(row_of_element(offsets, error.row), error.why) from error

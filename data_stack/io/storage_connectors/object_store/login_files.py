@@ -85,8 +85,9 @@ def describe_missing_files(environment: Mapping[str, str]) -> str:
     problems = []
     for variable in _OPTIONAL_VARIABLES:
         path = environment.get(variable)
-        if path and not os.path.exists(os.path.expanduser(path)):
-            problems.append(f"{variable} names {path!r:.300}, which does not exist")
+        # botocore expands the paths of these variables only.
+        if path and not _is_readable(os.path.expanduser(path)):
+            problems.append(_describe_missing(variable, path))
     return "; ".join(problems)
 
 
@@ -97,8 +98,17 @@ def _check_file(variable: str, environment: Mapping[str, str]) -> None:
         ConfigError: it does not.
     """
     path = environment.get(variable)
-    if path and not os.path.isfile(path):
+    if path and not _is_readable(path):
         raise ConfigError(
-            f"{variable} names {path!r:.300}, where there is no file: name the file of the login, "
-            "or remove the variable"
+            f"{_describe_missing(variable, path)}: name the file of the login, or remove the "
+            "variable"
         )
+
+
+def _is_readable(path: str) -> bool:
+    """Return whether there is a file, a pipe or a device such as ``/dev/null`` at a path."""
+    return os.path.exists(path) and not os.path.isdir(path)
+
+
+def _describe_missing(variable: str, path: str) -> str:
+    return f"{variable} names {path!r:.300}, where there is no file"
