@@ -77,6 +77,15 @@ _DENIED_CODES: Final = {"AccessDenied", "AllAccessDisabled", "403"}
 
 #: Options of file systems that are no secrets.
 _PUBLIC_OPTIONS: Final = ("endpoint_url", "region_name", "profile", "protocol", "host")
+#: The variables that hold what a client sends, or a server knows, and nobody else may see.
+_SECRET_VARIABLES: Final = (
+    "AWS_SECRET_ACCESS_KEY",
+    "AWS_SESSION_TOKEN",
+    "AZURE_STORAGE_ACCOUNT_KEY",
+    "AZURE_STORAGE_CLIENT_SECRET",
+    "AZURE_STORAGE_CONNECTION_STRING",
+    "AZURE_STORAGE_SAS_TOKEN",
+)
 _MIN_SECRET_LENGTH: Final = 4
 _MAX_REASON_LENGTH: Final = 300
 
@@ -183,7 +192,8 @@ def reason_of(error: BaseException, options: Mapping[str, Any]) -> str:
     first_line = printable(str(error).split("\n")[0])
     text = re.sub(r"//[^/@\s]*@", "//…@", first_line)
     text = re.sub(r"\?\S+", "?…", text)
-    for secret in _secrets_in(options):
+    secrets_of_environment = [os.environ.get(variable) for variable in _SECRET_VARIABLES]
+    for secret in _secrets_in([options, secrets_of_environment]):
         text = hide(text, secret, "…")
     text = text[:_MAX_REASON_LENGTH]
     if isinstance(error, DataStackError):
