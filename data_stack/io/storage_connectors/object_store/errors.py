@@ -148,7 +148,7 @@ def explain(
         problem: what failed: ``"could not read 'a' in s3://bucket"``.
         error: the exception.
         options: the arguments of the file system, which may hold secrets.
-        waited_seconds: the time within which the store did not answer; None if it did.
+        waited_seconds: the limit within which the store did not answer; None if it did.
     """
     number = error.errno if isinstance(error, OSError) else None
     code = refusal_of(error).code
@@ -158,6 +158,13 @@ def explain(
             f"{what_failed}. Nothing was published; make room and try again.", number
         )
     if waited_seconds is not None:
+        requested_seconds = requested_pause_of(error)
+        if requested_seconds is not None and requested_seconds > waited_seconds:
+            return StorageUnavailableError(
+                f"{what_failed}; it asks to wait {requested_seconds:,.0f} s. Try again then, or "
+                "set a longer limit (timeoutSeconds=…).",
+                number,
+            )
         return StorageUnavailableError(
             f"{what_failed} (within {waited_seconds:g} s). "
             "Check the network and the server, and try again.",

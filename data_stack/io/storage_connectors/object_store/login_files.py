@@ -71,8 +71,11 @@ def check_google_endpoint(file_system: Any) -> None:
     Raises:
         ConfigError: it would be sent without encryption, and not only within this machine.
     """
-    endpoint = file_system.base
-    if file_system.credentials.credentials is None or keeps_token_secret(endpoint):
+    from google.auth.credentials import AnonymousCredentials
+
+    credentials = file_system.credentials.credentials
+    is_anonymous = credentials is None or isinstance(credentials, AnonymousCredentials)
+    if is_anonymous or keeps_token_secret(file_system.base):
         return
     raise ConfigError(
         "a login of Google is sent by https:// only: name an https:// endpoint, or read without a "
