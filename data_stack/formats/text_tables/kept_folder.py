@@ -97,9 +97,10 @@ class Listing:
 class KeptFolder:
     """The folder on this machine that keeps what is known of large text files.
 
-    Whatever is in it can be made again. Nothing is kept if the folder cannot be written to. Of a
-    folder that users share, each of them reads only what he has written, or root: from the files
-    of another user, a table could get any rows.
+    Whatever is in it can be made again. Nothing is kept if the folder cannot be written to.
+
+    A user reads only files that belong to the user or to root: whoever writes the others could give
+    a table any rows.
 
     Args:
         path: the path of the folder, which need not exist.
@@ -198,7 +199,7 @@ class KeptFolder:
         return facts if is_whole else None
 
     def has_own(self, name: str) -> bool:
-        """Return whether a file is kept that this user has written, or root.
+        """Return whether a file is kept that belongs to this user or to root.
 
         Args:
             name: the name of the file.

@@ -440,9 +440,10 @@ class Exchange:
     def _without_secrets(self, text: str) -> str:
         """Return a text of a server or library without what logs in."""
         for name, value in self._own_headers.items():
-            if is_secret_name(name):
-                # Behind "Bearer " or "Basic ".
-                text = hide(text, value.rpartition(" ")[2], HIDDEN)
+            # Behind "Bearer " or "Basic ".
+            secret = value.rpartition(" ")[2]
+            if secret and is_secret_name(name):
+                text = hide(text, secret, HIDDEN)
         return redact(text, self._url_with_credentials)
 
 
