@@ -24,7 +24,8 @@ from s3_server import S3Server
 from scripted_s3 import LOGIN, S3Answer, S3Request, ScriptedS3, listing_of, refusal
 from web_server import Answer, Seen, WebServer
 
-from data_stack.exception import StorageError, StorageUnavailableError
+import data_stack
+from data_stack.exception import LeftOutWarning, StorageError, StorageUnavailableError
 from data_stack.io.storage_connectors.object_store import FsspecStorageConnector
 from data_stack.io.storage_connectors.object_store.errors import AccessRefusedError
 from data_stack.io.storage_connectors.object_store.s3 import WrongAnswerError
@@ -401,3 +402,17 @@ def test_the_long_page_of_a_gateway_does_not_hide_the_refusal(s3: ScriptedS3) ->
 
     with pytest.raises(AccessRefusedError, match="403"):
         s3.store().list_resources()
+
+
+def test_a_file_below_an_empty_name_is_left_out_with_a_warning(
+    s3: ScriptedS3, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in LOGIN.items():
+        monkeypatch.setenv(name, value)
+    s3.put("f/a.csv", b"x\n1\n")
+    s3.put("f//b.csv", b"x\n2\n")
+
+    with pytest.warns(LeftOutWarning, match="''"):
+        datasets = data_stack.load(s3.place())
+
+    assert list(datasets) == ["a"]
