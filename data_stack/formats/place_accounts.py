@@ -52,7 +52,8 @@ def account_beside(place: Location, datasets: Mapping[str, DatasetFiles]) -> Pla
         names_read = [part.name for part in parts if part.folder.full_name("") == folder_name]
         # ... its folders that hold other datasets (the name of a folder ends with a slash), ...
         for other_name in folders:
-            if other_name.startswith(folder_name):
+            # In a bucket, the first part of a path may be empty: that is no name of this folder.
+            if other_name != folder_name and other_name.startswith(folder_name):
                 names_read.append(_name_in(folder, other_name))
         # ... and metadata, which the datasets read with their samples.
         names_read += metadata_files

@@ -9,7 +9,7 @@ from urllib.parse import unquote
 from data_stack.util.program_lines import warn_deprecated
 
 #: What shows a credential in a text.
-_HIDDEN: Final = "***"
+HIDDEN: Final = "***"
 #: Names of parameters whose values are secret.
 _SECRET_NAME: Final = re.compile(
     r"token|secret|sig|key|passw|pwd|auth|credential|session|jwt", re.IGNORECASE
@@ -33,7 +33,7 @@ def hide_credentials(source: str) -> str:
     """
     userinfo = _userinfo(source)
     if userinfo:
-        source = source.replace(f"{userinfo}@", f"{_HIDDEN}@", 1)
+        source = source.replace(f"{userinfo}@", f"{HIDDEN}@", 1)
     return _without_secrets(source)
 
 
@@ -53,7 +53,7 @@ def redact(text: str, *sources: str) -> str:
     for source in sources:
         # One secret may be a part of another one, so the longest is hidden first.
         for secret in sorted(_secrets_in(source), key=len, reverse=True):
-            text = hide(text, secret, _HIDDEN)
+            text = hide(text, secret, HIDDEN)
     return _without_secrets(text)
 
 
@@ -77,19 +77,19 @@ def printable(text: str) -> str:
 
 def _without_secrets(text: str) -> str:
     """Return a text without anything that looks like a credential of a URL."""
-    without_userinfo = _USERINFO.sub(f"{_HIDDEN}@", text)
+    without_userinfo = _USERINFO.sub(f"{HIDDEN}@", text)
     without_parameters = _PARAMETER.sub(_hide_secret_value, without_userinfo)
     return printable(without_parameters)
 
 
 def _hide_secret_value(parameter: re.Match[str]) -> str:
     separator, name, _ = parameter.groups()
-    if not _is_secret(name):
+    if not is_secret_name(name):
         return parameter.group()
-    return f"{separator}{name}={_HIDDEN}"
+    return f"{separator}{name}={HIDDEN}"
 
 
-def _is_secret(name: str) -> bool:
+def is_secret_name(name: str) -> bool:
     """Return whether the name of a parameter, as written, is that of a secret."""
     return _SECRET_NAME.search(unquote(name)) is not None
 
@@ -116,7 +116,7 @@ def _secrets_in(source: str) -> set[str]:
     secrets.extend(userinfo.split(":", 1))
     secrets.extend(re.split(r"[:/?#@]", userinfo))
     for _, name, value in _PARAMETER.findall(source):
-        if _is_secret(name):
+        if is_secret_name(name):
             secrets.append(value)
 
     forms = set[str]()

@@ -8,6 +8,7 @@ import json
 import os
 import re
 import shutil
+import stat
 import tempfile
 import time
 from collections.abc import Iterable, Iterator, Sequence
@@ -41,6 +42,9 @@ _MAX_UNFINISHED_SECONDS: Final = 86_400.0
 
 #: A text that was used less than this ago stays: programs may read it, or be about to.
 MIN_UNUSED_SECONDS: Final = 86_400.0
+
+#: The number of the user root.
+_ROOT_USER: Final = 0
 
 #: The beginning and end of the name of a file that is being written.
 _UNFINISHED_PREFIX: Final = "row_index_"
@@ -95,6 +99,9 @@ class KeptFolder:
 
     Whatever is in it can be made again. Nothing is kept if the folder cannot be written to.
 
+    A user reads only files that belong to the user or to root: whoever writes the others could give
+    a table any rows.
+
     Args:
         path: the path of the folder, which need not exist.
     """
@@ -110,7 +117,7 @@ class KeptFolder:
         """Return the folder of ``DATA_STACK_ROW_INDEXES``, or else that among the user's caches."""
         folder = os.environ.get(FOLDER_VARIABLE)
         if folder:
-            return cls(Path(folder))
+            return cls(Path(folder).expanduser())
         return cls(platformdirs.user_cache_path("data_stack_row_indexes", appauthor=False))
 
     # ------------------------------------------------------------------ writing
@@ -165,7 +172,7 @@ class KeptFolder:
         Returns:
             Whether it was written.
         """
-        data = json.dumps({"facts": facts, "digest": json_digest(facts)}).encode()
+        data = json.dumps({"facts": facts, "digest": json_digest([name, facts])}).encode()
         if len(data) > _MAX_BYTES_OF_FACTS:
             return False
         return self.store(name, [data])
@@ -173,21 +180,41 @@ class KeptFolder:
     # ------------------------------------------------------------------ reading
 
     def load_facts(self, name: str) -> Any:
-        """Return plain data; None if it is not kept, or damaged.
+        """Return plain data; None if it is not kept here, damaged, or that of another name.
 
         Args:
             name: the name of the file.
         """
+        if not self.has_own(name):
+            return None
         path = self.path / name
         try:
             if path.stat().st_size > _MAX_BYTES_OF_FACTS:
                 return None
             kept = json.loads(path.read_bytes())
             facts = kept["facts"]
-            is_whole = kept["digest"] == json_digest(facts)
+            is_whole = kept["digest"] == json_digest([name, facts])
         except (OSError, ValueError, LookupError, TypeError, RecursionError):
             return None
         return facts if is_whole else None
+
+    def has_own(self, name: str) -> bool:
+        """Return whether a file is kept that belongs to this user or to root.
+
+        Args:
+            name: the name of the file.
+        """
+        try:
+            status = os.lstat(self.path / name)
+        except OSError:
+            return False
+        # To open a pipe would wait for its writer.
+        if not stat.S_ISREG(status.st_mode):
+            return False
+        if status.st_uid in (_ROOT_USER, os.geteuid()):
+            return True
+        logger.info("not reading %s, as it belongs to another user", self.path / name)
+        return False
 
     def lease(self, name: str) -> FileLease:
         """Return the lease of the process that makes a file, while others wait for the file."""

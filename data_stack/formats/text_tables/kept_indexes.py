@@ -58,6 +58,8 @@ class KeptIndex:
     def load_rows(self) -> RowIndex | None:
         """Return the index of the rows; None if it is not kept, or damaged."""
         name = f"{self._name}.rows"
+        if not self._folder.has_own(name):
+            return None
         index = open_or_none(str(self._folder.path / name))
         if index is not None:
             self._folder.note_use(name)
@@ -69,7 +71,8 @@ class KeptIndex:
         Returns:
             The kept index, which processes share; ``index`` itself if it could not be kept.
         """
-        self._folder.store(f"{self._name}.rows", index.stored_pieces())
+        name = f"{self._name}.rows"
+        self._folder.store(name, index.stored_pieces(name))
         return self.load_rows() or index
 
     # ------------------------------------------------------------------ columns

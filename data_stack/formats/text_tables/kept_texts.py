@@ -20,6 +20,7 @@ from data_stack.formats.text_tables.pinned_file import PinnedFile
 from data_stack.formats.text_tables.text_file import TextFile
 from data_stack.io.location import as_resource
 from data_stack.io.storage_connectors.owners import this_machine
+from data_stack.io.web.json_shape import check_shape
 from data_stack.util.logger import logger
 from data_stack.util.polling import polls
 
@@ -34,6 +35,13 @@ _PIECE_BYTES: Final = 1 << 22
 
 #: Changes when the layout of kept texts does.
 _LAYOUT: Final = 1
+_DESCRIPTION_SHAPE: Final = {
+    "name": str,
+    "sha256?": str,
+    "version": list,
+    "digest": str,
+    "boot": str,
+}
 
 
 @dataclass(frozen=True)
@@ -90,7 +98,7 @@ class KeptText:
 
     def find(self) -> TextCopy | None:
         """Return the copy; None if it is not kept, or was changed."""
-        description = self._folder.load_facts(self._name + DESCRIPTION_SUFFIX)
+        description = _load_description(self._folder, self._name + DESCRIPTION_SUFFIX)
         if description is None:
             return None
         try:
@@ -172,10 +180,26 @@ def source_of(folder: KeptFolder, text: KeptFile) -> str:
         folder: the folder of the text.
         text: the text.
     """
-    description = folder.load_facts(text.path.name + ".json")
+    description = _load_description(folder, text.path.with_suffix(DESCRIPTION_SUFFIX).name)
     if description is None:
         return "?"
     return str(description["name"])
+
+
+def _load_description(folder: KeptFolder, name: str) -> dict[str, Any] | None:
+    """Return the description of a text; None if it is not kept here, or damaged.
+
+    Args:
+        folder: the folder of the text.
+        name: the name of the description.
+    """
+    description = folder.load_facts(name)
+    try:
+        check_shape(description, _DESCRIPTION_SHAPE)
+    except ValueError:
+        return None
+    checked_description: dict[str, Any] = description
+    return checked_description
 
 
 def pin_file(path: str) -> PinnedFile:

@@ -27,11 +27,12 @@ MAX_OFFSETS_IN_MEMORY: Final = 1 << 20
 _OFFSET: Final = np.dtype("<i8")
 
 #: What follows the offsets of a stored index: a mark with the version of the layout, the number of
-#: offsets, and their XXH3 of 128 bits.
+#: offsets, and the XXH3 of 128 bits of the offsets and the name of the file. By the name, an index
+#: is not taken for that of another text.
 _FOOTER: Final = struct.Struct("<8sq16s")
 
 #: The mark of the footer.
-_MARK: Final = b"ds_rows1"
+_MARK: Final = b"ds_rows2"
 
 #: Offsets that are added to a digest at once.
 _OFFSETS_OF_DIGEST: Final = 1 << 20
@@ -91,7 +92,8 @@ class RowIndex:
 
         Raises:
             FileNotFoundError: there is none.
-            DatasetFileCorruptError: it is damaged, or of another version of the layout.
+            DatasetFileCorruptError: it is damaged, was stored under another name, or is of another
+                version of the layout.
         """
         with open(path, "rb") as file:
             size = os.fstat(file.fileno()).st_size
@@ -103,7 +105,7 @@ class RowIndex:
             if mark != _MARK or stated_n_offsets != n_offsets:
                 raise _damaged(path)
         offsets = _map_offsets(path, n_offsets)
-        if _digest_of(offsets) != digest:
+        if _digest_of(offsets, path) != digest:
             raise _damaged(path)
         return cls(offsets, path)
 
@@ -123,11 +125,15 @@ class RowIndex:
         """The size of the text."""
         return int(self._offsets[-1])
 
-    def stored_pieces(self) -> Iterator[bytes]:
-        """Yield the bytes of the index as a file, which :meth:`open` reads."""
+    def stored_pieces(self, name: str) -> Iterator[bytes]:
+        """Yield the bytes of the index as a file, which :meth:`open` reads.
+
+        Args:
+            name: the name of the file.
+        """
         for start in range(0, len(self._offsets), _OFFSETS_OF_DIGEST):
             yield self._offsets[start : start + _OFFSETS_OF_DIGEST].astype(_OFFSET).tobytes()
-        yield _FOOTER.pack(_MARK, len(self._offsets), _digest_of(self._offsets))
+        yield _FOOTER.pack(_MARK, len(self._offsets), _digest_of(self._offsets, name))
 
 
 class RowIndexBuilder:
@@ -194,6 +200,7 @@ class RowIndexBuilder:
         if self._file is not None:
             self._write_out()
         if self._file is not None:
+            self._digest.update(_name_in_digest(self._file.name))
             self._write(_FOOTER.pack(_MARK, self._n_in_file, self._digest.digest()))
         if self._file is None:
             return RowIndex(np.concatenate(self._arrays))
@@ -265,12 +272,23 @@ def _map_offsets(path: str, n_offsets: int) -> _Offsets:
     return offsets
 
 
-def _digest_of(offsets: _Offsets) -> bytes:
-    """Return the digest that a stored index has of its offsets."""
+def _digest_of(offsets: _Offsets, path: str) -> bytes:
+    """Return the digest that a stored index has of its offsets and its name.
+
+    Args:
+        offsets: the offsets.
+        path: the path or name of the index.
+    """
     digest = xxh3_128()
     for start in range(0, len(offsets), _OFFSETS_OF_DIGEST):
         digest.update(offsets[start : start + _OFFSETS_OF_DIGEST].astype(_OFFSET).tobytes())
+    digest.update(_name_in_digest(path))
     return digest.digest()
+
+
+def _name_in_digest(path: str) -> bytes:
+    """Return what the digest of an index has of its path: the name, as folders may move."""
+    return os.fsencode(os.path.basename(path))
 
 
 def _damaged(path: str) -> DatasetFileCorruptError:

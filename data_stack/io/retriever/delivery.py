@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
 from data_stack.exception import ChecksumMismatchError, StorageError
-from data_stack.io.redaction import hide_credentials
+from data_stack.io.redaction import hide_credentials, redact
 from data_stack.io.resource_definition import ResourceDefinition
 from data_stack.io.retriever.schemes import may_be_resumed
 from data_stack.io.retriever.transfer import Fetch, SourceError, Transfer
@@ -130,7 +130,8 @@ def _fetch(fetch: Fetch, source: str, transfer: Transfer) -> None:
     except (SourceError, StorageError):
         raise
     except Exception as error:  # noqa: BLE001  # fetchers may raise anything
-        message = f"{type(error).__name__}: {error}"
+        # Hidden before it is cut: what is left of a secret would not be recognized.
+        message = redact(f"{type(error).__name__}: {error}", source)
         raise SourceError(message[:_MAX_ERROR_CHARACTERS]) from None
 
 

@@ -111,7 +111,8 @@ def _ask_one(source: str, transfer: _FirstBytesTransfer, offline: bool) -> str |
         reason = str(error)
         if not isinstance(error, SourceError):
             reason = f"{type(error).__name__}: {reason}"
-        return redact(reason[:_MAX_ERROR_CHARACTERS], source)
+        # Hidden before it is cut: what is left of a secret would not be recognized.
+        return redact(reason, source)[:_MAX_ERROR_CHARACTERS]
     return None
 
 

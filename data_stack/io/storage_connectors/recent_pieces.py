@@ -136,8 +136,14 @@ class RecentPieces:
             self._pieces[key] = piece
             if is_prefetched:
                 self._prefetched.add(key)
-            self._piece_of.setdefault(source, {}).update(dict.fromkeys(piece.numbers, piece))
+            piece_of = self._piece_of.setdefault(source, {})
+            older_pieces = {piece_of[number] for number in piece.numbers if number in piece_of}
+            piece_of.update(dict.fromkeys(piece.numbers, piece))
             self.n_bytes += len(piece.data)
+            # Nobody would find or drop a piece all of whose blocks are in newer ones.
+            for older in older_pieces:
+                if all(piece_of.get(number) is not older for number in older.numbers):
+                    self._remove((source, older.first))
             while self.n_bytes > self._limit and len(self._pieces) > 1:
                 self._remove(next(iter(self._pieces)))
 

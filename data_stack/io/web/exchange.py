@@ -12,7 +12,14 @@ from urllib.parse import unquote_to_bytes, urlsplit
 from urllib.request import getproxies
 
 from data_stack.exception import DataStackError, ResourceChangedError
-from data_stack.io.redaction import hide_credentials, printable, redact
+from data_stack.io.redaction import (
+    HIDDEN,
+    hide,
+    hide_credentials,
+    is_secret_name,
+    printable,
+    redact,
+)
 from data_stack.io.web.direct_answer import Answer
 from data_stack.io.web.errors import WebError
 from data_stack.io.web.file_version import FileVersion
@@ -200,10 +207,12 @@ class Exchange:
 
     def describe_status(self) -> str:
         """Return status and reason for messages, such as ``"answers 404 Not Found"``."""
-        reason = printable(str(self._answer.reason or ""))[:_MAX_REASON_CHARACTERS].strip()
+        # Hidden before it is cut: what is left of a secret would not be recognized.
+        whole_reason = self._without_secrets(printable(str(self._answer.reason or "")))
+        reason = whole_reason[:_MAX_REASON_CHARACTERS].strip()
         if not reason:
             reason = http.client.responses.get(self.status, "")
-        return redact(f"answers {self.status} {reason}".strip(), self._url_with_credentials)
+        return f"answers {self.status} {reason}".strip()
 
     # ------------------------------------------------------------------ the body
 
@@ -258,6 +267,22 @@ class Exchange:
         if len(pieces) == 1:
             return pieces[0]  # without a copy
         return b"".join(pieces)
+
+    def read_beginning(self, max_bytes: int) -> bytes:
+        """Return the first bytes of the body; a longer one is not received to its end.
+
+        Args:
+            max_bytes: how many bytes to return at most.
+
+        Raises:
+            WebError: as for :meth:`chunks`.
+        """
+        beginning = bytearray()
+        for piece in self.chunks():
+            beginning += piece
+            if len(beginning) >= max_bytes:
+                break
+        return bytes(beginning[:max_bytes])
 
     def read_into(self, buffer: memoryview) -> None:
         """Receive the whole body.
@@ -395,7 +420,7 @@ class Exchange:
             yield
         except WebError as error:
             # The same error is raised, so that its status and its other facts stay.
-            error.reason = redact(error.reason, self._url_with_credentials)
+            error.reason = self._without_secrets(error.reason)
             error.args = (error.reason, *error.args[1:])
             raise
         except DataStackError:
@@ -407,12 +432,19 @@ class Exchange:
             failure = describe_failure(error, self.timeout_seconds)
             if failure is None:
                 raise
-            shown = failure.reason[:_MAX_ERROR_CHARACTERS]
             # An error may name a proxy, whose URL may hold a password.
-            proxies = getproxies().values()
-            reason = redact(shown, self._url_with_credentials, *proxies)
+            reason = redact(self._without_secrets(failure.reason), *getproxies().values())
             # The error of the library is dropped, as it shows the credentials.
-            raise WebError(reason, failure.is_transient) from None
+            raise WebError(reason[:_MAX_ERROR_CHARACTERS], failure.is_transient) from None
+
+    def _without_secrets(self, text: str) -> str:
+        """Return a text of a server or library without what logs in."""
+        for name, value in self._own_headers.items():
+            # Behind "Bearer " or "Basic ".
+            secret = value.rpartition(" ")[2]
+            if secret and is_secret_name(name):
+                text = hide(text, secret, HIDDEN)
+        return redact(text, self._url_with_credentials)
 
 
 def _credentials_in(authority: str) -> tuple[bytes, bytes] | None:

@@ -12,6 +12,7 @@ import requests
 import urllib3
 from requests.hooks import dispatch_hook
 
+from data_stack.io.log_secrets import hide_secrets_in_logs_of
 from data_stack.io.web.adapters import mount_adapters, send_over_live_connection
 from data_stack.io.web.connections import TimedRequest, sending
 from data_stack.io.web.direct_answer import Answer
@@ -38,6 +39,9 @@ def _drop_connections_of_parent() -> None:
 
 
 os.register_at_fork(after_in_child=_drop_connections_of_parent)
+
+# It logs the URL of each request, with its signature.
+hide_secrets_in_logs_of("urllib3.connectionpool")
 
 
 def set_session(origin: Origin, session: requests.Session) -> None:

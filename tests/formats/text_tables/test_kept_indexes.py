@@ -85,6 +85,43 @@ def test_damaged_files_are_made_again(path: Path, folder: Path) -> None:
             assert kept_file.read_bytes() == data
 
 
+def test_an_index_of_another_file_is_made_again(path: Path, folder: Path) -> None:
+    other_path = write(path.with_name("b.jsonl"), '{"a": 1}\n{"a": 1, "v": {"x": 3, "y": null}}\n')
+    first = described(path)
+    kept_files = {file.suffix: file for file in folder.iterdir()}
+    described(other_path)
+    for file in set(folder.iterdir()) - set(kept_files.values()):
+        file.replace(kept_files[file.suffix])
+
+    assert described(path) == first
+    assert len(list(folder.iterdir())) == 2
+
+
+@pytest.mark.parametrize("suffix", [".rows", ".json"])
+def test_a_pipe_in_place_of_a_kept_file_is_not_opened(
+    path: Path, folder: Path, suffix: str
+) -> None:
+    first = described(path)
+    (kept_file,) = folder.glob(f"*{suffix}")
+    kept_file.unlink()
+    os.mkfifo(kept_file)
+
+    assert described(path) == first
+    assert kept_file.is_file()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files to other users")
+def test_the_index_of_another_user_is_not_read(path: Path, folder: Path) -> None:
+    first = described(path)
+    kept = inodes(folder)
+    for kept_file in folder.iterdir():
+        os.chown(kept_file, 12345, -1)
+
+    assert described(path) == first
+    assert set(inodes(folder)) == set(kept)
+    assert {file.stat().st_uid for file in folder.iterdir()} == {0}
+
+
 def test_a_folder_that_cannot_be_written_to_is_no_error(path: Path, folder: Path) -> None:
     folder.write_text("a file")
 

@@ -273,6 +273,67 @@ def test_a_copy_that_was_changed_is_made_again(tmp_path: Path, folder: Path) -> 
             assert copy.read_bytes() == _TEXT
 
 
+def test_the_copy_of_another_text_is_made_again(tmp_path: Path, folder: Path) -> None:
+    path = write(tmp_path, gzip.compress(_TEXT))
+    other_path = write(tmp_path, gzip.compress(_OTHER_TEXT), "b.jsonl.gz")
+    load(path)
+    kept_files = {"".join(file.suffixes): file for file in folder.glob("*.text*")}
+    load(other_path)
+    for file in set(folder.glob("*.text*")) - set(kept_files.values()):
+        file.replace(kept_files["".join(file.suffixes)])
+
+    assert list(load(path)) == _ROWS
+    assert kept_files[".text"].read_bytes() == _TEXT
+
+
+@pytest.mark.parametrize("facts", [[], {}, {"name": 1}, "a text", None])
+def test_a_description_that_is_none_is_made_again(tmp_path: Path, folder: Path, facts: Any) -> None:
+    path = write(tmp_path, gzip.compress(_TEXT))
+    load(path)
+    (description,) = folder.glob("*.text.json")
+    assert KeptFolder(folder).store_facts(description.name, facts)
+    (text,) = KeptFolder(folder).list_files().texts
+
+    assert kept_texts.source_of(KeptFolder(folder), text) == "?"
+    assert list(load(path)) == _ROWS
+    assert kept_texts.source_of(KeptFolder(folder), text) == str(path)
+
+
+@pytest.mark.parametrize("suffix", [".text", ".text.json"])
+@pytest.mark.parametrize("kind", ["folder", "link", "loop", "pipe"])
+def test_what_is_no_file_is_not_opened(
+    tmp_path: Path, folder: Path, suffix: str, kind: str
+) -> None:
+    path = write(tmp_path, gzip.compress(_TEXT))
+    load(path)
+    (kept_file,) = folder.glob(f"*{suffix}")
+    kept_file.rename(tmp_path / "elsewhere")
+    if kind == "folder":
+        kept_file.mkdir()
+    elif kind == "link":
+        kept_file.symlink_to(tmp_path / "elsewhere")
+    elif kind == "loop":
+        kept_file.symlink_to(kept_file)
+    else:
+        os.mkfifo(kept_file)
+
+    assert list(load(path)) == _ROWS
+    assert kept_file.is_dir() if kind == "folder" else not kept_file.is_symlink()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files to other users")
+def test_the_copy_of_another_user_is_not_read(tmp_path: Path, folder: Path) -> None:
+    path = write(tmp_path, gzip.compress(_TEXT))
+    load(path)
+    copies = copies_in(folder)
+    (description,) = folder.glob("*.text.json")
+    os.chown(description, 12345, -1)
+
+    assert list(load(path)) == _ROWS
+    assert copies_in(folder).keys() == copies.keys()
+    assert copies_in(folder) != copies
+
+
 @pytest.mark.parametrize("has_hole", [False, True])
 def test_the_whole_copy_is_verified_after_a_restart(
     tmp_path: Path, folder: Path, has_hole: bool

@@ -101,7 +101,7 @@ def test_on_a_full_disk_an_index_stays_in_memory(
 @pytest.mark.parametrize("n_rows", [0, 1, 3])
 def test_a_stored_index_with_one_flipped_bit_is_refused(tmp_path: Path, n_rows: int) -> None:
     path = tmp_path / "index"
-    path.write_bytes(b"".join(index_of(b"{}\n" * n_rows, 100).stored_pieces()))
+    path.write_bytes(b"".join(index_of(b"{}\n" * n_rows, 100).stored_pieces("index")))
     data = path.read_bytes()
     assert RowIndex.open(str(path)).n_rows == n_rows
 
@@ -113,9 +113,18 @@ def test_a_stored_index_with_one_flipped_bit_is_refused(tmp_path: Path, n_rows: 
             RowIndex.open(str(path))
 
 
+def test_a_stored_index_under_another_name_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "index"
+    path.write_bytes(b"".join(index_of(b"{}\n{}\n", 100).stored_pieces("index")))
+    other_path = path.rename(tmp_path / "other")
+
+    with pytest.raises(DatasetFileCorruptError, match="other"):
+        RowIndex.open(str(other_path))
+
+
 def test_a_stored_index_that_is_cut_short_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "index"
-    path.write_bytes(b"".join(index_of(b"{}\n{}\n", 100).stored_pieces()))
+    path.write_bytes(b"".join(index_of(b"{}\n{}\n", 100).stored_pieces("index")))
     data = path.read_bytes()
 
     for size in range(len(data)):

@@ -53,6 +53,8 @@ KEYS = [
     "&amp;",
     "'\"<",
 ]
+#: A date in a time zone that no number holds.
+_FAR_DATE = "Mon, 01 Jan 2026 00:00:00 +99999999999999"
 #: What is no page of either store.
 PAGES_OF_GATEWAYS = [b"", b"<html>Log in</html>", b"not a page", b"{}", b"[]", b"null", b"\xff"]
 
@@ -220,6 +222,10 @@ def test_names_that_xml_cannot_hold_are_decoded() -> None:
         b'<!DOCTYPE a [<!ENTITY b "c">]>' + azure_page(azure_row("&b;")),
         azure_page(azure_row("a")).decode().encode("utf-16"),
         azure_page("<a>" * 400_000),
+        azure_page("<Blob><Name>a<b/>c</Name></Blob>"),
+        azure_page(azure_row("a", "9" * 19)),
+        azure_page(azure_row("a", "1", f"<Last-Modified>{_FAR_DATE}</Last-Modified>")),
+        azure_page('<BlobPrefix><Name Encoded="true">a%FF/</Name></BlobPrefix>'),
     ],
     ids=lambda body: repr(body[:40]),
 )
@@ -239,6 +245,7 @@ def test_what_is_no_page_of_azure_is_refused(body: bytes) -> None:
         google_page(items=[{"name": "a", "size": 1}]),
         google_page(items=[{"name": "a", "size": "-1"}]),
         google_page(items=[{"name": "a", "size": "1", "updated": "soon"}]),
+        google_page(items=[{"name": "a", "size": "9" * 19}]),
         google_page(prefixes=[""]),
         google_page(prefixes=[1]),
         google_page(nextPageToken=1),
@@ -500,7 +507,7 @@ def test_a_server_that_asks_for_too_much_time_is_given_up(cloud: Cloud) -> None:
 
     cloud.server.rule = rule
 
-    with pytest.raises(StorageUnavailableError, match="503"):
+    with pytest.raises(StorageUnavailableError, match=r"503.*it asks to wait 3,600 s"):
         cloud.store()._files.files("")
 
     assert len(cloud.listings()) == 1
@@ -514,8 +521,9 @@ def test_a_server_that_hangs_in_a_listing_is_given_up(cloud: Cloud) -> None:
         store._files.files("")
 
 
+@pytest.mark.parametrize("is_escaped", [False, True])
 def test_nothing_shown_of_a_refused_listing_is_secret(
-    cloud: Cloud, caplog: pytest.LogCaptureFixture
+    cloud: Cloud, caplog: pytest.LogCaptureFixture, is_escaped: bool
 ) -> None:
     options: dict[str, Any] = {}
     if isinstance(cloud.server, AzureServer):
@@ -526,12 +534,17 @@ def test_nothing_shown_of_a_refused_listing_is_secret(
             return None
         # A server that repeats what was sent.
         sent = f"{request.headers.get('authorization')} {request.query.get('sig')}"
-        return cloud.refusal(403, "AccessDenied", f"denied to {sent}")
+        answer = cloud.refusal(403, "AccessDenied", f"denied to {sent}")
+        if is_escaped:
+            form = "\\u{:04x}" if cloud.is_google else "&#{};"
+            escaped = "".join(form.format(ord(character)) for character in sent)
+            answer.body = answer.body.replace(sent.encode(), escaped.encode())
+        return answer
 
     cloud.server.rule = rule
 
     with (
-        caplog.at_level(logging.DEBUG, logger="data_stack"),
+        caplog.at_level(logging.DEBUG),
         pytest.raises(StorageError, match="AccessDenied") as caught,
     ):
         cloud.store(**options)._files.files("")

@@ -23,6 +23,7 @@ from object_server import Answer, Request
 from process_harness import run_python
 
 from data_stack.exception import ConfigError, StorageError, StorageUnavailableError
+from data_stack.io.storage_connectors import FsspecStorageConnector
 from data_stack.testing.storage_connector import content
 
 CLIENTS = ["fsspec", "obstore"]
@@ -323,6 +324,23 @@ def test_a_refusal_has_a_reason_and_no_secret(
     assertion = next(filter(is_token_request, gcs.requests)).body.decode()
     for secret in (account["private_key"][40:80], assertion[-80:], "PRIVATE KEY", "canary"):
         assert secret not in shown
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_a_token_is_sent_without_encryption_on_this_machine_only(
+    gcs: GCSServer, client: str
+) -> None:
+    store = FsspecStorageConnector(
+        "gs://data/f",
+        endpoint_url="http://storage.example.org",
+        token=gcs.service_account(),
+        client=client,
+    )
+
+    with pytest.raises(ConfigError, match="https://"):
+        store.list_resources()
+
+    assert gcs.requests == []
 
 
 def test_a_user_without_a_right_login_is_refused_and_not_shown(gcs: GCSServer) -> None:

@@ -10,8 +10,9 @@ import ssl
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 from xml.sax.saxutils import escape
 
 import pytest
@@ -23,8 +24,10 @@ from s3_server import S3Server
 from scripted_s3 import LOGIN, S3Answer, S3Request, ScriptedS3, listing_of, refusal
 from web_server import Answer, Seen, WebServer
 
-from data_stack.exception import StorageError, StorageUnavailableError
+import data_stack
+from data_stack.exception import LeftOutWarning, StorageError, StorageUnavailableError
 from data_stack.io.storage_connectors.object_store import FsspecStorageConnector
+from data_stack.io.storage_connectors.object_store.errors import AccessRefusedError
 from data_stack.io.storage_connectors.object_store.s3 import WrongAnswerError
 from data_stack.io.storage_connectors.object_store.s3_listing import parse_page
 
@@ -89,6 +92,12 @@ def test_keys_are_decoded_only_where_the_answer_says_so() -> None:
         b'<!DOCTYPE a [<!ENTITY b "c">]>' + page(ROW.format("&b;", 1)),
         page(ROW.format("a", 1)).decode().encode("utf-16"),
         page("<a>" * 400_000),
+        page("<a " + " ".join(f"a{number}=''" for number in range(400_001)) + "/>"),
+        page("<Contents><Key>a<b/>c</Key><Size>1</Size></Contents>"),
+        page(ROW.format("a", "9" * 19)),
+        page("<EncodingType>url</EncodingType>", ROW.format("a%FF", 1)),
+        b'<?xml version="1.0" encoding="latin-1"?>'
+        + page(ROW.format("é", 1)).decode().encode("latin-1"),
     ],
     ids=lambda body: repr(body[:40]),
 )
@@ -348,15 +357,64 @@ def test_a_server_that_hangs_in_a_listing_is_given_up() -> None:
         store.list_resources()
 
 
-def test_nothing_shown_of_a_refused_listing_is_secret(
-    s3: ScriptedS3, caplog: pytest.LogCaptureFixture
+def as_it_is(text: str) -> str:
+    return text
+
+
+def as_references(text: str) -> str:
+    """A text as XML may write it."""
+    return "".join(f"&#{ord(character)};" for character in text)
+
+
+@pytest.mark.parametrize("client", ["obstore", "fsspec"])
+@pytest.mark.parametrize("write", [as_it_is, as_references])
+@pytest.mark.parametrize("is_in_environment", [False, True])
+def test_nothing_shown_of_a_refused_request_is_secret(
+    s3: ScriptedS3,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+    client: str,
+    write: Callable[[str], str],
+    is_in_environment: bool,
 ) -> None:
     def rule(request: S3Request) -> S3Answer:
-        return refusal(403, "AccessDenied", f"denied to {request.headers['x-amz-security-token']}")
+        token = request.headers["x-amz-security-token"]
+        return refusal(403, "AccessDenied", f"denied to {write(token)}")
 
     s3.rule = rule
+    login: dict[str, Any] = {"key": "k", "secret": "secret-canary", "token": "token-canary"}
+    if is_in_environment:
+        monkeypatch.setenv("AWS_ACCESS_KEY_ID", "k")
+        monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret-canary")
+        monkeypatch.setenv("AWS_SESSION_TOKEN", "token-canary")
+        login = dict.fromkeys(login)
+    store = s3.store(client=client, **login)
 
-    with caplog.at_level(logging.INFO), pytest.raises(StorageError, match="AccessDenied") as caught:
-        s3.store(token="token-canary").list_resources()
+    for request in (store.list_resources, lambda: store.get_resource("a")):
+        # At the level DEBUG, these log what a server says.
+        caplog.set_level(logging.INFO, logger="s3fs")
+        caplog.set_level(logging.INFO, logger="botocore.parsers")
+        with caplog.at_level(logging.DEBUG), pytest.raises(StorageError, match="Denied") as caught:
+            request()
+        assert "canary" not in f"{caught.value!r} {caplog.text}"
 
-    assert "canary" not in f"{caught.value!r} {caplog.text}"
+
+def test_the_long_page_of_a_gateway_does_not_hide_the_refusal(s3: ScriptedS3) -> None:
+    s3.rule = lambda request: S3Answer(403, b"<html>" + b"x" * 1_000_000)
+
+    with pytest.raises(AccessRefusedError, match="403"):
+        s3.store().list_resources()
+
+
+def test_a_file_below_an_empty_name_is_left_out_with_a_warning(
+    s3: ScriptedS3, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in LOGIN.items():
+        monkeypatch.setenv(name, value)
+    s3.put("f/a.csv", b"x\n1\n")
+    s3.put("f//b.csv", b"x\n2\n")
+
+    with pytest.warns(LeftOutWarning, match="''"):
+        datasets = data_stack.load(s3.place())
+
+    assert list(datasets) == ["a"]

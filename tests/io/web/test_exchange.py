@@ -378,3 +378,36 @@ def test_an_answer_of_too_many_values_is_refused(server: ScriptedServer, value: 
 def test_what_is_no_json_is_an_error_of_ours(server: ScriptedServer, body: bytes) -> None:
     with pytest.raises(CatalogueError, match="it is not JSON"):
         ask_json(server.serve("/a", body), {}, server="it", subject="that")
+
+
+# ---------------------------------------------------------------------- secrets in answers
+
+
+@pytest.mark.parametrize("n_characters_before", [0, 40, 55])
+def test_a_reason_that_repeats_a_token_is_shown_without_it(
+    server: ScriptedServer, n_characters_before: int
+) -> None:
+    padding = "x" * n_characters_before
+    raw = f"HTTP/1.1 503 {padding} token-canary\r\nConnection: close\r\n\r\n"
+    url = server.serve("/a", raw=raw.encode())
+
+    for options in (
+        {"own_headers": {"Authorization": "Bearer token-canary"}},
+        {"own_headers": {"x-amz-security-token": "token-canary"}},
+    ):
+        with pytest.raises(WebError) as caught:
+            read_all(url, **options)
+        assert "canar" not in str(caught.value)
+        assert "503" in str(caught.value)
+
+
+def test_signatures_are_not_logged(
+    server: ScriptedServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    url = server.serve("/a", BODY)
+
+    with caplog.at_level("DEBUG"):
+        read_all(f"{url}?X-Amz-Signature=canary&X-Amz-Date=20260102")
+
+    assert "X-Amz-Date=20260102" in caplog.text
+    assert "canary" not in caplog.text

@@ -73,6 +73,11 @@ class AzureIdentity:
         self._token = None
         self._renewing = fork_lock()
 
+    def secrets(self) -> list[str]:
+        """Return the texts that a server receives and nobody else may see."""
+        token = self._token
+        return [] if token is None else [token["token"]]
+
     def current_token(self) -> dict[str, Any]:
         """Return the token, as obstore wants it of a credential provider.
 

@@ -15,6 +15,7 @@ from data_stack.io.storage_connectors.object_store.azure_folders import is_folde
 from data_stack.io.storage_connectors.object_store.azure_login import AzureLogin
 from data_stack.io.storage_connectors.object_store.listed_object import (
     checked_name,
+    decoded_name,
     listed_object,
 )
 from data_stack.io.storage_connectors.object_store.object_client import ListingPage
@@ -31,6 +32,7 @@ from data_stack.io.storage_connectors.object_store.xml_listing import (
     parse_xml,
     read_refusal,
     text_in,
+    text_of,
 )
 
 #: Azure sends pages of up to 5,000 blobs, each with some 1,200 bytes in 50 tags.
@@ -135,10 +137,11 @@ def _parse_name(element: ElementTree.Element) -> str | None:
     Names that XML cannot hold are percent-encoded.
     """
     name = child_of(element, "Name")
-    if name is None or name.text is None:
+    if name is None:
         return None
+    text = text_of(name)
     is_encoded = name.get("Encoded") == "true"
-    return unquote(name.text) if is_encoded else name.text
+    return decoded_name(text, unquote) if is_encoded else text
 
 
 def _metadata_of(element: ElementTree.Element) -> dict[str, str]:

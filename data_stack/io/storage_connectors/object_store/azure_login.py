@@ -8,9 +8,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import hmac
-import logging
 import os
-import re
 from collections.abc import Callable, Mapping
 from email.utils import formatdate
 from typing import Any, Final
@@ -22,17 +20,15 @@ from data_stack.io.storage_connectors.object_store.azure_account import (
     find_account,
 )
 from data_stack.io.storage_connectors.object_store.azure_identity import AzureIdentity
+from data_stack.io.storage_connectors.object_store.login_files import keeps_token_secret
 from data_stack.io.storage_connectors.object_store.web_requests import SignedRequest
 
-_LOOPBACK_HOSTS: Final = ("127.0.0.1", "::1", "localhost")
 #: The version of the service, which has percent-encoded names in listings.
 _VERSION: Final = "2021-12-02"
 #: The headers in a signature that a GET request does not have: Content-Encoding,
 #: Content-Language, Content-Length, Content-MD5, Content-Type, Date, If-Modified-Since, If-Match,
 #: If-None-Match, If-Unmodified-Since and Range.
 _N_ABSENT_HEADERS: Final = 11
-#: The signature in the URL of a request.
-_SIGNATURE: Final = re.compile(r"(?<=[?&]sig=)[^&\s]+")
 
 
 class AzureLogin:
@@ -60,7 +56,7 @@ class AzureLogin:
         self._identity = None
         has_identity = not (self.account.key or self.account.sas_token or self.account.is_anonymous)
         if has_identity:
-            if not _keeps_token_secret(self.account.endpoint):
+            if not keeps_token_secret(self.account.endpoint):
                 raise ConfigError(
                     "an identity of Azure logs in by https:// only: give a key or SAS token"
                 )
@@ -93,6 +89,17 @@ class AzureLogin:
             return None
         return lambda: credentials
 
+    def secrets(self) -> list[str]:
+        """Return the texts that the server receives and nobody else may see.
+
+        The key of the account is not sent: it signs requests.
+        """
+        if self._identity is not None:
+            return self._identity.secrets()
+        if self.account.sas_token:
+            return _secrets_in(self.account.sas_token)
+        return []
+
     def sign(self, url: str) -> SignedRequest:
         """Return a GET request that is logged in.
 
@@ -107,13 +114,11 @@ class AzureLogin:
         if self._identity is not None:
             token = self._identity.current_token()["token"]
             headers["Authorization"] = f"Bearer {token}"
-            return SignedRequest(url, headers, secrets=[token])
-        if self.account.sas_token:
-            signed_url = f"{url}&{self.account.sas_token}"
-            return SignedRequest(signed_url, headers, _secrets_in(self.account.sas_token))
-        if self.account.key:
+        elif self.account.sas_token:
+            url = f"{url}&{self.account.sas_token}"
+        elif self.account.key:
             headers["Authorization"] = shared_key_authorization(self.account, url, headers)
-        return SignedRequest(url, headers)
+        return SignedRequest(url, headers, self.secrets())
 
 
 def shared_key_authorization(account: AzureAccount, url: str, headers: Mapping[str, str]) -> str:
@@ -138,12 +143,6 @@ def shared_key_authorization(account: AzureAccount, url: str, headers: Mapping[s
     return f"SharedKey {account.name}:{base64.b64encode(digest).decode()}"
 
 
-def _keeps_token_secret(endpoint: str) -> bool:
-    """Return whether nobody between here and an endpoint sees what is sent there."""
-    parts = urlsplit(endpoint)
-    return parts.scheme == "https" or parts.hostname in _LOOPBACK_HOSTS
-
-
 def _secrets_in(sas_token: str) -> list[str]:
     """Return the texts of a shared access signature that nobody else may see."""
     secrets = [sas_token]
@@ -151,22 +150,3 @@ def _secrets_in(sas_token: str) -> list[str]:
         if name == "sig":
             secrets += [value, quote(value, safe="")]
     return secrets
-
-
-def _hide_signature(record: logging.LogRecord) -> bool:
-    """Hide signatures in the URLs that urllib3 logs at the level DEBUG.
-
-    Returns:
-        True: the record is logged.
-    """
-    if isinstance(record.args, tuple):
-        shown_arguments = list[object]()
-        for argument in record.args:
-            if isinstance(argument, str):
-                argument = _SIGNATURE.sub("…", argument)
-            shown_arguments.append(argument)
-        record.args = tuple(shown_arguments)
-    return True
-
-
-logging.getLogger("urllib3.connectionpool").addFilter(_hide_signature)

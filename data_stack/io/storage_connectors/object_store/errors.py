@@ -82,6 +82,15 @@ _DENIED_CODES: Final = {"AccessDenied", "AllAccessDisabled", "403"}
 
 #: Options of file systems that are no secrets.
 _PUBLIC_OPTIONS: Final = ("endpoint_url", "region_name", "profile", "protocol", "host")
+#: The variables that hold what a client sends, or a server knows, and nobody else may see.
+_SECRET_VARIABLES: Final = (
+    "AWS_SECRET_ACCESS_KEY",
+    "AWS_SESSION_TOKEN",
+    "AZURE_STORAGE_ACCOUNT_KEY",
+    "AZURE_STORAGE_CLIENT_SECRET",
+    "AZURE_STORAGE_CONNECTION_STRING",
+    "AZURE_STORAGE_SAS_TOKEN",
+)
 _MIN_SECRET_LENGTH: Final = 4
 _MAX_REASON_LENGTH: Final = 300
 
@@ -144,7 +153,7 @@ def explain(
         problem: what failed: ``"could not read 'a' in s3://bucket"``.
         error: the exception.
         options: the arguments of the file system, which may hold secrets.
-        waited_seconds: the time within which the store did not answer; None if it did.
+        waited_seconds: the limit within which the store did not answer; None if it did.
     """
     number = error.errno if isinstance(error, OSError) else None
     code = refusal_of(error).code
@@ -154,6 +163,13 @@ def explain(
             f"{what_failed}. Nothing was published; make room and try again.", number
         )
     if waited_seconds is not None:
+        requested_seconds = requested_pause_of(error)
+        if requested_seconds is not None and requested_seconds > waited_seconds:
+            return StorageUnavailableError(
+                f"{what_failed}; it asks to wait {requested_seconds:,.0f} s. Try again then, or "
+                "set a longer limit (timeoutSeconds=…).",
+                number,
+            )
         return StorageUnavailableError(
             f"{what_failed} (within {waited_seconds:g} s). "
             "Check the network and the server, and try again.",
@@ -190,7 +206,8 @@ def reason_of(error: BaseException, options: Mapping[str, Any]) -> str:
     first_line = printable(str(error).split("\n")[0])
     text = re.sub(r"//[^/@\s]*@", "//…@", first_line)
     text = re.sub(r"\?\S+", "?…", text)
-    for secret in _secrets_in(options):
+    secrets_of_environment = [os.environ.get(variable) for variable in _SECRET_VARIABLES]
+    for secret in _secrets_in([options, secrets_of_environment]):
         text = hide(text, secret, "…")
     text = text[:_MAX_REASON_LENGTH]
     if isinstance(error, DataStackError):

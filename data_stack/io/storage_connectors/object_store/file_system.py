@@ -28,6 +28,7 @@ from data_stack.io.storage_connectors.object_store.errors import (
 )
 from data_stack.io.storage_connectors.object_store.login_environment import login_digest
 from data_stack.io.storage_connectors.object_store.login_files import (
+    check_google_endpoint,
     check_google_file,
     check_google_login,
     check_s3_files,
@@ -422,6 +423,7 @@ class RemoteFileSystem:
             file_system.retries = 1
         elif self.protocol in GOOGLE_PROTOCOLS:
             check_google_login(file_system, self.options, os.environ)
+            check_google_endpoint(file_system)
         is_parallel = issubclass(self._class, MemoryFileSystem)
         return _Connection(file_system, is_parallel=is_parallel)
 

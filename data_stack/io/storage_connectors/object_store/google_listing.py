@@ -6,6 +6,7 @@ inexactly as it lists S3, and names versions by other ETags than the JSON API.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 from urllib.parse import quote, urlencode
 
@@ -96,22 +97,26 @@ class GoogleLister:
             CredentialsError: the login is refused.
         """
         headers = self._login.headers()
-        token = headers.get("authorization", "").partition(" ")[2]
         return get(
-            SignedRequest(url, headers, secrets=[token] if token else []),
+            SignedRequest(url, headers, self._login.secrets()),
             timeout_seconds=self._timeout_seconds,
             max_bytes=MAX_BYTES,
             read_refusal=_read_refusal,
         )
 
 
-def _read_refusal(status: int, body: str) -> RefusedRequestError:
+def _read_refusal(status: int, body: str, secrets: Sequence[str]) -> RefusedRequestError:
     """Return the exception for an answer that is an error.
+
+    Args:
+        status: the status of HTTP.
+        body: the body of the answer.
+        secrets: the texts that were sent, and that the exception must not show.
 
     Raises:
         WrongAnswerError: it comes from a gateway, not from Google.
     """
-    refusal = refusal_in_json(status, body)
+    refusal = refusal_in_json(status, body, secrets)
     if status == 404 and refusal_of(refusal).code != _MISSING_CODE:
         raise WrongAnswerError(describe_404(refusal_of(refusal)))
     return refusal

@@ -98,6 +98,12 @@ class GoogleLogin:
             self._credentials.apply(headers)
         return headers
 
+    def secrets(self) -> list[str]:
+        """Return the texts that the server receives and nobody else may see."""
+        if self.is_anonymous or not self._credentials.token:
+            return []
+        return [self._credentials.token]
+
     def current_token(self) -> dict[str, Any]:
         """Return the token, as obstore wants it of a credential provider."""
         self.renew_in_time()

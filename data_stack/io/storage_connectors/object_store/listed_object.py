@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import datetime
-from typing import Any
+from typing import Any, Final
 
 from data_stack.io.storage_connectors.object_store.s3 import WrongAnswerError
+
+#: The size of an object is less than 2**63.
+_MAX_SIZE_DIGITS: Final = 18
 
 
 def listed_object(
@@ -24,7 +27,7 @@ def listed_object(
         size: its length in bytes.
         etag: the name of its version; None or empty if the server gives none.
         modified: when it was changed; None or empty if the server does not say.
-        parse_time: parses that time, or raises ValueError or TypeError.
+        parse_time: parses that time, or raises ValueError, TypeError or OverflowError.
 
     Raises:
         WrongAnswerError: there is no key, or size or time are malformed.
@@ -35,7 +38,7 @@ def listed_object(
         listed["Size"] = _parse_size(size)
         if modified:
             listed["LastModified"] = parse_time(modified)
-    except (ValueError, TypeError):
+    except (ValueError, TypeError, OverflowError):
         raise WrongAnswerError(
             f"the server lists {checked_key!r:.200} without its size, or with a malformed time"
         ) from None
@@ -53,14 +56,33 @@ def checked_name(name: str | None) -> str:
     return name
 
 
+def decoded_name(text: str, unquote: Callable[..., str]) -> str:
+    """Return a percent-encoded key.
+
+    Args:
+        text: the encoded key.
+        unquote: the function of ``urllib.parse`` that decodes it.
+
+    Raises:
+        WrongAnswerError: it is not UTF-8. With other characters in place of its bytes, it would be
+            the key of another object.
+    """
+    try:
+        return unquote(text, errors="strict")
+    except UnicodeDecodeError:
+        raise WrongAnswerError(f"the server lists {text!r:.200}, which is not UTF-8") from None
+
+
 def _parse_size(text: str | None) -> int:
     """Return the number in a text of digits.
 
     Raises:
-        ValueError: it is no such text.
+        ValueError: it is no such text, or larger than any object.
     """
     # int() takes "-1", "1_000" and digits of other scripts, too.
     if text is None or not (text.isascii() and text.isdigit()):
+        raise ValueError("not a size")
+    if len(text) > _MAX_SIZE_DIGITS:
         raise ValueError("not a size")
     return int(text)
 

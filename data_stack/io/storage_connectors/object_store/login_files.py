@@ -9,9 +9,11 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 from data_stack.exception import ConfigError
 
+_LOOPBACK_HOSTS: Final = ("127.0.0.1", "::1", "localhost")
 _GOOGLE_VARIABLE: Final = "GOOGLE_APPLICATION_CREDENTIALS"
 #: The values of ``token`` for which gcsfs reads the file of the variable.
 _GOOGLE_DEFAULT_TOKENS: Final = (None, "google_default")
@@ -58,6 +60,33 @@ def check_google_login(
             f"{_GOOGLE_VARIABLE} names {path!r:.300}, which gcsfs cannot use as a login: name a "
             "file of credentials for the project, or remove the variable"
         )
+
+
+def check_google_endpoint(file_system: Any) -> None:
+    """Check that nobody between here and the server sees the token of a login.
+
+    Args:
+        file_system: a ``gcsfs.GCSFileSystem``.
+
+    Raises:
+        ConfigError: it would be sent without encryption, and not only within this machine.
+    """
+    from google.auth.credentials import AnonymousCredentials
+
+    credentials = file_system.credentials.credentials
+    is_anonymous = credentials is None or isinstance(credentials, AnonymousCredentials)
+    if is_anonymous or keeps_token_secret(file_system.base):
+        return
+    raise ConfigError(
+        "a login of Google is sent by https:// only: name an https:// endpoint, or read without a "
+        "login (?anonymous=true, token='anon')"
+    )
+
+
+def keeps_token_secret(endpoint: str) -> bool:
+    """Return whether nobody between here and an endpoint sees what is sent there."""
+    parts = urlsplit(endpoint)
+    return parts.scheme == "https" or parts.hostname in _LOOPBACK_HOSTS
 
 
 def check_s3_files(options: Mapping[str, Any], environment: Mapping[str, str]) -> None:

@@ -7,6 +7,7 @@ from there. The text itself is not shown: it is long, and may hold what a strang
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Final
 
 import obstore.exceptions
@@ -41,11 +42,12 @@ class WholeObjectError(Exception):
     """A server answered a request for a range with status 200."""
 
 
-def translate(error: Exception, *, has_body: bool = True) -> Exception:
+def translate(error: Exception, secrets: Sequence[str], *, has_body: bool = True) -> Exception:
     """Return the exception to raise for one of obstore.
 
     Args:
         error: the exception.
+        secrets: the texts that were sent, and that the returned exception must not show.
         has_body: whether the answer could say why it is 404. An answer to HEAD cannot.
     """
     text, _, debug_text = str(error).partition(_DEBUG_MARK)
@@ -56,7 +58,7 @@ def translate(error: Exception, *, has_body: bool = True) -> Exception:
     if isinstance(error, obstore.exceptions.PreconditionError):
         return OtherVersionError("another ETag")
     if status is not None:
-        return _refusal(int(status[1]), text[status.end() :], has_body=has_body)
+        return _refusal(int(status[1]), text[status.end() :], secrets, has_body=has_body)
     if isinstance(error, FileNotFoundError):
         return error
     if isinstance(error, obstore.exceptions.UnauthenticatedError):
@@ -83,9 +85,9 @@ def _is_refused_redirect(text: str, debug_text: str) -> bool:
     return f"{REFUSING_PROXY}," in debug_text and not is_endpoint
 
 
-def _refusal(status: int, body: str, *, has_body: bool) -> Exception:
+def _refusal(status: int, body: str, secrets: Sequence[str], *, has_body: bool) -> Exception:
     """Return the exception for an answer that is an error."""
-    refusal = refusal_in_xml(status, body)
+    refusal = refusal_in_xml(status, body, secrets)
     code = refusal_of(refusal).code
     if status == 404:
         if not has_body or code in _MISSING_OBJECT_CODES:

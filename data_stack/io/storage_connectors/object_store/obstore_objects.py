@@ -409,7 +409,15 @@ class ObstoreObjects(ObjectClient):
         try:
             return _call_interruptibly(function)
         except (obstore.exceptions.BaseError, FileNotFoundError) as error:
-            raise translate(error, has_body=has_body) from None
+            raise translate(error, self._secrets(), has_body=has_body) from None
+
+    def _secrets(self) -> list[str]:
+        """Return the texts that log requests in, as a server may repeat them."""
+        if self._is_google:
+            return self._log_in_to_google().secrets()
+        if self._is_s3:
+            return self._find_place().secrets()
+        return self._log_in_to_azure().secrets()
 
     # ------------------------------------------------------------------ the other client
 

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import html
 import re
+from collections.abc import Sequence
 from typing import Final
 
+from data_stack.io.redaction import hide
 from data_stack.util.untrusted_text import parse_json
 
 _CODE: Final = re.compile(r"<Code>([^<]{1,100})</Code>")
 _MESSAGE: Final = re.compile(r"<Message>([^<]{1,2000})</Message>")
+#: Stands for a secret, as a server may repeat what was sent.
+_HIDDEN: Final = "…"
 
 
 class RefusedRequestError(OSError):
@@ -56,12 +60,13 @@ def refused_request(
     return RefusedRequestError(status, code, message, retry_after)
 
 
-def refusal_in_xml(status: int, body: str) -> RefusedRequestError:
+def refusal_in_xml(status: int, body: str, secrets: Sequence[str]) -> RefusedRequestError:
     """Return the exception for an answer that is an error, as S3, Google and Azure write it.
 
     Args:
         status: of HTTP.
         body: the body. One that is no such error has no code and no message.
+        secrets: the texts that were sent, and that the exception must not show.
     """
     code_match = _CODE.search(body)
     message_match = _MESSAGE.search(body)
@@ -69,10 +74,10 @@ def refusal_in_xml(status: int, body: str) -> RefusedRequestError:
     message = "" if message_match is None else html.unescape(message_match[1])
     # Azure adds the number and the time of the request, each in a line.
     message = " ".join(message.partition("\nRequestId:")[0].split())
-    return refused_request(status, code, message)
+    return refused_request(status, hide_all(code, secrets), hide_all(message, secrets))
 
 
-def refusal_in_json(status: int, body: str) -> RefusedRequestError:
+def refusal_in_json(status: int, body: str, secrets: Sequence[str]) -> RefusedRequestError:
     """Return the exception for an answer that is an error, as the JSON API of Google writes it.
 
     https://cloud.google.com/storage/docs/json_api/v1/status-codes
@@ -80,6 +85,7 @@ def refusal_in_json(status: int, body: str) -> RefusedRequestError:
     Args:
         status: of HTTP.
         body: the body. One that is no such error has no code and no message.
+        secrets: the texts that were sent, and that the exception must not show.
     """
     try:
         error = parse_json(body)["error"]
@@ -89,7 +95,19 @@ def refusal_in_json(status: int, body: str) -> RefusedRequestError:
         return refused_request(status, "", "")
     if not isinstance(message, str) or not isinstance(code, str):
         return refused_request(status, "", "")
-    return refused_request(status, code, " ".join(message.split()))
+    message = " ".join(message.split())
+    return refused_request(status, hide_all(code, secrets), hide_all(message, secrets))
+
+
+def hide_all(text: str, secrets: Sequence[str]) -> str:
+    """Return a text of a server without secrets that were sent to it.
+
+    The text is hidden as it is shown: a body may have secrets in another form, such as ``&#43;`` in
+    place of ``+``.
+    """
+    for secret in secrets:
+        text = hide(text, secret, _HIDDEN)
+    return text
 
 
 class CredentialsError(OSError):

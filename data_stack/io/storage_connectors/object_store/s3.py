@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Final, NoReturn
 
 from data_stack.exception import DataStackError
+from data_stack.io.log_secrets import hide_secrets_in_logs_of
 from data_stack.io.storage_connectors.object_store.object_client import ListingPage
 from data_stack.io.web.framing import Framing
 from data_stack.io.web.ranges import ByteRange, file_size_in_416, find_part_fault, sent_range
@@ -32,6 +33,9 @@ MISSING_BUCKET: Final = "the bucket does not exist"
 NO_END_OF_LISTING: Final = "the server does not tell how its listing goes on"
 #: A body is read in pieces of this size.
 _PIECE_BYTES: Final = 1 << 20
+
+# botocore logs what it signs and sends, with the session token.
+hide_secrets_in_logs_of("botocore.auth", "botocore.endpoint")
 
 
 class _Headers(Mapping[str, str]):

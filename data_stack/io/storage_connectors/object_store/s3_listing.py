@@ -14,6 +14,7 @@ from urllib.parse import quote, unquote_plus, urlencode
 
 from data_stack.io.storage_connectors.object_store.listed_object import (
     checked_name,
+    decoded_name,
     listed_object,
     parse_iso_time,
 )
@@ -101,7 +102,7 @@ class S3Lister:
         credentials = self._place.find_credentials()
         S3SigV4Auth(credentials, "s3", self._place.region).add_auth(request)
         headers = {name: str(value) for name, value in request.headers.items()}
-        return SignedRequest(url, headers, secrets=[credentials.token] if credentials.token else [])
+        return SignedRequest(url, headers, secrets=self._place.secrets())
 
 
 def parse_page(body: bytes) -> ListingPage:
@@ -146,4 +147,4 @@ def _decode(text: str | None, *, is_encoded: bool) -> str | None:
     """Return a key or the beginning of keys; None if there is none."""
     if text is None or not is_encoded:
         return text
-    return unquote_plus(text)
+    return decoded_name(text, unquote_plus)

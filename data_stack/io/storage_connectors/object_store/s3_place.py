@@ -56,6 +56,22 @@ class S3Place:
             return True
         return self.ca_bundle in (None, os.environ.get("REQUESTS_CA_BUNDLE"))
 
+    def secrets(self) -> list[str]:
+        """Return the texts that the server receives and nobody else may see.
+
+        The secret key is not sent: it signs requests.
+        """
+        if self.find_credentials is None:
+            return []
+        from botocore.exceptions import BotoCoreError
+
+        try:
+            token = self.find_credentials().token
+        except (BotoCoreError, OSError):
+            # Without credentials, nothing was sent.
+            return []
+        return [token] if token else []
+
 
 def find_s3_place(bucket: str, options: Mapping[str, Any]) -> S3Place:
     """Return where a bucket is. No request is sent.

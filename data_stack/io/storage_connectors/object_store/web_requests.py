@@ -7,17 +7,16 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from data_stack.io.redaction import hide
 from data_stack.io.storage_connectors.object_store.refused_requests import (
     RefusedRequestError,
+    hide_all,
     refused_request,
 )
 from data_stack.io.storage_connectors.object_store.s3 import REDIRECTED, WrongAnswerError
 from data_stack.io.web import Exchange, WebError
 
+#: The most that is read of an answer that is an error. Gateways send long pages.
 _MAX_REFUSAL_BYTES: Final = 64 << 10
-#: Stands for a secret, as a server may repeat what was sent.
-_HIDDEN: Final = "…"
 #: What the reasons of a WebError begin with that are whole sentences, such as "the host cannot be
 #: found". The subject of others is the server.
 _OWN_SUBJECTS: Final = ("the host ", "its TLS certificate ")
@@ -57,7 +56,7 @@ def get(
     *,
     timeout_seconds: float,
     max_bytes: int,
-    read_refusal: Callable[[int, str], RefusedRequestError],
+    read_refusal: Callable[[int, str, Sequence[str]], RefusedRequestError],
 ) -> bytes:
     """Send a request once, and return the body of the answer.
 
@@ -68,7 +67,7 @@ def get(
         timeout_seconds: the limit of the request.
         max_bytes: the limit of the body.
         read_refusal: makes the exception for an answer with another status than 200, from the
-            status and the body.
+            status, the beginning of the body, and the secrets that it must not show.
 
     Raises:
         RefusedRequestError: the server refused it.
@@ -87,29 +86,31 @@ def get(
         with exchange:
             if exchange.status == 200:
                 return exchange.read(max_bytes)
-            body = exchange.read(_MAX_REFUSAL_BYTES).decode(errors="replace")
+            body = exchange.read_beginning(_MAX_REFUSAL_BYTES).decode(errors="replace")
     except WebError as error:
-        raise _translate(error, exchange.redirects) from None
-    for secret in request.secrets:
-        body = hide(body, secret, _HIDDEN)
-    raise read_refusal(exchange.status, body)
+        raise _translate(error, exchange.redirects, request.secrets) from None
+    raise read_refusal(exchange.status, body, request.secrets)
 
 
-def _translate(error: WebError, redirects: Sequence[Mapping[str, str]]) -> Exception:
+def _translate(
+    error: WebError, redirects: Sequence[Mapping[str, str]], secrets: Sequence[str]
+) -> Exception:
     """Return the exception to raise for one of our web client.
 
     Args:
         error: the exception.
         redirects: the headers of the redirect that was not followed, if it was one.
+        secrets: the texts that were sent, and that the exception must not show.
     """
     if redirects:
         return RedirectedError(redirects[0])
+    reason = hide_all(error.reason, secrets)
     if error.status is not None and error.transient:
         return refused_request(
-            error.status, "", f"the server {error.reason}", retry_after=error.retry_after
+            error.status, "", f"the server {reason}", retry_after=error.retry_after
         )
     if error.transient:
-        return ConnectionError(error.reason)
-    if error.reason.startswith(_OWN_SUBJECTS):
-        return WrongAnswerError(error.reason)
-    return WrongAnswerError(f"the server {error.reason}")
+        return ConnectionError(reason)
+    if reason.startswith(_OWN_SUBJECTS):
+        return WrongAnswerError(reason)
+    return WrongAnswerError(f"the server {reason}")

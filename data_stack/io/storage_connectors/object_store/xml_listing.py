@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import xml.etree.ElementTree as ElementTree
+from collections.abc import Sequence
 from typing import Final
 
 from data_stack.io.storage_connectors.object_store.refused_requests import (
@@ -21,6 +22,8 @@ from data_stack.io.storage_connectors.object_store.s3 import (
 #: 150,000 tags. Other servers send larger pages.
 MAX_PAGE_BYTES: Final = 32 << 20
 _MAX_TAGS: Final = 400_000
+#: An attribute takes 28 times its size in memory. There are few, but keys have equals signs, too.
+_MAX_EQUALS_SIGNS: Final = 400_000
 #: What no listing holds: a definition of entities, which may expand to any size.
 _DOCUMENT_TYPE: Final = re.compile(rb"<!\s*DOCTYPE", re.IGNORECASE)
 
@@ -37,10 +40,13 @@ def parse_xml(body: bytes, root_name: str) -> ElementTree.Element:
     """
     # A text with NUL is UTF-16, in which the search finds nothing.
     is_hostile = b"\0" in body or _DOCUMENT_TYPE.search(body) is not None
-    if is_hostile or body.count(b"<") > _MAX_TAGS:
+    is_large = body.count(b"<") > _MAX_TAGS or body.count(b"=") > _MAX_EQUALS_SIGNS
+    if is_hostile or is_large:
         raise WrongAnswerError(NO_LISTING)
+    # Otherwise the text names its encoding, which may be any that Python knows.
+    parser = ElementTree.XMLParser(encoding="utf-8")  # noqa: S314  # no entities, and small
     try:
-        root = ElementTree.fromstring(body)  # noqa: S314  # it defines no entities, and is small
+        root = ElementTree.fromstring(body, parser)  # noqa: S314  # as above
     except ElementTree.ParseError:
         raise WrongAnswerError(NO_LISTING) from None
     if name_of(root) != root_name:
@@ -57,9 +63,24 @@ def child_of(element: ElementTree.Element, name: str) -> ElementTree.Element | N
 
 
 def text_in(element: ElementTree.Element, name: str) -> str | None:
-    """Return the text of the first child with a name; None if there is none."""
+    """Return the text of the first child with a name; None if there is none.
+
+    Raises:
+        WrongAnswerError: the child has children of its own, behind which the text goes on.
+    """
     child = child_of(element, name)
-    return None if child is None else child.text or ""
+    return None if child is None else text_of(child)
+
+
+def text_of(element: ElementTree.Element) -> str:
+    """Return the text of an element.
+
+    Raises:
+        WrongAnswerError: it has children.
+    """
+    if len(element):
+        raise WrongAnswerError(NO_LISTING)
+    return element.text or ""
 
 
 def name_of(element: ElementTree.Element) -> str:
@@ -67,18 +88,19 @@ def name_of(element: ElementTree.Element) -> str:
     return element.tag.rpartition("}")[2]
 
 
-def read_refusal(status: int, body: str) -> RefusedRequestError:
+def read_refusal(status: int, body: str, secrets: Sequence[str]) -> RefusedRequestError:
     """Return the exception for an answer that is an error.
 
     Args:
         status: the status of HTTP.
         body: the body of the answer.
+        secrets: the texts that were sent, and that the exception must not show.
 
     Raises:
         WrongAnswerError: the bucket or container does not exist, or the answer is not one of an
             object store.
     """
-    refusal = refusal_in_xml(status, body)
+    refusal = refusal_in_xml(status, body, secrets)
     if status == 404:
         raise WrongAnswerError(describe_404(refusal_of(refusal)))
     return refusal
