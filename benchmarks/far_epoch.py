@@ -7,8 +7,10 @@ The data and the line are those of slow_line.py: records of 51 to 154 KB behind 
 epoch with an empty cache on this disk. The parts are what any program must do with the same bytes,
 each alone and without a cache of ours: receive them by ranges of 1.5 MiB in 16 threads, hash their
 blocks, write them to a file, copy the records out of what was received. What the parts leave of an
-epoch is the work of Python: requests, threads, batches. The system's time is a part of each figure,
-and shown by itself. It takes about four minutes.
+epoch is the work of Python: requests, threads, batches. Two parts of that work are measured too:
+the same ranges received by the web client of ours, and the second epoch, which reads the files of
+the cache, and makes the same batches. The system's time is a part of each figure, and shown by
+itself. It takes about five minutes.
 """
 
 from __future__ import annotations
@@ -54,7 +56,7 @@ def files_of(folder: Path) -> list[Path]:
 
 
 def receive(port: str, folder: Path) -> None:
-    """Receive all files by ranges into one buffer for each thread."""
+    """Receive all files by ranges into one buffer for each thread, by http.client."""
     of_thread = threading.local()
 
     def receive_range(file: Path, start: int, stop: int) -> None:
@@ -70,13 +72,36 @@ def receive(port: str, folder: Path) -> None:
             n_left -= answer.readinto(of_thread.buffer[:n_left])
         answer.read()
 
+    _call_for_ranges(receive_range, folder)
+
+
+def receive_by_ours(port: str, folder: Path) -> None:
+    """Receive the same ranges by the web client of ours."""
+    from data_stack.io.web.files import WebFiles
+
+    published = folder / "www" / "published"
+    web_files = WebFiles(f"http://127.0.0.1:{port}/published")
+    opened_files = {}
+    for file in files_of(folder):
+        opened_files[file] = web_files.open(file.relative_to(published).as_posix())
+
+    def receive_range(file: Path, start: int, stop: int) -> None:
+        part = opened_files[file].read_view(start, stop)
+        if len(part) != stop - start:
+            raise RuntimeError(f"received {len(part)} bytes of {stop - start}")
+
+    _call_for_ranges(receive_range, folder)
+
+
+def _call_for_ranges(function: Callable[[Path, int, int], None], folder: Path) -> None:
+    """Call a function for each range of each file in threads: file, first byte, end."""
     with ThreadPoolExecutor(N_THREADS) as threads:
         futures = []
         for file in files_of(folder):
             size = file.stat().st_size
             for start in range(0, size, RANGE_BYTES):
                 stop = min(start + RANGE_BYTES, size)
-                futures.append(threads.submit(receive_range, file, start, stop))
+                futures.append(threads.submit(function, file, start, stop))
         for future in futures:
             future.result()
 
@@ -128,6 +153,7 @@ def _n_pieces(folder: Path) -> int:
     return n_bytes // RANGE_BYTES
 
 
+#: What any program must do.
 PARTS: dict[str, Callable[[str, Path], None]] = {
     "receive": receive,
     "SHA-256 of each block (https)": hash_sha256,
@@ -135,6 +161,9 @@ PARTS: dict[str, Callable[[str, Path], None]] = {
     "write": write,
     "copy records": copy_records,
 }
+#: Parts of the work of Python, which include some of PARTS: receiving, and copying records.
+RECEIVED_BY_OURS = "receive, by the web client of ours"
+SECOND_EPOCH = "the second epoch of ours, from the cache"
 
 
 # ---------------------------------------------------------------------- one process
@@ -145,8 +174,13 @@ def run_way(way: str, port: str, folder: Path) -> None:
     if way in PARTS:
         work = functools.partial(PARTS[way], port, folder)
     else:
-        work = functools.partial(_read_epoch, way, port, folder)
         _prepare_epoch(folder)
+        if way == RECEIVED_BY_OURS:
+            work = functools.partial(receive_by_ours, port, folder)
+        elif way == SECOND_EPOCH:
+            work = _begin_second_epoch(port, folder)
+        else:
+            work = functools.partial(_read_epoch, way, port, folder)
     usage_before = resource.getrusage(resource.RUSAGE_SELF)
     work()
     usage = resource.getrusage(resource.RUSAGE_SELF)
@@ -172,11 +206,27 @@ def _prepare_epoch(folder: Path) -> None:
     shutil.rmtree(folder / "cache", ignore_errors=True)
 
 
+def _begin_second_epoch(port: str, folder: Path) -> Callable[[], None]:
+    """Read an epoch by https, and return what reads the second one."""
+    import slow_line
+
+    begin = slow_line.WAYS["ours, http"](port, str(folder / "cache"))
+    read_all = functools.partial(_read_all, begin)
+    read_all()
+    return read_all
+
+
 def _read_epoch(way: str, port: str, folder: Path) -> None:
     """Open the data, and read a first epoch."""
     import slow_line
 
-    begin = slow_line.WAYS[way](port, str(folder / "cache"))
+    _read_all(slow_line.WAYS[way](port, str(folder / "cache")))
+
+
+def _read_all(begin: Callable[[], Iterator[int]]) -> None:
+    """Read an epoch, and check that it has all records."""
+    import slow_line
+
     n_records = sum(1 for _ in begin())
     if n_records != slow_line.N_RECORDS:
         raise RuntimeError(f"read {n_records} records of {slow_line.N_RECORDS}")
@@ -206,7 +256,7 @@ def measure(results: Results, rounds: int, port: str, folder: Path) -> None:
         return figures
 
     ways = {}
-    for way in (*EPOCHS, *PARTS):
+    for way in (*EPOCHS, *PARTS, RECEIVED_BY_OURS, SECOND_EPOCH):
         ways[way] = functools.partial(measure_way, way)
     for way, figures in in_turn(CASE, ways, rounds, results).items():
         results.keep(CASE, way, [figure["all"] for figure in figures], "s")
