@@ -87,6 +87,11 @@ class FirstBatchCheck:
         self._comparing_seconds = 0.0
         self._handed_over = set()
 
+    @property
+    def has_passed(self) -> bool:
+        """Whether the batch that was compared last was the same."""
+        return self._compared_at is not None
+
     def is_due(self) -> bool:
         """Return whether the first batch of an iteration that begins now should be compared.
 

@@ -273,10 +273,11 @@ class ProcessWorkers(PrefetchingWorkers):
     def _max_jobs_of_worker(self) -> int:
         """Return how many jobs a worker may have now."""
         number_to_check = self._first_batch_check.job_number
-        if number_to_check is None:
+        if number_to_check is None or self._first_batch_check.has_passed:
             return self._options.prefetch
         # This process makes the first batch as well. If the workers worked ahead meanwhile, there
-        # would be more batches in memory than at any later time.
+        # would be more batches in memory than at any later time. In later iterations the workers
+        # keep the memory of their batches in any case, so they need not wait.
         return 0 if number_to_check in self._answers else 1
 
     def _begin_epoch(self, worker: WorkerHandle, epoch: int) -> None:
