@@ -34,9 +34,10 @@ def warn_of_absent_columns(
     for file in np.unique(footers.file_of[footers.n_rows > 0]).tolist():
         lacking = sorted(name for name in absent[file] if name in names)
         for name in names_of_partitions:
-            # A column of the file itself is in the account of the dataset, as it is not read.
-            is_in_file = name in footers.columns(file)
-            if name not in partitions[file] and not is_in_file:
+            if name in partitions[file]:
+                continue
+            # A column of the file itself is not read, so that it is in the account of the dataset.
+            if name not in footers.columns(file):
                 lacking.append(name)
         for name in lacking:
             files_by_column.setdefault(name, []).append(file)
