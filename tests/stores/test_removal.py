@@ -197,11 +197,19 @@ class LeavingConnector(FileStorageConnector):
         raise data_stack.exception.StorageUnavailableError("gone")
 
 
-def test_a_store_is_verified_whole_or_is_an_error(
-    store: FileStorageConnector,
-) -> None:
+def test_verifying_a_store_that_does_not_exist_is_an_error(store: FileStorageConnector) -> None:
     with pytest.raises(data_stack.exception.StorageError, match="does not exist"):
         verify_storage(store)
+
+
+def test_verifying_a_store_that_goes_away_is_an_error(store: FileStorageConnector) -> None:
+    Letters(store).prepare()
+
+    with pytest.raises(data_stack.exception.StorageUnavailableError, match="gone"):
+        verify_storage(LeavingConnector(store.root_path))
+
+
+def test_all_resources_of_a_store_are_verified(store: FileStorageConnector) -> None:
     Letters(store).prepare()
     store.set_resource("loose/notes.txt", b"xyz")
     Path(store.root_path, "loose/by-hand.txt").write_bytes(b"abcd")  # has no digest
@@ -214,8 +222,6 @@ def test_a_store_is_verified_whole_or_is_an_error(
     assert replace(report, seconds=0.0) == StorageVerification(
         repr(store), "ok", 6, size, 1, (), 0.0
     )
-    with pytest.raises(data_stack.exception.StorageUnavailableError, match="gone"):
-        verify_storage(LeavingConnector(store.root_path))
 
 
 def test_versions_and_bytes_are_told_and_what_belongs_to_none(tmp_path: Path) -> None:

@@ -398,7 +398,13 @@ def test_damage_in_a_store_that_checks_nothing_is_noticed() -> None:
                 way()
         assert_same(reader[3999], expected[3999])
 
-    store.set_resource("mat.bag", [bytes(len(data))])
+
+def test_another_file_in_the_place_of_a_column_is_refused() -> None:
+    store = InMemoryStorageConnector()
+    write(store, 4000)
+    size = store.stat("mat.bag").size
+    store.set_resource("mat.bag", [bytes(size)])
+
     with (
         RecordReader(store) as reader,
         pytest.raises(DatasetFileCorruptError, match=r"mat\.bag is not the file"),

@@ -254,19 +254,30 @@ def test_large_columns_are_unchanged_by_later_use_of_their_buffer(
             with pytest.raises(ConfigError, match="column 'z', sample"):
                 writer.extend({"x": -lent, "z": [5] * len(lent)})
 
+    with RecordReader(tmp_path / "a") as reader:
+        reader.verify()
+        assert np.array_equal(reader.read_batch(np.arange(len(reader)))["x"], x.reshape(-1, 256))
+
+
+def test_a_closed_writer_takes_nothing(tmp_path: Path) -> None:
+    writer = RecordWriter(tmp_path / "a", SPEC)
+    writer.append(rows(1)[0])
+    writer.close()
+
     writer.close()
     for use in (
-        lambda: writer.append({"x": x[0, 0], "z": ""}),
-        lambda: writer.extend({"x": lent, "z": names}),
+        lambda: writer.append(rows(1)[0]),
+        lambda: writer.extend(columns(rows(2))),
         writer.flush,
     ):
         with pytest.raises(
             ConfigError, match=f"cannot append to '{tmp_path}/a': its writer is closed"
         ):
             use()
+
     with RecordReader(tmp_path / "a") as reader:
         reader.verify()
-        assert np.array_equal(reader.read_batch(np.arange(len(reader)))["x"], x.reshape(-1, 256))
+        assert len(reader) == 1
 
 
 # ---------------------------------------------------------------------- going on
@@ -289,19 +300,35 @@ def test_a_writer_broken_by_a_full_disk_says_so(tmp_path: Path) -> None:
         assert len(writer) == 1
 
 
-def test_a_finished_dataset_with_sequences_is_not_appended_to(
-    tmp_path: Path,
-) -> None:
+def test_an_interrupted_dataset_with_sequences_begins_anew(tmp_path: Path) -> None:
     spec = {"parts": "bytes[]"}
     with pytest.raises(KeyError):
         with RecordWriter(tmp_path / "a", spec) as writer:
             writer.append({"parts": [b"gone"]})
             raise KeyError
-    assert list((tmp_path / "a").iterdir()) == []
+    left = list((tmp_path / "a").iterdir())
+
+    with RecordWriter(tmp_path / "a", spec) as writer:
+        writer.append({"parts": [b"a"]})
+
+    assert left == []
+    with RecordReader(tmp_path / "a") as reader:
+        assert list(reader) == [{"parts": [b"a"]}]
+
+
+def test_a_dataset_with_sequences_has_one_writer_at_once(tmp_path: Path) -> None:
+    spec = {"parts": "bytes[]"}
+
     with RecordWriter(tmp_path / "a", spec) as writer:
         writer.append({"parts": [b"a"]})
         with pytest.raises(StorageConflictError):
             RecordWriter(tmp_path / "a", spec)
+
+
+def test_a_finished_dataset_with_sequences_is_not_appended_to(tmp_path: Path) -> None:
+    spec = {"parts": "bytes[]"}
+    with RecordWriter(tmp_path / "a", spec) as writer:
+        writer.append({"parts": [b"a"]})
     before = files(tmp_path / "a")
 
     with pytest.raises(ConfigError, match="exists already"):
@@ -336,22 +363,29 @@ def test_a_truncated_finished_dataset_is_not_taken_for_interrupted(
     assert files(tmp_path / "a") == before
 
 
-def test_an_index_that_ends_in_zeros_is_a_power_cut(
-    tmp_path: Path,
-) -> None:
+@pytest.fixture
+def interrupted_index(tmp_path: Path) -> Path:
+    """The index of 50 numbers in the folder ``a``, which has no manifest."""
     append_all(RecordWriter(tmp_path / "a", {"id": "i64"}), ({"id": i} for i in range(50)))
-    index = tmp_path / "a" / "id.idx"
-    entries = np.frombuffer(index.read_bytes(), "<u8").copy()
     (tmp_path / "a" / "manifest.json").unlink()
-    shutil.copytree(tmp_path / "a", tmp_path / "b")
-    index.write_bytes(entries[:40].tobytes() + bytes(80))
-    entries[20] = 3
-    (tmp_path / "b" / "id.idx").write_bytes(entries.tobytes())
+    return tmp_path / "a" / "id.idx"
 
-    with RecordWriter(tmp_path / "a", {"id": "i64"}) as writer:
+
+def test_an_index_that_ends_in_zeros_is_a_power_cut(interrupted_index: Path) -> None:
+    entries = np.fromfile(interrupted_index, "<u8")
+    interrupted_index.write_bytes(entries[:40].tobytes() + bytes(80))
+
+    with RecordWriter(interrupted_index.parent, {"id": "i64"}) as writer:
         assert len(writer) == 40
+
+
+def test_an_index_that_decreases_is_damage(interrupted_index: Path) -> None:
+    entries = np.fromfile(interrupted_index, "<u8")
+    entries[20] = 3
+    interrupted_index.write_bytes(entries.tobytes())
+
     with pytest.raises(DatasetFileCorruptError, match=r"entry 20 is smaller"):
-        RecordWriter(tmp_path / "b", {"id": "i64"})
+        RecordWriter(interrupted_index.parent, {"id": "i64"})
 
 
 # ---------------------------------------------------------------------- in stores
