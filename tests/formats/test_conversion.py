@@ -658,8 +658,9 @@ def test_json_columns_of_a_table_become_parquet(tmp_path: Path) -> None:
 
 
 def test_the_index_of_a_table_of_pandas_becomes_parquet(tmp_path: Path) -> None:
-    pandas = pytest.importorskip("pandas")
-    table = pandas.DataFrame({"v": [1.5, 2.5]}, index=pandas.RangeIndex(3, 5, name="i"))
+    import pandas as pd
+
+    table = pd.DataFrame({"v": [1.5, 2.5]}, index=pd.RangeIndex(3, 5, name="i"))
 
     convert(data_stack.from_pandas(table), tmp_path / "table.parquet")
 

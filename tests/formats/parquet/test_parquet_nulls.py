@@ -246,13 +246,19 @@ def test_load_takes_the_option_nulls_as_part_of_the_fingerprint(
         )
         == 3
     )
+
+
+def test_an_unknown_value_of_nulls_is_refused(tmp_path: Path) -> None:
+    write(tmp_path, x=pa.array([1, None]))
+
     with pytest.raises(ConfigError, match="nulls must be 'none', 'nan' or 'mask', got 'zero'"):
         data_stack.load(tmp_path, nulls="zero")
 
 
 @pytest.mark.parametrize("kind", ["inline", "threads", "processes"])
 def test_loaders_make_tensors_of_one_dtype(tmp_path: Path, kind: str) -> None:
-    torch = pytest.importorskip("torch")
+    import torch
+
     write(tmp_path, x=pa.array([1, None, 3, 4]), b=pa.array([True, False, None, True]))
     workers: Any = {"worker_kind": kind, "workers": 0 if kind == "inline" else 2}
 
