@@ -25,8 +25,8 @@ unexport PYTHONDONTWRITEBYTECODE
 GRANULAR_021 = $(BIN)/$(PIP) --no-deps --upgrade --target $(VENV)/granular-0.21 granular==0.21.2
 
 # Tests of TensorFlow and JAX, which only the environment of `make test-all` has.
-FRAMEWORK_TESTS := tests/loader/test_loader_tensorflow.py tests/loader/test_loader_jax.py \
-	plugins/petastorm/tests/test_petastorm_tensorflow.py
+FRAMEWORK_TESTS := tests/exchange/test_to_tensorflow.py tests/loader/test_loader_tensorflow.py \
+	tests/loader/test_loader_jax.py plugins/petastorm/tests/test_petastorm_tensorflow.py
 SPARK_FRAMEWORK_TESTS := plugins/spark/tests/test_spark_tensorflow.py
 
 # Each in one process: it starts a Java machine, or the daemons of a Ray.

@@ -257,7 +257,7 @@ def test_imports_point_downward() -> None:
     assert found == []
 
 
-def test_the_page_on_the_architecture_shows_the_layers_in_their_order() -> None:
+def test_the_architecture_page_shows_the_layers_in_their_order() -> None:
     page = (ROOT.parent / "docs" / "architecture.md").read_text(encoding="utf-8")
     _, _, after_heading = page.partition("## The layers of the package\n")
     diagram = after_heading.split("```")[1]
@@ -306,7 +306,7 @@ def test_imports_form_no_circle() -> None:
     assert found == []
 
 
-def test_heavy_packages_are_imported_by_the_modules_that_exist_for_them() -> None:
+def test_heavy_packages_are_imported_only_by_modules_made_for_them() -> None:
     found = [
         f"{module}:{each.line} imports {each.module}"
         for module, imports in imports_in(ROOT).items()
@@ -381,7 +381,7 @@ print(json.dumps(errors))
 """
 
 
-def test_without_the_optional_packages_all_imports_but_what_exists_for_them() -> None:
+def test_without_optional_packages_only_modules_for_them_fail_to_import() -> None:
     modules = [name for name in modules_of(ROOT) if not name.endswith("__main__")]
     program = f"BLOCKED = {OPTIONAL!r}\nMODULES = {modules!r}\n{IMPORT_ALL}"
 

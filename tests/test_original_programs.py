@@ -53,7 +53,7 @@ class Factory(Written):
     files = {"all": b"\n\x01\x02" * 1000}
 
 
-def test_a_connector_of_three_methods_that_iterates_what_it_is_given_keeps_a_dataset() -> None:
+def test_a_connector_of_three_methods_that_iterates_keeps_a_dataset() -> None:
     connector = DictConnector()
 
     iterator, _ = Factory(connector).get_dataset_iterator()
@@ -90,7 +90,7 @@ def labelled(n_samples: int) -> SequenceDatasetIterator:
     return SequenceDatasetIterator([list(range(n_samples)), labels, labels])
 
 
-def test_a_splitter_is_asked_for_its_indices_by_the_name_that_programs_know() -> None:
+def test_splitters_answer_to_the_name_that_original_programs_know() -> None:
     iterator = labelled(30)
 
     drawn = RandomSplitterImpl(ratios=[0.5, 0.3, 0.2], seed=7)._determine_split_indices(
@@ -151,7 +151,7 @@ class NestedReversed(NestedCVSplitterImpl):
         return outer[::-1], inner[::-1]
 
 
-def test_indices_of_folds_are_those_of_the_split_that_a_program_redefines() -> None:
+def test_indices_of_folds_follow_a_split_that_programs_redefine() -> None:
     folds, nested = (
         CVSplitterImpl(3).get_indices(labelled(12)),
         NestedCVSplitterImpl(3, 2).get_indices(labelled(12)),
@@ -190,7 +190,7 @@ IN_THE_WAY: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize("members", IN_THE_WAY, ids=["attributes", "methods", "properties"])
-def test_a_client_may_have_members_of_the_names_of_our_methods(members: dict[str, Any]) -> None:
+def test_a_client_may_have_members_named_like_our_methods(members: dict[str, Any]) -> None:
     client = type("Client", (ClientIterator,), dict(members))()
     meta = MetaFactory.get_dataset_meta(
         identifier="x", dataset_name="clients", dataset_tag="all", iterator_meta=IteratorMeta()
@@ -210,7 +210,7 @@ def test_a_client_may_have_members_of_the_names_of_our_methods(members: dict[str
 
 
 @pytest.mark.parametrize("name", ["_reader", "_samples", "_indices", "_source"])
-def test_what_a_client_keeps_under_a_private_name_is_not_taken_for_ours(name: str) -> None:
+def test_private_attributes_of_a_client_are_not_taken_for_ours(name: str) -> None:
     client = ClientIterator()
     setattr(client, name, {"a client's": "own"})
 

@@ -73,7 +73,7 @@ def test_no_module_runs_code_from_data_or_asserts() -> None:
         ) == BETWEEN_OWN_PROCESSES.get(module, []), module
 
 
-def test_no_tracked_file_names_a_machine_a_registry_or_another_package() -> None:
+def test_no_file_names_a_machine_a_registry_or_another_package() -> None:
     words = [
         "/wo" + "rk/",
         "/ro" + "ot/",

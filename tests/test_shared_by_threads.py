@@ -279,7 +279,7 @@ def type_of_format(format_name: str) -> type[Format]:
     return NamedFormat
 
 
-def test_datasets_that_share_a_limit_of_files_may_be_opened_at_once(tmp_path: Path) -> None:
+def test_datasets_sharing_a_limit_of_files_open_at_once(tmp_path: Path) -> None:
     append_all(
         ShardedRecordWriter(tmp_path, {"x": "i64"}, shardlen=1), [{"x": x} for x in range(60)]
     )
@@ -332,7 +332,7 @@ def test_threads_may_prefetch_from_one_source() -> None:
 # ---------------------------------------------------------------------- forks, errors, contexts
 
 
-def test_threads_of_a_fork_may_read_a_resource_of_its_parent() -> None:
+def test_threads_of_a_fork_may_read_resources_of_its_parent() -> None:
     store = InMemoryStorageConnector()
     store.set_resource("a", [b"0123456789"])
     resources = [store.get_resource("a") for _ in range(300)]
@@ -346,7 +346,7 @@ def test_threads_of_a_fork_may_read_a_resource_of_its_parent() -> None:
     assert in_fork(read_in_threads) == 0
 
 
-def test_an_error_of_hdf5_is_raised_in_the_thread_that_read() -> None:
+def test_an_hdf5_error_is_raised_in_the_thread_that_read() -> None:
     buffer = io.BytesIO()
     with h5py.File(buffer, "w") as written:
         written.create_dataset("good", data=np.ones(100_000), chunks=(100_000,))

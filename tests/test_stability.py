@@ -125,7 +125,7 @@ def test_deprecated_names_are_gone_in_the_version_that_was_announced() -> None:
     assert [each for each in announced if numbers(each[1]) <= numbers(data_stack.__version__)] == []
 
 
-def test_a_deprecated_name_is_told_once_for_each_line_that_uses_it(tmp_path: Path) -> None:
+def test_a_deprecated_name_warns_once_for_each_line_using_it(tmp_path: Path) -> None:
     program = tmp_path / "program.py"
     program.write_text(
         "from data_stack.util.program_lines import warn_deprecated\n"

@@ -91,7 +91,7 @@ def _is_about(figure: str, counted: int) -> bool:
     return abs(int(figure) - counted) <= TOLERANCE * counted
 
 
-def test_the_page_says_how_many_files_and_functions_a_walk_calls(
+def test_the_page_counts_the_files_and_functions_of_a_walk(
     prepared: FileStorageConnector,
 ) -> None:
     figures = re.findall(r"about (\d+) files and (\d+) functions", PAGE)

@@ -5,18 +5,13 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 from browse_kit import TOKEN, Serve, Served
+from playwright.sync_api import Browser, Page, sync_playwright
 
 from data_stack import SequenceDatasetIterator
-
-sync_api = pytest.importorskip("playwright.sync_api", reason="playwright drives Chromium")
-
-if TYPE_CHECKING:
-    from playwright.sync_api import Browser, Page
 
 CHROMIUM = "/usr/bin/chromium"
 SCREENSHOTS = os.environ.get("DATA_STACK_SCREENSHOTS")  # a folder, to look at them
@@ -32,7 +27,7 @@ pytestmark = [
 @pytest.fixture(scope="module")
 def chromium() -> Iterator[Browser]:
     """One headless Chromium for all tests."""
-    with sync_api.sync_playwright() as playwright:
+    with sync_playwright() as playwright:
         browser = playwright.chromium.launch(
             executable_path=CHROMIUM, args=["--headless", "--no-sandbox", "--disable-gpu"]
         )

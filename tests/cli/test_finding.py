@@ -7,27 +7,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from command_runs import Install, Run
+from command_runs import TWO_VERSIONS, Install, Run
 from written_dataset import Written
 
 from data_stack import DatasetCard, FileStorageConnector
 from data_stack.repository.repository import default_repository, search_datasets
 
 DIGITS_SHA256 = "09f66e6debdee2cd2b5ae59e0d6abbb73fc2b0e0185d2e1957e9ebb51e23aa22"
-
-TWO_VERSIONS = """
-    from data_stack import DatasetCard, DatasetFactory, SequenceDatasetIterator
-
-    class New(DatasetFactory):
-        card = DatasetCard("wine", "2.0")
-        splits = ("all",)
-
-        def open(self, split, prepared):
-            return SequenceDatasetIterator([[self.card.version], [0], [0]])
-
-    class Old(New):
-        card = DatasetCard("wine", "1.0")
-"""
 
 # ---------------------------------------------------------------------- list
 

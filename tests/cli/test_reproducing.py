@@ -5,23 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from command_runs import Install, Run
+from command_runs import TWO_VERSIONS, Install, Run
 
 from data_stack.cli.reproducing import parse_key
-
-TWO_VERSIONS = """
-    from data_stack import DatasetCard, DatasetFactory, SequenceDatasetIterator
-
-    class New(DatasetFactory):
-        card = DatasetCard("wine", "2.0")
-        splits = ("all",)
-
-        def open(self, split, prepared):
-            return SequenceDatasetIterator([[self.card.version], [0], [0]])
-
-    class Old(New):
-        card = DatasetCard("wine", "1.0")
-"""
 
 
 @pytest.fixture

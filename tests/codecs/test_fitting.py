@@ -32,7 +32,7 @@ def test_numbers_are_unchanged_or_refused(
     )
 
 
-def test_floats_become_integers_only_where_that_is_said_and_they_have_no_fraction() -> None:
+def test_only_whole_floats_become_integers_and_only_where_asked() -> None:
     assert as_dtype(np.array([3.0]), np.dtype("i4"), whole_floats=True).tolist() == [3]
     with pytest.raises(
         TypeError, match="expected values of dtype int32, got values of dtype float64"

@@ -184,7 +184,7 @@ json_values = st.recursive(
 
 
 @given(json_values)
-def test_whatever_json_there_is_makes_a_value_or_a_config_error(data: Any) -> None:
+def test_any_json_makes_a_value_or_a_config_error(data: Any) -> None:
     try:
         value = from_plain(data)
     except ConfigError:

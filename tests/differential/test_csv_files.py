@@ -136,7 +136,7 @@ def means(text: str, value: Any) -> bool:
 
 @compared
 @given(columns_of_cells())
-def test_values_are_what_their_text_says_and_typed_where_those_of_pandas_are(
+def test_values_mean_their_text_and_have_the_types_of_pandas(
     columns: dict[str, list[str]],
 ) -> None:
     data = written(columns)
@@ -169,7 +169,7 @@ def test_values_are_what_their_text_says_and_typed_where_those_of_pandas_are(
         ]
     )
 )
-def test_a_table_that_pandas_or_polars_wrote_comes_back_by_its_types(table: pa.Table) -> None:
+def test_a_table_written_by_pandas_or_polars_keeps_its_values(table: pa.Table) -> None:
     table = table.append_column("row", pa.array([1] * len(table), pa.int8()))
     dtypes = {each.name: each.type for each in table.schema}
     names = {name: _name_of(type_) for name, type_ in dtypes.items()}

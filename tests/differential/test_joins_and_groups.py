@@ -93,7 +93,7 @@ def test_orders_are_those_of_pandas(table: pa.Table, descending: bool, data: st.
 
 @compared
 @given(tables(KEYS), tables(KEYS, names=["b", "c", "d", "e"]), st.data())
-def test_rows_side_by_side_and_one_behind_the_other_are_those_of_pandas(
+def test_zipped_and_combined_rows_are_those_of_pandas(
     first: pa.Table, second: pa.Table, data: st.DataObject
 ) -> None:
     n_rows = min(len(first), len(second))

@@ -230,7 +230,7 @@ def test_rows_are_those_that_duckdb_selects(case: Case) -> None:
 
 @compared
 @given(tables(KEPT))
-def test_what_is_written_is_read_by_pyarrow_and_by_us_as_it_was(table: pa.Table) -> None:
+def test_written_tables_read_the_same_by_pyarrow_and_by_us(table: pa.Table) -> None:
     with tempfile.TemporaryDirectory() as folder:
         with ParquetWriter(folder, infer_schema(table.schema), rows_per_file=4) as writer:
             writer.write(data_stack.from_arrow(table), progress=False)

@@ -77,7 +77,7 @@ def imports(module: str) -> bool:
     return module not in sys.modules and bool(importlib.import_module(module))
 
 
-def test_what_a_task_imports_is_there_in_processes_that_start_later(
+def test_modules_imported_by_a_task_are_there_in_later_processes(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(fork_server, "_server", None)
@@ -120,7 +120,7 @@ class ThreadEngine(PreparationEngine):
             thread.join()
 
 
-def test_attempts_that_go_on_after_the_end_change_nothing_and_leave_nothing(
+def test_attempts_that_outlive_the_run_change_and_leave_nothing(
     store: StorageConnector, log: Path
 ) -> None:
     factory, engine = Random(store), ThreadEngine()
@@ -136,7 +136,7 @@ def test_attempts_that_go_on_after_the_end_change_nothing_and_leave_nothing(
 
 
 @pytest.mark.parametrize("keep_steps", [True, False])
-def test_a_failing_shard_is_named_and_all_else_is_kept_where_asked_for(
+def test_a_failing_shard_is_named_and_others_kept_if_asked(
     store: FileStorageConnector,
     in_turn: tuple[ResourceRecord, ...],
     log: Path,
@@ -179,7 +179,7 @@ class Described(Sharded):
         ([1], "the factory Described cannot be sent to other processes: TypeError"),
     ],
 )
-def test_shards_that_are_no_list_of_different_values_or_cannot_be_sent_are_refused(
+def test_shards_that_are_unlisted_repeated_or_unpicklable_are_refused(
     tmp_path: Path, shards: Any, said: str
 ) -> None:
     factory = Described(FileStorageConnector(tmp_path))
@@ -198,7 +198,7 @@ class Empty(Described):
 
 
 @pytest.mark.parametrize("engine", [None, ThreadEngine()], ids=["none", "threads"])
-def test_the_work_for_a_shard_does_not_grow_with_their_number(
+def test_the_work_per_shard_does_not_grow_with_their_number(
     engine: PreparationEngine | None,
 ) -> None:
     n_calls = []

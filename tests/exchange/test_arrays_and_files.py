@@ -123,21 +123,6 @@ def test_tensors_are_not_copied_other_datasets_are_read_by_index() -> None:
     assert data_stack.from_torch([{"x": 1, "y": 2}], target="y").dataset_meta.sample_pos == "x"  # type: ignore[attr-defined]
 
 
-def test_tensorflow_reads_samples_one_by_one_or_in_batches() -> None:
-    pytest.importorskip(
-        "tensorflow", reason="tensorflow is not installed: `make test-all` brings it"
-    )
-    stack = data_stack.from_numpy({"x": np.arange(10), "y": np.zeros((10, 2), np.float32)})
-
-    samples, batches = (
-        list(stack.to_tensorflow()),
-        list(stack.to_tensorflow(batch_size=4, shuffle=True, seed=1)),
-    )
-
-    assert [int(sample["x"]) for sample in samples] == list(range(10))
-    assert [batch["y"].shape.as_list() for batch in batches] == [[4, 2], [4, 2], [2, 2]]
-
-
 # ------------------------------------------------------------------ files
 
 

@@ -120,7 +120,7 @@ def test_columns_that_samples_lack_are_refused(
         definition.check_sample(sample)
 
 
-def test_a_ready_dataset_needs_neither_its_sources_nor_a_writable_store(
+def test_a_ready_dataset_needs_no_sources_and_no_writable_store(
     words: Words, store: FileStorageConnector, source: Path
 ) -> None:
     words(store).prepare()
@@ -165,7 +165,7 @@ def test_a_dataset_without_sources_and_preprocessing_needs_no_store(words: Words
         words().get_dataset_iterator()
 
 
-def test_resources_replaced_after_the_dataset_was_found_ready_are_an_error_not_data(
+def test_resources_replaced_after_opening_are_an_error(
     words: Words, store: FileStorageConnector
 ) -> None:
     kept: list[Resources] = []
@@ -230,7 +230,7 @@ def creating(words: Words, make: Callable[[PreparedResources], object]) -> type[
         ),
     ],
 )
-def test_a_name_outside_of_the_grammar_or_in_use_is_refused(
+def test_a_malformed_name_or_one_in_use_is_refused(
     words: Words, store: FileStorageConnector, name: str, cause: type[Exception]
 ) -> None:
     factory = creating(words, lambda prepared: prepared.create(name).__enter__())(store)

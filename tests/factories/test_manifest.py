@@ -54,9 +54,7 @@ def fields() -> dict[str, Any]:
     return parsed
 
 
-def test_a_manifest_cut_short_anywhere_or_with_any_byte_changed_is_refused_or_means_the_same() -> (
-    None
-):
+def test_a_damaged_manifest_is_refused_or_means_the_same() -> None:
     data = MANIFEST.to_json().rstrip()
     assert Manifest.from_json(data) == MANIFEST
     assert (MANIFEST.size, list(MANIFEST.digests() or ())) == (
@@ -119,7 +117,7 @@ WRONG: dict[str, list[Any]] = {
 }
 
 
-def test_fields_missing_or_of_the_wrong_kind_are_refused_though_the_digest_is_right() -> None:
+def test_missing_or_mistyped_fields_are_refused_despite_a_right_digest() -> None:
     right: dict[str, Any] = fields()
     first, *rest = right["prepared"]
     wrong = [{**right, field: value} for field, values in WRONG.items() for value in values]
@@ -180,7 +178,7 @@ def test_a_journal_survives_being_stored() -> None:
     )
 
 
-def test_a_journal_with_unknown_fields_is_refused_though_its_digest_is_right() -> None:
+def test_unknown_fields_of_a_journal_are_refused_despite_its_digest() -> None:
     right = json.loads(
         Journal("ab" * 32, (Step("train", MANIFEST.prepared[:1], (None,)),), ("cd" * 32,)).to_json()
     )
@@ -207,7 +205,7 @@ def test_a_journal_with_unknown_fields_is_refused_though_its_digest_is_right() -
     ("name", "staged"),
     [("../other/manifest.json", None), ("a", "../other/a"), ("a", "manifest.json")],
 )
-def test_a_journal_that_names_a_resource_outside_of_the_dataset_is_refused(
+def test_a_journal_naming_a_resource_outside_its_dataset_is_refused(
     name: str, staged: str | None
 ) -> None:
     journal = Journal("ab" * 32, (Step("train", (ResourceRecord(name, 1, "ab" * 32),), (staged,)),))
@@ -300,9 +298,7 @@ def test_a_damaged_resource_is_never_served_but_made_anew(
     assert Factory(FileStorageConnector(root)).verify() == []
 
 
-def test_a_copied_store_is_known_again_by_reading_each_byte_once(
-    root: Path, tmp_path: Path
-) -> None:
+def test_a_copied_store_is_verified_by_reading_each_byte_once(root: Path, tmp_path: Path) -> None:
     copy = tmp_path / "copy"
     shutil.copytree(root, copy)
     assert samples(copy) == RIGHT

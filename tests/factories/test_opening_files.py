@@ -154,7 +154,7 @@ def test_an_index_that_does_not_fit_is_refused(index: bytes) -> None:
 # ---------------------------------------------------------------------- lost and replaced resources
 
 
-def test_a_lost_resource_is_named_when_it_is_read_and_prepare_restores_it(
+def test_a_lost_resource_is_named_and_prepare_restores_it(
     connector: StorageConnector,
 ) -> None:
     Words(connector).prepare()

@@ -255,7 +255,7 @@ def test_what_makes_nothing_or_other_columns_is_an_error(
         type("Wrong", (numbers,), attributes)(store).prepare()
 
 
-def test_what_is_ready_is_prepared_anew_when_asked_for_and_stays_in_use_until_then(
+def test_a_ready_dataset_stays_in_use_while_prepared_again(
     dataset: NumbersFactory, store: FileStorageConnector, folder: Path
 ) -> None:
     dataset.prepare()
@@ -277,9 +277,7 @@ def test_what_is_ready_is_prepared_anew_when_asked_for_and_stays_in_use_until_th
 
 
 @pytest.mark.parametrize("unread", [0, 2])
-def test_the_error_names_the_split_and_its_cause_and_nothing_is_ready_or_lost(
-    dataset: NumbersFactory, unread: int
-) -> None:
+def test_an_unreadable_split_is_named_with_its_cause(dataset: NumbersFactory, unread: int) -> None:
     class Unread(SequenceDatasetIterator):
         def __getitem__(self, index: Any) -> Any:
             return super().__getitem__(index if index != unread else 1 // 0)
@@ -302,7 +300,7 @@ def test_the_error_names_the_split_and_its_cause_and_nothing_is_ready_or_lost(
 @pytest.mark.parametrize(
     "error", [StorageError("no line"), MissingDependencyError("it", "h5py", "hdf5"), None], ids=repr
 )
-def test_a_failing_store_a_missing_package_and_no_samples_are_no_errors_of_open(
+def test_open_is_not_blamed_for_stores_packages_or_empty_splits(
     dataset: NumbersFactory, error: Exception | None
 ) -> None:
     def opening(split: str, columns: Any) -> DatasetIteratorIF:
@@ -324,7 +322,7 @@ def test_a_failing_store_a_missing_package_and_no_samples_are_no_errors_of_open(
 # ---------------------------------------------------------------------- without preprocessing
 
 
-def test_sizes_and_digests_are_those_of_the_sources_and_it_is_not_ready_while_they_are_replaced(
+def test_a_dataset_of_sources_alone_takes_their_sizes_and_digests(
     folder: Path,
 ) -> None:
     class Raw(DatasetFactory):
@@ -380,7 +378,7 @@ def legacy(tmp_path: Path) -> FileStorageConnector:
     return FileStorageConnector(folder)
 
 
-def test_a_complete_store_without_manifest_is_used_as_it_is_and_the_log_says_so(
+def test_a_complete_store_without_manifest_is_adopted_and_logged(
     adopting: Numbers, legacy: FileStorageConnector, caplog: Log
 ) -> None:
     with caplog.at_level(logging.INFO, "data_stack"):
@@ -421,7 +419,7 @@ def test_one_that_cannot_be_read_whole_is_not_adopted(
 
 
 @pytest.mark.parametrize("damage", [b"", b"[-1, "])
-def test_a_damaged_store_is_prepared_again_and_the_log_says_so(
+def test_a_damaged_store_is_prepared_again_and_logged(
     adopting: Numbers, legacy: FileStorageConnector, caplog: Log, damage: bytes
 ) -> None:
     Path(legacy.root_path, "numbers/preprocessed/test.json").write_bytes(damage)
@@ -456,7 +454,7 @@ def test_an_interrupted_preparation_is_not_taken_for_a_complete_store(
 # ---------------------------------------------------------------------- beside other processes
 
 
-def test_the_second_one_waits_and_finds_the_work_of_the_first(
+def test_the_second_preparation_waits_for_the_work_of_the_first(
     numbers: Numbers, store: FileStorageConnector
 ) -> None:
     has_begun, may_go_on, done = threading.Event(), threading.Event(), list[str]()
@@ -480,7 +478,7 @@ def test_the_second_one_waits_and_finds_the_work_of_the_first(
 
 
 @pytest.mark.parametrize("is_own", [True, False])
-def test_what_died_before_its_last_step_is_cleaned_up_unless_another_one_is_under_way(
+def test_leftovers_are_removed_unless_another_preparation_is_under_way(
     dataset: NumbersFactory, store: FileStorageConnector, is_own: bool
 ) -> None:
     temporary = Path(store.root_path, f"numbers/1.0.0/.~{this_machine()}-1-0-deadbeef")
@@ -534,7 +532,7 @@ def test_an_overtaken_preparation_stops_leaves_nothing_and_uses_the_other(
     assert names_of(numbers(store)) == WHOLE
 
 
-def test_a_lease_that_is_not_given_back_is_waited_for_no_longer_than_told(
+def test_an_unreleased_lease_is_waited_for_until_the_timeout(
     dataset: NumbersFactory, store: FileStorageConnector, caplog: Log
 ) -> None:
     with store.lease("numbers/1.0.0/manifest.json") as lease:

@@ -69,7 +69,7 @@ def test_processes_without_leases_and_with_different_results_never_mix_them(tmp_
     assert is_right()
 
 
-def test_a_waiting_process_takes_over_when_the_holder_of_the_lease_is_killed(
+def test_a_waiting_process_takes_over_from_a_killed_lease_holder(
     tmp_path: Path, log: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SHARDED_PAUSE", "600")
@@ -159,7 +159,7 @@ def first_label(
     return factory.get_dataset_iterator()[0][0][0]
 
 
-def test_a_step_of_code_that_has_changed_since_is_done_again(
+def test_a_step_whose_code_has_changed_is_done_again(
     write: Write, store: FileStorageConnector, caplog: pytest.LogCaptureFixture
 ) -> None:
     with pytest.raises(KeyboardInterrupt):
@@ -173,7 +173,7 @@ def test_a_step_of_code_that_has_changed_since_is_done_again(
     assert "mixes" not in caplog.text
 
 
-def test_a_step_is_taken_over_where_the_author_asks_for_it(
+def test_a_step_of_other_code_is_kept_on_request(
     write: Write, store: FileStorageConnector, caplog: pytest.LogCaptureFixture
 ) -> None:
     with pytest.raises(PreparationError, match="all finished steps and shards are kept"):
@@ -200,7 +200,7 @@ def digest_of(
     return code_digest(factory)
 
 
-def test_all_of_its_own_package_counts_and_other_packages_do_not(write: Write) -> None:
+def test_the_whole_package_of_a_factory_counts_but_no_other(write: Write) -> None:
     package = {
         "made_pkg____init__": "",
         "made_pkg__sub____init__": "",
@@ -238,7 +238,7 @@ def test_attributes_of_class_and_object_count(write: Write, changed: Any) -> Non
     assert digest_of("made_one", **changed) == digest_of("made_one", **changed) != first
 
 
-def test_what_cannot_be_compared_is_like_nothing_else_and_so_is_what_was_edited_since(
+def test_incomparable_or_edited_code_has_a_new_digest_each_time(
     write: Write, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     write(made_one=FACTORY.format(imports="", body="pass"))
@@ -252,7 +252,7 @@ def test_what_cannot_be_compared_is_like_nothing_else_and_so_is_what_was_edited_
     assert "made_one.py was edited while this process runs" in caplog.text
 
 
-def test_a_class_of_a_notebook_is_told_by_its_code_and_by_the_values_it_uses() -> None:
+def test_a_notebook_class_is_digested_by_code_and_values_used() -> None:
     cell = textwrap.dedent(FACTORY).format(
         imports="LABELS = {labels}\ndef label(i): return LABELS[i] {more}", body="label(1)"
     )
@@ -336,7 +336,7 @@ def test_files_beside_a_notebook_count_if_it_imports_them(
     assert set(counted.split()) == counts
 
 
-def test_a_module_that_another_process_has_in_another_version_is_named(
+def test_a_module_of_another_version_in_another_process_is_named(
     write: Write, tmp_path: Path
 ) -> None:
     write(made_one=FACTORY.format(imports="import made_two", body="pass"), made_two="A = 1")

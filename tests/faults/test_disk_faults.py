@@ -37,7 +37,7 @@ from data_stack.stores.splits import save_splits
 NOBODY = 65534 if os.geteuid() == 0 else None
 
 
-def test_a_disk_that_is_full_at_any_stage_is_our_error_and_the_next_run_heals(
+def test_after_a_full_disk_the_next_run_heals_the_dataset(
     processes: Harness, stores: StoreKind, sources: str, figures: Counter[str]
 ) -> None:
     for limit in spread(700_000, max(2, sized(2, 40 // stores.slowness, cost=stores.cost))):
@@ -111,7 +111,7 @@ def test_a_store_that_may_be_read_only_serves_and_refuses(
 
 
 @pytest.mark.parametrize("closed", [".", "numbers/1/preprocessed/train/samples.npy", ".data_stack"])
-def test_what_one_is_not_permitted_to_read_is_our_error_or_not_needed(
+def test_unreadable_files_are_our_error_or_not_needed(
     processes: Harness, sources: str, locked: Path, closed: str
 ) -> None:
     (locked / closed).chmod(0)
@@ -208,9 +208,7 @@ SIZES = [4096 * n_pages for n_pages in ((1, 2, 4, 7, 12, 22) if FULL else (1, 7)
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="mounting needs root")
 @pytest.mark.parametrize("writer", WRITERS)
-def test_a_full_disk_is_a_storage_full_error_and_the_next_try_succeeds(
-    tmp_path: Path, writer: str
-) -> None:
+def test_after_a_storage_full_error_the_next_try_succeeds(tmp_path: Path, writer: str) -> None:
     write, n_full = WRITERS[writer], 0
     gc.collect()  # and no more look through what the tests before have left
     gc.freeze()
@@ -261,7 +259,7 @@ def flips(
 
 
 @pytest.mark.parametrize("stores", ["file", "cached"], indirect=True)
-def test_a_flipped_bit_of_a_file_is_not_trusted_and_found_by_verifying(
+def test_verifying_finds_a_flipped_bit_of_an_unvouched_file(
     stores: StoreKind, figures: Counter[str]
 ) -> None:
     for store, _ in flips(stores, figures):
@@ -274,7 +272,7 @@ def test_a_flipped_bit_of_a_file_is_not_trusted_and_found_by_verifying(
 @pytest.mark.parametrize(
     "stores", ["mongodb", pytest.param("s3", marks=pytest.mark.full)], indirect=True
 )
-def test_a_flipped_bit_is_an_error_that_names_resource_and_block(
+def test_a_flipped_bit_is_an_error_naming_resource_and_block(
     stores: StoreKind, figures: Counter[str]
 ) -> None:
     for store, position in flips(stores, figures):

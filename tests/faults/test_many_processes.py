@@ -52,7 +52,7 @@ def finish(
 
 
 @pytest.mark.parametrize("leases", [False, True] if FULL else [False])
-def test_of_many_that_prepare_and_read_at_once_none_reads_wrong_though_some_are_killed(
+def test_concurrent_processes_read_right_values_though_some_are_killed(
     processes: Harness, stores: StoreKind, sources: str, figures: Counter[str], leases: bool
 ) -> None:
     chance, n_kills = random.Random(SEED), sized(4, 10, cost=stores.cost)

@@ -98,7 +98,7 @@ def faults(n: int) -> list[dict[str, float]]:
     return [*found, {"latency": 0.05}, {"slice": 1_000}, {"rate": 4_000_000}]
 
 
-def test_reading_through_a_faulty_network_gives_the_right_bytes_or_our_error(
+def test_a_faulty_network_gives_right_bytes_or_our_error(
     behind: Behind, figures: Counter[str]
 ) -> None:
     store = behind.stores.new()
@@ -155,9 +155,7 @@ def test_writing_through_a_faulty_network_publishes_all_or_nothing(
 
 @pytest.mark.parametrize("fault", ["cut_down", "swallow_down"] if FULL else ["cut_down"])
 @pytest.mark.parametrize("behind", ["mongodb"], indirect=True)
-def test_a_lost_answer_to_the_publication_is_looked_up_not_guessed(
-    behind: Behind, fault: str
-) -> None:
+def test_a_lost_answer_to_a_publication_is_looked_up(behind: Behind, fault: str) -> None:
     store, small = behind.stores.new(), b"small"
     with opened(store) as direct, opened(behind.through_proxy(store)) as connector:
         direct.set_resource("x", small)

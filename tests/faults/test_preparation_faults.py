@@ -135,7 +135,7 @@ def trial(processes: Harness, stores: StoreKind, sources: str, figures: Counter[
 
 
 @pytest.mark.parametrize(("action", "small"), [("kill", 4), ("killafter", 1), ("torn", 1)])
-def test_killed_at_any_point_of_a_preparation_the_next_run_finishes_it(
+def test_a_preparation_killed_anywhere_is_finished_by_the_next_run(
     trial: Trial, action: str, small: int
 ) -> None:
     points = spread(
@@ -148,7 +148,7 @@ def test_killed_at_any_point_of_a_preparation_the_next_run_finishes_it(
     assert trial.figures["killed"] >= max(1, 0.8 * trial.figures["points"] - 1)
 
 
-def test_killed_at_any_point_of_replacing_an_earlier_version_one_of_both_is_whole(
+def test_a_replacement_killed_anywhere_leaves_one_version_whole(
     trial: Trial,
 ) -> None:
     points = spread(
@@ -159,7 +159,7 @@ def test_killed_at_any_point_of_replacing_an_earlier_version_one_of_both_is_whol
     trial.assert_all_as_promised()
 
 
-def test_an_error_at_any_point_is_ours_or_overcome_and_the_next_run_heals(trial: Trial) -> None:
+def test_an_error_anywhere_is_ours_or_overcome_and_then_healed(trial: Trial) -> None:
     n_points, slowness = trial.n_points(looking=True), trial.stores.slowness
     trials = []
 
@@ -219,7 +219,7 @@ POWER = ["power", "powerlogafter", *(["powerafter", "powerlog"] if FULL else [])
 
 
 @pytest.mark.parametrize("action", POWER)
-def test_with_the_power_cut_at_any_point_what_was_said_to_be_ready_is_there(
+def test_what_was_reported_ready_survives_a_power_cut_anywhere(
     processes: Harness, disk: Ext4, sources: str, figures: Counter[str], action: str
 ) -> None:
     trial = Trial(processes, DiskStores(disk), sources, figures)
@@ -233,7 +233,7 @@ def test_with_the_power_cut_at_any_point_what_was_said_to_be_ready_is_there(
 
 @pytest.mark.parametrize("action", POWER)
 @pytest.mark.parametrize("kind", ["columns", "sequences"] if FULL else ["columns"])
-def test_with_the_power_cut_at_any_point_a_record_dataset_is_gone_on_with(
+def test_a_record_dataset_is_resumed_after_a_power_cut_anywhere(
     processes: Harness, disk: Ext4, tmp_path: Path, figures: Counter[str], kind: str, action: str
 ) -> None:
     whole, said, dataset = tmp_path / "whole", str(tmp_path / "said"), disk.path / "dataset"

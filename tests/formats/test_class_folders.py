@@ -84,7 +84,7 @@ _PARTS = st.lists(st.sampled_from("abc"), min_size=1, max_size=3)
 
 
 @given(st.lists(_PARTS, min_size=1, max_size=12))
-def test_pictures_share_a_class_just_if_they_share_a_class_folder(folders: list[list[str]]) -> None:
+def test_pictures_share_a_class_exactly_if_they_share_its_folder(folders: list[list[str]]) -> None:
     paths = ["/".join([*parts, "1.png"]) for parts in folders]
     with_pictures = {tuple(parts) for parts in folders}
 

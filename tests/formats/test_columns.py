@@ -123,7 +123,7 @@ def test_columns_of_different_lengths_are_refused(store: FileStorageConnector) -
         NumpyDatasetIterator([])
 
 
-def test_a_resource_closed_too_early_is_not_taken_for_a_damaged_one(
+def test_a_resource_closed_too_early_is_not_reported_as_damaged(
     store: FileStorageConnector,
 ) -> None:
     make("npy", store)
@@ -135,7 +135,7 @@ def test_a_resource_closed_too_early_is_not_taken_for_a_damaged_one(
         len(iterator)
 
 
-def test_an_open_file_of_the_parent_is_refused_in_a_forked_child(tmp_path: Path) -> None:
+def test_a_forked_child_refuses_an_open_file_of_its_parent(tmp_path: Path) -> None:
     path = tmp_path / "a.npy"
     with path.open("wb") as file:
         formats.write_npy(file, TARGETS)
@@ -228,9 +228,7 @@ def test_all_of_them_give_the_same(folder: Path, stack: ExitStack, reader: str, 
 
 
 @pytest.mark.parametrize("reader", READERS)
-def test_a_missing_file_is_an_error_that_names_it_and_a_file_not_found_error(
-    folder: Path, reader: str
-) -> None:
+def test_a_missing_file_is_a_named_file_not_found_error(folder: Path, reader: str) -> None:
     for path in (folder / "missing.bin", folder / "y.csv" / "below.bin"):
         with pytest.raises(FileNotFoundError, match=path.name) as caught:
             READERS[reader][1](path)
@@ -262,7 +260,7 @@ def write_hdf5(file: Any) -> None:
         (lambda file: np.save(file, VALUES), lambda file: NumpyDatasetIterator([file, file])),
     ],
 )
-def test_a_batch_out_of_a_large_file_is_one_request_and_repeats_are_separate(
+def test_a_batch_of_a_large_file_is_one_request(
     far_store: FarStorageConnector,
     write: Callable[[Any], object],
     opened: Callable[[Any], DatasetIteratorIF],

@@ -124,7 +124,7 @@ def samples(path: Any, columns: str | None = None) -> list[Any]:
 
 
 @pytest.mark.parametrize("kind", FORMATS)
-def test_records_come_back_from_every_format_out_of_folders_and_stores(
+def test_records_come_back_unchanged_from_every_format(
     tmp_path: Path, source: Path, kind: str
 ) -> None:
     there, store = tmp_path / NAMES.get(kind, "out"), InMemoryStorageConnector()
@@ -144,7 +144,7 @@ def test_records_come_back_from_every_format_out_of_folders_and_stores(
     assert not [name for name in os.listdir(tmp_path) if "part" in name or name.startswith(".")]
 
 
-def test_files_are_carried_over_byte_by_byte_and_never_encoded_anew(
+def test_files_are_copied_byte_by_byte_and_never_encoded_again(
     tmp_path: Path, source: Path
 ) -> None:
     convert(source, tmp_path / "a.tar")
@@ -340,7 +340,7 @@ def test_values_that_no_format_stores_are_refused(
 # ------------------------------------------------------------------ what is refused
 
 
-def test_values_of_other_shapes_are_named_where_a_column_has_one(tmp_path: Path) -> None:
+def test_values_of_different_shapes_are_refused_naming_the_column(tmp_path: Path) -> None:
     pictures = (jpg(i, (6, 7) if i != 33 else (5, 7)) for i in range(40))
     append_all(
         records.RecordWriter(tmp_path / "s", {"image": "jpg"}),
@@ -367,7 +367,7 @@ def test_values_of_other_shapes_are_named_where_a_column_has_one(tmp_path: Path)
         ("images", "image,raw", "'raw' .* JSON cannot hold"),
     ],
 )
-def test_what_a_format_cannot_hold_is_told_before_anything_is_there(
+def test_what_a_format_cannot_hold_is_refused_before_writing(
     tmp_path: Path, source: Path, name: str, columns: str, message: str
 ) -> None:
     with pytest.raises(ConfigError, match=message):
@@ -658,8 +658,9 @@ def test_json_columns_of_a_table_become_parquet(tmp_path: Path) -> None:
 
 
 def test_the_index_of_a_table_of_pandas_becomes_parquet(tmp_path: Path) -> None:
-    pandas = pytest.importorskip("pandas")
-    table = pandas.DataFrame({"v": [1.5, 2.5]}, index=pandas.RangeIndex(3, 5, name="i"))
+    import pandas as pd
+
+    table = pd.DataFrame({"v": [1.5, 2.5]}, index=pd.RangeIndex(3, 5, name="i"))
 
     convert(data_stack.from_pandas(table), tmp_path / "table.parquet")
 

@@ -18,7 +18,7 @@ from data_stack.formats.idx import read_idx
 from data_stack.io.resources import StreamedTextResource
 
 
-def test_a_decompressing_stream_and_a_text_stream_are_read_and_left_open() -> None:
+def test_decompressing_and_text_streams_are_read_and_left_open() -> None:
     zipped = gzip.GzipFile(fileobj=io.BytesIO(gzip.compress(b"1,2\n3,4\n")))
     stored = resource_of("ä,b\n1,2\n".encode("latin-1"))
     text = StreamedTextResource.from_streamed_resource(stored, encoding="latin-1", newline="")
@@ -49,9 +49,7 @@ def test_numbers_are_read_as_programs_write_them(
     [("256", np.uint8), ("-1", np.uint8), ("5.5", np.int64), ("", np.float64),
      ("1_000", np.int64), ("1e300", np.float32), ("nan", np.int64), ("inf", np.int64), ("2", np.bool_), ("9" * 5000, np.int64)],
 )  # fmt: skip
-def test_what_is_no_number_of_the_type_is_refused_with_its_place(
-    text: str, dtype: npt.DTypeLike
-) -> None:
+def test_a_number_unfit_for_the_type_is_refused_with_place(text: str, dtype: npt.DTypeLike) -> None:
     data = f"1,0\n\n0,{text}\n".encode()
 
     with pytest.raises(DatasetFileCorruptError, match=r"line 3, column 2"):
@@ -134,7 +132,7 @@ def test_the_published_layout_is_read(data: bytes, array: npt.NDArray[Any]) -> N
 
 
 @pytest.mark.parametrize("data", [data for data, _ in GOLDEN[1::3]])
-def test_a_file_cut_anywhere_or_longer_than_it_says_is_refused(data: bytes) -> None:
+def test_a_truncated_or_too_long_file_is_refused(data: bytes) -> None:
     for end in range(len(data)):
         with pytest.raises(DatasetFileCorruptError):
             read_idx(io.BytesIO(data[:end]))

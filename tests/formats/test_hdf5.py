@@ -39,7 +39,7 @@ def test_text_is_decoded(store: StorageConnector, dtype: Any) -> None:
     assert iterator.read_column(0, [2, 0, 2]).tolist() == ["日本", "", "日本"]
 
 
-def test_the_datasets_of_a_file_are_listed_without_following_loops_or_links(
+def test_datasets_are_listed_without_following_loops_or_links(
     store: StorageConnector,
 ) -> None:
     def fill(h5: h5py.File) -> None:
@@ -86,9 +86,7 @@ ELSEWHERE = ["data", "x/y/secret", "root/g/secret", "soft", "x/relative", "exter
 
 
 @pytest.mark.parametrize("key", [*ELSEWHERE, "a", *NO_COLUMNS])
-def test_what_leads_elsewhere_or_in_a_circle_or_is_no_column_is_refused(
-    hostile: StreamedResource, key: str
-) -> None:
+def test_links_loops_and_what_is_no_column_are_refused(hostile: StreamedResource, key: str) -> None:
     with pytest.raises(DatasetFileCorruptError):
         len(HDF5DatasetIterator(hostile, [key]))
 
@@ -101,7 +99,7 @@ def test_what_leads_elsewhere_or_in_a_circle_or_is_no_column_is_refused(
         (1 << 31, 1 << 31, {"max_expansion": None}, "chunks of more than"),
     ],
 )
-def test_a_size_that_is_not_stored_is_refused_and_a_chunk_that_would_fill_memory_even_if_it_is_trusted(
+def test_sizes_that_are_not_stored_and_huge_chunks_are_refused(
     store: StorageConnector, shape: int, chunk: int, options: Any, message: str
 ) -> None:
     resource = stored(store, lambda h5: h5.create_dataset("a", (shape,), "u1", chunks=(chunk,)))
@@ -110,7 +108,7 @@ def test_a_size_that_is_not_stored_is_refused_and_a_chunk_that_would_fill_memory
         len(HDF5DatasetIterator(resource, ["a"], **options))
 
 
-def test_a_file_cut_anywhere_is_an_error_or_gives_right_rows(tmp_path: Path) -> None:
+def test_a_file_truncated_anywhere_is_an_error(tmp_path: Path) -> None:
     store = InMemoryStorageConnector()
     data = stored(store, lambda h5: h5.create_dataset("a", data=np.arange(50))).read()
 
@@ -166,7 +164,7 @@ def test_a_store_of_pandas_is_refused_by_its_reader(n_rows: int, tmp_path: Path)
         convert(tmp_path / "frames.h5", tmp_path / "out.npz")
 
 
-def test_arrays_beside_a_frame_are_read_and_the_frame_is_named(tmp_path: Path) -> None:
+def test_arrays_beside_a_frame_are_read_with_a_warning(tmp_path: Path) -> None:
     with h5py.File(tmp_path / "both.h5", "w") as file:
         file["x"] = np.arange(3)
         write_frame(file, "df", n_rows=2)

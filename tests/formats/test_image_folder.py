@@ -37,7 +37,7 @@ def folder(tmp_path: Path) -> Path:
 # ------------------------------------------------------------------ reading
 
 
-def test_samples_are_sorted_by_class_and_path_and_labels_count_the_classes(folder: Path) -> None:
+def test_samples_are_sorted_by_class_and_path(folder: Path) -> None:
     iterator = ImageFolderIterator(folder)
 
     assert iterator.class_names == ("ant", "cat", "dog")
@@ -72,7 +72,7 @@ def test_links_are_followed_inside_and_refused_outside(folder: Path) -> None:
         list(ImageFolderIterator(folder))
 
 
-def test_metadata_say_which_images_there_are_and_what_is_known_of_them(folder: Path) -> None:
+def test_metadata_files_list_the_images_and_add_fields(folder: Path) -> None:
     lines = [
         "file_name,age,weight,name",
         *(f"{name},{number},{number}.5,0{number}x" for name, number in FILES.items()),

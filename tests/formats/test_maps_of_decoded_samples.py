@@ -139,7 +139,7 @@ def test_a_map_has_few_decoded_pictures_in_memory(
     assert (codec.n_waiting, codec.most_waiting) <= (0, 1 if is_one else several)
 
 
-def test_tuples_and_single_columns_are_mapped_a_few_at_a_time(records: Path, share: int) -> None:
+def test_tuples_and_columns_are_mapped_a_few_at_a_time(records: Path, share: int) -> None:
     codec = Counting()
     with RecordReader(records, columns=["label", "image"], codecs={"counting": codec}) as reader:
         mapped = reader.as_tuple("label", "image").map(codec.use, column=-1).as_tuple(0, 1)
@@ -154,9 +154,7 @@ def test_tuples_and_single_columns_are_mapped_a_few_at_a_time(records: Path, sha
         assert codec.most_waiting <= (4 << 20) // PICTURE_BYTES * n_threads_here() + 2
 
 
-def test_other_columns_keep_their_dtype_and_values_of_different_shapes_stay_apart(
-    records: Path, share: int
-) -> None:
+def test_mapped_values_of_different_shapes_stay_apart(records: Path, share: int) -> None:
     codec = Counting()
     with RecordReader(records, codecs={"counting": codec}) as reader:
         batch: Any = reader.map(
@@ -212,7 +210,9 @@ def test_a_loader_names_the_sample_that_a_map_refuses(images: Path) -> None:
     assert isinstance(caught.value.__cause__, KeyError)
 
 
-def test_a_map_of_records_in_a_store_asks_for_a_batch_at_once(tmp_path: Path, share: int) -> None:
+def test_mapping_remote_records_needs_no_more_requests_than_reading(
+    tmp_path: Path, share: int
+) -> None:
     store, codec = FarStorageConnector(tmp_path, block_bytes=4096), Counting()
     write_records(folder_of(store, "pictures"))
     requests = []

@@ -54,7 +54,7 @@ def raw_npy(header: str, data: bytes = b"", version: bytes = b"\x01\x00") -> byt
     "descr",
     ["'|S0'", "'<U0'", "'|V0'", "[('a', '|S0'), ('b', '<U0')]", "('<i4', (0,))", "('<i4', (2,))"],
 )
-def test_values_without_bytes_are_refused_and_not_made_of_what_lies_in_memory(descr: str) -> None:
+def test_dtypes_without_bytes_of_their_own_are_refused(descr: str) -> None:
     data = raw_npy(f"{{'descr': {descr}, 'fortran_order': False, 'shape': (1000,), }}")
 
     check_refused(data, "cannot be values of an array")
@@ -103,7 +103,7 @@ def test_a_file_cut_anywhere_is_refused() -> None:
         "\0",
     ],
 )
-def test_a_header_that_lies_or_is_none_is_refused_and_costs_no_memory(header: str) -> None:
+def test_a_lying_or_invalid_header_is_refused_without_using_memory(header: str) -> None:
     data = raw_npy(header, b"x" * 64)
     tracemalloc.start()
 
@@ -132,7 +132,7 @@ class TestNpz:
 
         assert n_refused > len(data)
 
-    def test_a_member_that_expands_absurdly_is_refused_unless_it_is_trusted(self) -> None:
+    def test_a_member_that_expands_absurdly_is_refused_unless_trusted(self) -> None:
         file = io.BytesIO(bytes_of(np.savez_compressed, a=np.zeros(80 << 20, np.uint8)))
 
         with pytest.raises(DatasetFileCorruptError, match="max_expansion=None"):

@@ -77,7 +77,7 @@ class TestRecords:
                     way()
 
     @pytest.mark.parametrize("kind", ["png", "jpg", "webp"])
-    def test_an_image_is_not_decoded_to_find_out_how_large_it_is(self, kind: str) -> None:
+    def test_the_size_of_an_image_is_known_without_decoding_it(self, kind: str) -> None:
         codec = codec_of(kind)
         record = codec.encode(picture(1100))
 
@@ -98,9 +98,7 @@ class TestParquet:
         assert dataset.read_batch([0, 1])["image"].shape == (2, 400, 400, 3)
         assert sum(1 for _ in dataset) == 4
 
-    def test_a_long_text_that_stands_once_in_the_file_and_in_many_rows(
-        self, tmp_path: Path
-    ) -> None:
+    def test_a_long_text_shared_by_many_rows_counts_for_each(self, tmp_path: Path) -> None:
         file = tmp_path / "a.parquet"
         pq.write_table(
             pa.table({"x": ["a" * 100_000] * 20, "y": ["b" * 10_000, *["c"] * 19]}), file

@@ -197,9 +197,7 @@ def test_samples_in_memory_have_the_fingerprint_of_their_source(tmp_path: Path, 
 
 
 @pytest.mark.parametrize("write", [_write_parquet, _write_image, _write_npy, _write_shard])
-def test_old_samples_are_never_stored_under_the_name_of_a_new_file(
-    tmp_path: Path, write: Any
-) -> None:
+def test_old_samples_are_never_cached_as_those_of_new_files(tmp_path: Path, write: Any) -> None:
     old = write(tmp_path, 1)
     assert _value_of(old) == 1
 
@@ -237,7 +235,7 @@ def test_a_shard_that_was_replaced_is_an_error(tmp_path: Path) -> None:
         iterator.fingerprint()
 
 
-def test_an_array_written_to_after_it_was_opened_has_no_fingerprint(tmp_path: Path) -> None:
+def test_an_array_changed_after_opening_has_no_fingerprint(tmp_path: Path) -> None:
     iterator = _write_npy(tmp_path, 1)
     assert _value_of(iterator) == 1
 

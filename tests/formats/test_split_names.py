@@ -73,7 +73,7 @@ def test_other_names_say_no_split(name: str) -> None:
     assert split_of(name) is None
 
 
-def test_parts_of_a_split_are_in_the_order_of_their_numbers() -> None:
+def test_parts_of_a_split_are_ordered_by_their_numbers() -> None:
     assert groups("test", "train_part10", "train_part2", "val.0") == {
         "train": ["train_part2", "train_part10"],
         "test": ["test"],

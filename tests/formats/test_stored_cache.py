@@ -91,9 +91,7 @@ class Colour(enum.IntEnum):
         (np.array([(1, 2.0)], dtype=[("a", "i4"), ("b", "f8")]), "ndarray"),
     ],
 )
-def test_a_value_that_would_not_come_back_the_same_is_refused_with_its_place(
-    value: Any, named: str
-) -> None:
+def test_a_value_that_would_change_is_refused_with_its_place(value: Any, named: str) -> None:
     storage = InMemoryStorageConnector()
     cache = cached(Samples([(0, 0), (1, 1), (2, value)]), storage, "x")
 
@@ -103,7 +101,7 @@ def test_a_value_that_would_not_come_back_the_same_is_refused_with_its_place(
     assert list(storage.list_resources()) == []
 
 
-def test_an_error_of_the_source_leaves_the_store_as_it_was_and_the_next_access_tries_again(
+def test_after_a_failure_of_the_source_access_tries_again(
     storage: StorageConnector,
 ) -> None:
     class Failing(Samples):
@@ -160,7 +158,7 @@ def test_a_flipped_bit_is_an_error(storage: StorageConnector) -> None:
 
 
 @given(data=st.data())
-def test_a_record_that_a_stranger_made_is_an_error_or_gives_a_sample(data: st.DataObject) -> None:
+def test_a_hostile_record_is_an_error_or_gives_a_sample(data: st.DataObject) -> None:
     codec = SampleCodec()
     record = bytearray(codec.encode(data.draw(st.sampled_from(SAMPLES))))
     for _ in range(data.draw(st.integers(1, 3))):

@@ -188,7 +188,7 @@ def test_only_tensors_with_rows_are_columns() -> None:
         (lambda: torch.quantize_per_tensor(torch.ones(3, 2), 0.1, 0, torch.qint8), "quantized"),
     ],
 )
-def test_sparse_and_quantized_tensors_are_refused_with_their_file_and_kind(
+def test_sparse_and_quantized_tensors_are_refused_with_file_and_kind(
     tmp_path: Path, made: Callable[[], torch.Tensor], kind: str
 ) -> None:
     torch.save(made(), tmp_path / "weights.pt")

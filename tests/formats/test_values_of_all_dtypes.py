@@ -50,7 +50,7 @@ COLUMNS: dict[str, list[Any]] = {
 
 
 @pytest.mark.parametrize("target", writable_formats())
-def test_what_was_verified_is_read_back_and_what_is_refused_leaves_nothing(
+def test_values_are_read_back_or_refused_leaving_nothing(
     tmp_path: Path, target: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("DATA_STACK_ISOLATION", "off")  # a process for each file of HDF5

@@ -106,7 +106,7 @@ def test_a_tar_that_changes_later_is_read_as_it_was(server: TarServer) -> None:
     assert [samples[number]["cls"] for number in range(N_SAMPLES)] == list(range(N_SAMPLES))
 
 
-def test_a_tar_that_changes_later_is_refused_unless_it_is_kept(server: TarServer) -> None:
+def test_a_tar_that_changes_later_is_refused_unless_kept(server: TarServer) -> None:
     samples = WebDatasetIterator(f"{server.origin}/a.tar", max_kept_bytes=0)
     assert len(samples) == N_SAMPLES
     server.first_changed_request = 1

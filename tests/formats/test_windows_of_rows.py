@@ -189,7 +189,7 @@ def test_batches_are_slices_with_a_shorter_one_at_the_end(source_kind: str, tmp_
 @pytest.mark.parametrize(
     "source_kind", ["arrays", "npy", "npy far away", "records", "hdf5 in chunks", "kept"]
 )
-def test_parts_are_read_as_slices_and_other_views_sample_by_sample(
+def test_slices_are_read_at_once_other_views_sample_by_sample(
     source_kind: str, tmp_path: Path
 ) -> None:
     source = SOURCES[source_kind](tmp_path, NUMBERS)
@@ -243,7 +243,7 @@ def test_windows_of_several_parts_cross_their_borders(
     assert np.array_equal(within[0], slices(rows, [3, 100, 0, 16]))  # type: ignore[index]  # of tuples
 
 
-def test_windows_of_parts_of_several_dtypes_are_stacked_as_samples_are() -> None:
+def test_windows_across_dtypes_are_stacked_as_samples_are() -> None:
     combined = SequenceDatasetIterator([np.arange(10, dtype="u1")]).combine(
         SequenceDatasetIterator([np.arange(10, dtype="i4")]),
         SequenceDatasetIterator([list(range(10))]),
@@ -339,7 +339,7 @@ def test_windows_keep_the_form_of_the_samples(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("source_kind", ["npy", "raw", "hdf5"])
-def test_windows_are_pickled_as_their_files_and_read_by_spawned_workers(
+def test_windows_are_pickled_as_their_files_for_spawned_workers(
     source_kind: str, tmp_path: Path
 ) -> None:
     windows = SOURCES[source_kind](tmp_path, np.arange(100_000, dtype="<u4")).windows(
@@ -378,9 +378,7 @@ def far_windows(folder: Path, kind: str) -> tuple[FarStorageConnector, DatasetIt
 
 
 @pytest.mark.parametrize("kind", ["npy", "raw", "records"])
-def test_a_batch_of_windows_in_a_remote_store_is_one_request_and_an_epoch_by_blocks_moves_each_byte_once(
-    kind: str, tmp_path: Path
-) -> None:
+def test_remote_windows_move_each_byte_once_an_epoch(kind: str, tmp_path: Path) -> None:
     store, windows = far_windows(tmp_path, kind)
     assert len(windows) == 6 << 10
     access = access_to(windows)
@@ -408,7 +406,7 @@ def test_a_batch_of_windows_in_a_remote_store_is_one_request_and_an_epoch_by_blo
     )
 
 
-def test_windows_in_another_order_have_no_blocks_and_those_of_groups_do(tmp_path: Path) -> None:
+def test_ordered_windows_have_no_blocks_and_grouped_windows_do(tmp_path: Path) -> None:
     store = FarStorageConnector(tmp_path, 1 << 16)
     groups = np.repeat(np.arange(60), 7_000)
     for name, array in {
@@ -437,7 +435,7 @@ def test_windows_in_another_order_have_no_blocks_and_those_of_groups_do(tmp_path
 # ---------------------------------------------------------------------- errors
 
 
-def test_a_window_of_damaged_records_is_an_error_that_names_the_block(tmp_path: Path) -> None:
+def test_a_window_of_damaged_records_is_an_error_naming_blocks(tmp_path: Path) -> None:
     rows = np.arange(100_000, dtype="u4")
     records(tmp_path, rows)
     with open(tmp_path / "x.bag", "r+b") as file:
@@ -454,7 +452,7 @@ def test_a_window_of_damaged_records_is_an_error_that_names_the_block(tmp_path: 
             windows.read_batch(np.atleast_1d(position))
 
 
-def test_a_file_that_was_closed_is_an_error_though_it_is_mapped(tmp_path: Path) -> None:
+def test_a_closed_file_is_an_error_though_it_is_mapped(tmp_path: Path) -> None:
     np.save(tmp_path / "rows.npy", NUMBERS)
     resource = FileStorageConnector(tmp_path).get_resource("rows.npy")
     windows = NumpyDatasetIterator([resource]).windows(LENGTH)
@@ -471,7 +469,7 @@ def test_a_file_that_was_closed_is_an_error_though_it_is_mapped(tmp_path: Path) 
             read()
 
 
-def test_a_file_that_the_caller_has_open_may_be_cut_short_without_ending_the_process(
+def test_truncating_an_open_file_does_not_end_the_process(
     tmp_path: Path,
 ) -> None:
     np.save(tmp_path / "rows.npy", np.zeros(1 << 20))
@@ -487,7 +485,7 @@ def test_a_file_that_the_caller_has_open_may_be_cut_short_without_ending_the_pro
             windows.read_batch([3, 1000])
 
 
-def test_windows_of_compressed_rows_keep_to_the_limit_of_a_request(
+def test_windows_of_compressed_rows_keep_to_the_request_limit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     windows = hdf5_in_chunks(tmp_path, np.zeros(20_000)).windows(1000, stride=1000)

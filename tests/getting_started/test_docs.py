@@ -89,7 +89,7 @@ def test_the_index_has_every_page_once_in_alphabetical_order() -> None:
     assert names == sorted(names, key=str.casefold)
 
 
-def test_new_users_find_the_notebooks_in_the_order_of_their_numbers() -> None:
+def test_the_documentation_lists_the_notebooks_by_their_numbers() -> None:
     notebooks = re.findall(
         r"^(\d+)\. .*getting_started/([\w.]+)\)", TEXTS[ROOT / "docs" / "README.md"], re.MULTILINE
     )
@@ -255,7 +255,7 @@ def names_in(code: str) -> list[str]:
 
 
 @pytest.mark.parametrize("library", ["petastorm", "granular"])
-def test_a_name_of_another_library_is_there_if_its_page_says_so(library: str) -> None:
+def test_names_of_another_library_exist_as_its_page_says(library: str) -> None:
     page = TEXTS[ROOT / "docs" / "reference" / f"names_of_{library}.md"]
     folders = [ROOT / "plugins" / name / f"data_stack_{name}" for name in (library, "spark")]
     there = set[str]().union(*map(identifiers, folders))
@@ -277,7 +277,7 @@ def test_a_name_of_another_library_is_there_if_its_page_says_so(library: str) ->
     assert surplus == []
 
 
-def test_the_pictures_of_the_documentation_show_the_figures_of_the_benchmark_page() -> None:
+def test_pictures_show_the_figures_of_the_benchmark_page() -> None:
     tables = plot_benchmarks.read_tables(TEXTS[plot_benchmarks.README])
 
     for name, chart in plot_benchmarks.PICTURES.items():
@@ -286,7 +286,7 @@ def test_the_pictures_of_the_documentation_show_the_figures_of_the_benchmark_pag
         ) == plot_benchmarks.draw(chart(tables))
 
 
-def test_versions_lie_side_by_side_and_a_broken_link_is_named(tmp_path: Path) -> None:
+def test_versions_are_listed_and_broken_links_named(tmp_path: Path) -> None:
     for version in ("0.9.0", "0.10.0", "0.11.0rc1", "main"):
         (tmp_path / version).mkdir()
         (tmp_path / version / "index.html").write_text(
@@ -321,7 +321,7 @@ def test_the_page_for_agents_links_to_pages(tmp_path: Path) -> None:
 
 @pytest.mark.full
 @pytest.mark.timeout(900)
-def test_the_site_is_built_without_a_warning_or_a_broken_link(tmp_path: Path) -> None:
+def test_the_site_is_built_without_warnings_or_broken_links(tmp_path: Path) -> None:
     _, errors = run_python(ROOT / "tools" / "build_docs.py", tmp_path, timeout_seconds=840)
 
     assert errors == ""
@@ -335,7 +335,7 @@ def test_the_site_is_built_without_a_warning_or_a_broken_link(tmp_path: Path) ->
 @pytest.mark.parametrize(
     "path", sorted(ROOT.glob("getting_started/*.ipynb")), ids=lambda path: str(path.stem)
 )
-def test_a_notebook_carries_output_that_is_small_and_of_no_machine(path: Path) -> None:
+def test_notebooks_carry_small_output_that_names_no_machine(path: Path) -> None:
     cells = [
         cell
         for cell in json.loads(path.read_text(encoding="utf-8"))["cells"]

@@ -112,7 +112,7 @@ def test_every_make_target_of_a_page_exists() -> None:
     assert [(page, target) for page, target in named if target not in targets] == []
 
 
-def test_every_variable_of_a_make_command_is_one_of_the_makefile() -> None:
+def test_every_variable_of_a_make_command_is_in_the_makefile() -> None:
     named = find_in_pages(r"`make [^`]*?([A-Z_]+)=")
 
     unknown = [(page, name) for page, name in named if not re.search(rf"\b{name}\b", MAKEFILE)]

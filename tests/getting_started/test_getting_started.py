@@ -342,7 +342,7 @@ def test_the_code_of_the_page_on_preparation_prepares_in_processes(home: Path) -
 
 
 @pytest.mark.full
-def test_the_plugin_of_the_docs_is_one_once_it_is_installed(home: Path) -> None:
+def test_the_plugin_of_the_docs_passes_its_tests_once_installed(home: Path) -> None:
     docs = (ROOT / "docs" / "datasets.md").read_text(encoding="utf-8")
     (factory,) = (block for block in blocks(docs, "python") if "class WineFactory" in block)
     (metadata,) = (block for block in blocks(docs, "toml") if "entry-points" in block)

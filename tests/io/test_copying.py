@@ -314,7 +314,7 @@ def test_what_another_process_has_begun_stays_behind(prepared: FileStorageConnec
 
 
 @pytest.mark.parametrize("is_begun", [False, True])
-def test_what_no_manifest_names_is_copied_unless_a_process_may_be_writing_it(
+def test_unnamed_files_are_copied_unless_a_preparation_has_begun(
     prepared: FileStorageConnector, is_begun: bool
 ) -> None:
     source, target = InMemoryStorageConnector(), InMemoryStorageConnector()

@@ -104,7 +104,7 @@ def test_a_file_is_read_whole_with_its_version(folder: Folder, content: bytes) -
     assert is_same_version(version, folder.read_whole("a.jpg")[1]) is False
 
 
-def test_a_file_is_read_up_to_its_end_whatever_its_size_was(tmp_path: Path) -> None:
+def test_a_file_that_changes_size_is_read_to_its_end(tmp_path: Path) -> None:
     path = tmp_path / "a.jpg"
     path.write_bytes(b"123456")
 
@@ -115,7 +115,7 @@ def test_a_file_is_read_up_to_its_end_whatever_its_size_was(tmp_path: Path) -> N
         assert opened.read_all() == b"123456789"
 
 
-def test_no_file_is_read_whole_through_a_link_that_leads_out(tmp_path: Path) -> None:
+def test_no_file_is_read_whole_through_a_link_leading_out(tmp_path: Path) -> None:
     place = tmp_path / "data"
     place.mkdir()
     (tmp_path / "secret").write_bytes(b"secret")

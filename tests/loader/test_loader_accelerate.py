@@ -9,19 +9,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import accelerate
 import numpy as np
 import pytest
 import torch
 
 from data_stack.dataset.iterator import SequenceDatasetIterator
 from data_stack.loader import Budget, Loader
-
-accelerate = pytest.importorskip("accelerate")
-
-from data_stack.loader.accelerate import (  # noqa: E402  # imports accelerate
-    AccelerateLoader,
-    prepare_loader,
-)
+from data_stack.loader.accelerate import AccelerateLoader, prepare_loader
 
 N_SAMPLES = 45
 

@@ -524,7 +524,8 @@ def test_stores_that_cannot_keep_costs_are_refused(budget: Budget, message: str)
 
 
 def test_torch_sees_batches_and_their_number() -> None:
-    torch = pytest.importorskip("torch")
+    import torch
+
     loader = loader_of(cost=0, collate=Padded()).torch()
     expected = samples_in(loader_of(cost=0))
 
@@ -542,7 +543,6 @@ def test_torch_sees_batches_and_their_number() -> None:
 
 
 def test_steps_are_found_by_their_numbers() -> None:
-    pytest.importorskip("torch")
     loader = loader_of(epochs=3).torch()
     expected = samples_in(loader_of(epochs=3))
 

@@ -215,7 +215,8 @@ def as_sum(batch: Any) -> int:
 
 
 def test_conversion_and_functions_stay() -> None:
-    torch = pytest.importorskip("torch")
+    import torch
+
     loader = Loader(mix(two_sources(), [1, 1]), 4, collate=list, workers=0)
     converted = Loader(mix(two_sources(), [1, 1]), 4, workers=0).torch()
 

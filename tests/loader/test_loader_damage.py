@@ -124,8 +124,6 @@ def test_a_collation_without_rows_is_an_error() -> None:
 
 
 def test_torch_gets_a_batch_without_rows() -> None:
-    pytest.importorskip("torch")
-
     first, second = loader_of(8, [0, 1, 2, 3]).torch()
 
     assert first[0].shape == (0,)
@@ -133,7 +131,8 @@ def test_torch_gets_a_batch_without_rows() -> None:
 
 
 def test_torchs_loader_gets_the_same_batches() -> None:
-    torch = pytest.importorskip("torch")
+    import torch
+
     loader = loader_of(12, [1, 2, 7], on_error="replace").torch()
     expected = numbers_given(loader_of(12, [1, 2, 7], on_error="replace"))
 

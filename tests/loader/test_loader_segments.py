@@ -135,7 +135,7 @@ def maps_of_this_process() -> str:
         return file.read()
 
 
-def test_memory_that_few_values_did_not_need_returns_to_the_system(line: Line) -> None:
+def test_memory_that_few_values_need_returns_to_the_system(line: Line) -> None:
     kept = [line.send([line.make(number)]) for number in range(3)]
     assert maps_of_this_process().count("memfd") == 6 or sys.platform != "linux"
 

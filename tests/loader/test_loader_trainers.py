@@ -28,9 +28,10 @@ def lightning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     monkeypatch.chdir(tmp_path)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        package = pytest.importorskip("lightning")
+        import lightning
+
         logging.getLogger("lightning.pytorch").setLevel(logging.ERROR)
-        yield package
+        yield lightning
 
 
 def values_to(n: int) -> SequenceDatasetIterator:
@@ -221,7 +222,8 @@ def test_lightning_cannot_go_on_with_loaders_at_several_places(lightning: Any) -
 
 
 def test_accelerate_skips_batches() -> None:
-    accelerate = pytest.importorskip("accelerate")
+    import accelerate
+
     loader = training_loader()
 
     loader.set_epoch(1)

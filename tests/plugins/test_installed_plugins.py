@@ -69,7 +69,7 @@ def test_a_malformed_name_is_broken_and_its_neighbour_is_listed(
 # ---------------------------------------------------------------------- one name twice
 
 
-def test_a_name_of_two_distributions_leads_to_neither_and_the_distribution_tells_them_apart(
+def test_a_name_in_two_distributions_is_ambiguous_without_the_distribution(
     site: Site, manager: PluginManager
 ) -> None:
     site.install_dataset("numbers", distribution="first-One")
@@ -199,7 +199,7 @@ BROKEN = {
 
 
 @pytest.mark.parametrize("kind", BROKEN)
-def test_a_broken_dataset_raises_its_own_error_and_disturbs_no_other(
+def test_a_broken_dataset_raises_its_error_and_disturbs_no_other(
     site: Site, manager: PluginManager, kind: str
 ) -> None:
     source, error = BROKEN[kind]
@@ -266,9 +266,7 @@ def test_plugins_use_no_private_attributes_of_others() -> None:
     assert found == []
 
 
-def test_a_plugins_column_type_is_known_to_a_program_of_records_alone(
-    site: Site, tmp_path: Path
-) -> None:
+def test_a_program_of_records_alone_knows_a_plugins_column_type(site: Site, tmp_path: Path) -> None:
     site.install_hooks(
         "shout",
         """
@@ -293,9 +291,7 @@ print(RecordReader({str(tmp_path / "numbers")!r})[0])
     assert run_python("-c", program)[0] == "{'x': 7}\n"
 
 
-def test_a_plugins_scheme_is_known_to_a_program_of_parquet_alone(
-    site: Site, tmp_path: Path
-) -> None:
+def test_a_program_of_parquet_alone_knows_a_plugins_scheme(site: Site, tmp_path: Path) -> None:
     site.install_hooks(
         "shelf",
         f"""
@@ -495,7 +491,7 @@ def test_a_folder_that_hides_a_plugin_is_named(site: Site, manager: PluginManage
         manager.load_dataset("hidden")
 
 
-def test_a_broken_plugin_is_tried_once_for_schemes_and_again_by_the_doctor(
+def test_a_broken_plugin_is_tried_again_only_by_the_doctor(
     site: Site, manager: PluginManager
 ) -> None:
     site.install_hooks("remote", "raise ValueError")
@@ -510,9 +506,7 @@ def test_a_broken_plugin_is_tried_once_for_schemes_and_again_by_the_doctor(
     assert set(manager.provided("storage_connectors")) == {"remote"}
 
 
-def test_a_plugin_may_ask_for_a_scheme_while_it_is_imported(
-    site: Site, manager: PluginManager
-) -> None:
+def test_a_plugin_may_use_a_scheme_while_being_imported(site: Site, manager: PluginManager) -> None:
     site.install_hooks(
         "asking", "import data_stack\ndata_stack.storage_connector_from_url('asking://x')"
     )
@@ -526,7 +520,7 @@ def test_a_plugin_may_ask_for_a_scheme_while_it_is_imported(
         storage_connector_from_url("asking://x")
 
 
-def test_a_connector_that_cannot_be_made_is_told_without_the_url(site: Site) -> None:
+def test_a_connector_that_cannot_be_made_hides_its_url(site: Site) -> None:
     source = STORAGE.replace("SCHEME", "remote").replace(
         "connector = ", "raise OSError('no route to ' + url)\n        "
     )
@@ -575,7 +569,7 @@ def test_an_engine_is_asked_for_by_its_name(site: Site, monkeypatch: pytest.Monk
         factory.prepare(engine="processes", again=True)
 
 
-def test_a_plugins_encoder_is_made_by_its_kind_and_rebuilt_from_its_state(site: Site) -> None:
+def test_a_plugins_encoder_is_rebuilt_from_its_state(site: Site) -> None:
     site.install_hooks("log", EXAMPLES["Encoder"])
 
     encoder = encoders.encoder("log", offset=3.0)
@@ -669,7 +663,7 @@ CODEC = """
 """
 
 
-def test_a_plugins_type_is_known_like_one_that_is_built_in(site: Site) -> None:
+def test_a_plugins_type_is_known_like_a_built_in_one(site: Site) -> None:
     site.install_hooks("turned", CODEC.replace("TYPE", "turned"))
 
     assert codec_of("turned").encode(b"abc") == b"cba"
@@ -680,9 +674,7 @@ def test_a_plugins_type_is_known_like_one_that_is_built_in(site: Site) -> None:
         codec_of("turnd")
 
 
-def test_a_spawned_process_reads_a_plugins_type_although_it_asks_no_plugins(
-    site: Site, tmp_path: Path
-) -> None:
+def test_a_spawned_process_without_plugins_reads_a_plugins_type(site: Site, tmp_path: Path) -> None:
     site.install_hooks("turned", CODEC.replace("TYPE", "turned"))
     append_all(RecordWriter(tmp_path / "records", {"text": "zstd(turned)"}), [{"text": b"abc"}])
     program = "import pickle, sys; print(pickle.loads(bytes.fromhex(sys.argv[1]))[0])"

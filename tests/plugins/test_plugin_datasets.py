@@ -155,7 +155,7 @@ def test_a_legacy_factory_is_loaded_by_name(site: Site) -> None:
     assert data_stack.describe("old") == described
 
 
-def test_a_factory_that_returns_no_samples_is_an_error_of_its_plugin(site: Site) -> None:
+def test_a_factory_returning_no_samples_is_its_plugins_error(site: Site) -> None:
     start, end = (
         LEGACY.index("SequenceDatasetIterator([["),
         LEGACY.index("\n\n        def get_dataset"),
@@ -215,9 +215,7 @@ def catalogue(site: Site) -> Any:
     return sys.modules["calc_plugin_hooks"]
 
 
-def test_a_dataset_of_a_catalogue_is_loaded_and_its_recipe_pins_the_version(
-    catalogue: Any, tmp_path: Path
-) -> None:
+def test_the_recipe_of_a_catalogue_dataset_pins_its_version(catalogue: Any, tmp_path: Path) -> None:
     loaded = data_stack.load("calc:team/squares@main#part", split="test", factor=5)
 
     (origin,) = [

@@ -216,9 +216,7 @@ print("status", ForkedProcess("os:_exit", [3]).poll(60), flush=True)
         ("start", ["status 4", "handled", "status 3"]),
     ],
 )
-def test_a_signal_handler_may_fork_end_and_start_processes_while_one_is_starting(
-    what: str, printed: list[str]
-) -> None:
+def test_a_signal_handler_may_use_processes_while_one_starts(what: str, printed: list[str]) -> None:
     output, errors = run_python("-c", IN_A_SIGNAL_HANDLER.format(what=what))
 
     assert output.splitlines()[: len(printed)] == printed, errors
@@ -293,7 +291,7 @@ def test_ctrl_c_at_any_instruction_leaves_no_descriptor_open() -> None:
     gc.collect()  # here, where warnings of lost sockets are expected, not in a later test
 
 
-def test_ctrl_c_right_after_a_folder_was_opened_leaves_no_descriptor_open(tmp_path: Path) -> None:
+def test_an_interrupt_after_opening_a_folder_leaves_no_descriptor(tmp_path: Path) -> None:
     def interrupt(frame: FrameType, event: str, function: object) -> None:
         if event == "c_return" and len(open_handles()) > n_before:
             sys.setprofile(None)

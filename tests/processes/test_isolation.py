@@ -102,7 +102,7 @@ def test_nothing_is_read_before_the_start_of_a_file() -> None:
 
 
 @pytest.mark.parametrize("function", ["crash", "hang"])
-def test_what_crashes_or_hangs_there_is_an_error_that_names_the_file(function: str) -> None:
+def test_a_crash_or_hang_apart_is_an_error_naming_files(function: str) -> None:
     with pytest.raises(
         DatasetFileCorruptError, match=r"'song.h5' cannot be read: .* crashed, or took more than "
     ):
@@ -127,7 +127,7 @@ def test_the_processor_time_of_reading_for_it_counts() -> None:
     assert sum(spans[:-1]) < 0.4
 
 
-def test_the_process_ends_with_the_run_even_if_it_ignores_errors_of_reading() -> None:
+def test_the_process_ends_with_its_run_despite_ignored_errors() -> None:
     apart("add_up", 1)  # the fork server stays
     before = set(children())
 
@@ -211,7 +211,7 @@ def functions_run_apart(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return asked
 
 
-def test_hdf5_is_looked_through_apart_unless_its_store_has_a_digest_of_it(
+def test_hdf5_without_a_digest_in_its_store_is_parsed_apart(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     asked = functions_run_apart(monkeypatch)
@@ -228,7 +228,7 @@ def test_hdf5_is_looked_through_apart_unless_its_store_has_a_digest_of_it(
     assert asked == ["data_stack.formats.hdf5.apart:parse_all"]
 
 
-def test_a_process_knows_its_size_also_where_proc_is_not_mounted() -> None:
+def test_a_process_assumes_a_size_where_proc_is_missing() -> None:
     assert 1 << 20 < mapped_bytes() < 1 << 50
     assert mapped_bytes("/nowhere/statm") == 8 << 30
 

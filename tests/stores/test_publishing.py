@@ -85,7 +85,7 @@ def serve(server: ScriptedServer, folder: Path, **faults: Any) -> str:
     return f"{server.origin}/rows"
 
 
-def test_a_sample_moves_little_and_what_is_read_is_what_was_published(
+def test_a_sample_of_a_published_dataset_moves_few_bytes(
     published: tuple[Path, str], server: ScriptedServer
 ) -> None:
     folder, pin = published

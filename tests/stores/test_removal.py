@@ -81,7 +81,7 @@ def test_a_version_goes_with_its_bytes_and_all_else_stays(any_store: StorageConn
     # Other versions may be prepared in a folder that is not of this version alone.
     [(Letters, "letters/1.0", False), (Flat, "letters", True)],
 )
-def test_what_a_dead_writer_left_goes_with_the_folder_of_a_version(
+def test_the_leavings_of_a_dead_writer_go_with_their_version(
     store: FileStorageConnector, kind: type[Letters], folder: str, is_left: bool
 ) -> None:
     kind(store).prepare()
@@ -93,7 +93,7 @@ def test_what_a_dead_writer_left_goes_with_the_folder_of_a_version(
     assert left.exists() == is_left
 
 
-def test_of_several_versions_one_has_to_be_named_and_of_one_none(
+def test_a_version_must_be_named_only_among_several(
     store: FileStorageConnector,
 ) -> None:
     for kind in (Letters, Newer):
@@ -114,7 +114,7 @@ def test_of_several_versions_one_has_to_be_named_and_of_one_none(
         remove_dataset("letters", store)
 
 
-def test_all_versions_go_with_what_belongs_to_none_and_what_the_original_left(
+def test_all_versions_go_with_files_that_belong_to_none(
     store: FileStorageConnector,
 ) -> None:
     for kind in (Letters, Newer):
@@ -148,7 +148,7 @@ class DyingConnector(FileStorageConnector):
 
 @pytest.mark.parametrize("kind", [Letters, Flat])
 @pytest.mark.parametrize("n_deleted", range(4))
-def test_killed_anywhere_nothing_looks_ready_and_the_same_call_goes_on(
+def test_a_removal_killed_anywhere_is_finished_by_the_same_call(
     store: FileStorageConnector, kind: type[DatasetFactory], n_deleted: int
 ) -> None:
     kind(store).prepare()
@@ -177,7 +177,7 @@ def test_what_is_being_prepared_is_not_removed(store: FileStorageConnector) -> N
     assert Letters(store).is_ready()
 
 
-def test_a_store_that_cannot_delete_says_so_before_anything_is_changed(tmp_path: Path) -> None:
+def test_a_store_that_cannot_delete_is_refused_beforehand(tmp_path: Path) -> None:
     store = PlainConnector(tmp_path)
     Letters(store).prepare()
 
@@ -197,11 +197,19 @@ class LeavingConnector(FileStorageConnector):
         raise data_stack.exception.StorageUnavailableError("gone")
 
 
-def test_a_store_is_verified_whole_and_one_that_is_not_there_or_goes_away_is_an_error(
-    store: FileStorageConnector,
-) -> None:
+def test_verifying_a_store_that_does_not_exist_is_an_error(store: FileStorageConnector) -> None:
     with pytest.raises(data_stack.exception.StorageError, match="does not exist"):
         verify_storage(store)
+
+
+def test_verifying_a_store_that_goes_away_is_an_error(store: FileStorageConnector) -> None:
+    Letters(store).prepare()
+
+    with pytest.raises(data_stack.exception.StorageUnavailableError, match="gone"):
+        verify_storage(LeavingConnector(store.root_path))
+
+
+def test_all_resources_of_a_store_are_verified(store: FileStorageConnector) -> None:
     Letters(store).prepare()
     store.set_resource("loose/notes.txt", b"xyz")
     Path(store.root_path, "loose/by-hand.txt").write_bytes(b"abcd")  # has no digest
@@ -214,8 +222,6 @@ def test_a_store_is_verified_whole_and_one_that_is_not_there_or_goes_away_is_an_
     assert replace(report, seconds=0.0) == StorageVerification(
         repr(store), "ok", 6, size, 1, (), 0.0
     )
-    with pytest.raises(data_stack.exception.StorageUnavailableError, match="gone"):
-        verify_storage(LeavingConnector(store.root_path))
 
 
 def test_versions_and_bytes_are_told_and_what_belongs_to_none(tmp_path: Path) -> None:
@@ -235,7 +241,7 @@ def test_versions_and_bytes_are_told_and_what_belongs_to_none(tmp_path: Path) ->
     assert (rows["loose"].version, rows["loose"].other) == (None, 3)
 
 
-def test_files_of_other_tools_are_named_by_what_goes_over_a_whole_store(tmp_path: Path) -> None:
+def test_files_of_other_tools_are_named_by_walks_of_stores(tmp_path: Path) -> None:
     store = FileStorageConnector(tmp_path / "store")
     store.set_resource("a/b", b"x")
     (tmp_path / "store" / "New York").mkdir()

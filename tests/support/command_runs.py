@@ -8,6 +8,21 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+#: The code of a plugin with two versions of a dataset, for ``Install``.
+TWO_VERSIONS = """
+    from data_stack import DatasetCard, DatasetFactory, SequenceDatasetIterator
+
+    class New(DatasetFactory):
+        card = DatasetCard("wine", "2.0")
+        splits = ("all",)
+
+        def open(self, split, prepared):
+            return SequenceDatasetIterator([[self.card.version], [0], [0]])
+
+    class Old(New):
+        card = DatasetCard("wine", "1.0")
+"""
+
 
 @dataclass(frozen=True)
 class Outcome:

@@ -371,10 +371,10 @@ class ServerProcess:
 
     def stop(self) -> None:
         """End the server."""
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            self._process.communicate(timeout=5)
-        self._process.kill()
-        self._process.wait()
+        with self._process:  # closes the pipes of a server that does not end in time, too
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.communicate(timeout=5)
+            self._process.kill()
 
     def __enter__(self) -> Any:
         return self

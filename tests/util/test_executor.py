@@ -51,7 +51,7 @@ def test_an_executor_has_no_more_threads_than_it_may(
     assert n_running == expected
 
 
-def test_map_keeps_the_order_and_is_no_further_ahead_than_it_may() -> None:
+def test_map_keeps_the_order_and_its_limit_of_prefetching() -> None:
     begun: list[int] = []
 
     def work(number: int) -> int:
@@ -68,7 +68,7 @@ def test_map_keeps_the_order_and_is_no_further_ahead_than_it_may() -> None:
     assert list(results) == [number * number for number in range(1, 20)]
 
 
-def test_a_fork_has_threads_of_its_own_even_if_the_parent_was_at_work() -> None:
+def test_a_fork_of_a_busy_parent_has_its_own_threads() -> None:
     go = threading.Event()
     busy = waiting.submit(go.wait, 120)
 
@@ -82,7 +82,7 @@ def test_a_fork_has_threads_of_its_own_even_if_the_parent_was_at_work() -> None:
 
 
 @pytest.mark.parametrize("seconds", [0.2, 3600])
-def test_the_end_of_python_waits_for_a_moment_only_and_says_nothing(seconds: float) -> None:
+def test_the_end_of_python_waits_a_moment_and_says_nothing(seconds: float) -> None:
     program = f"""
 import time
 from data_stack.util.byte_cache import ByteCache
@@ -150,7 +150,7 @@ def test_it_counts_what_it_keeps_and_keeps_to_its_limit(puts: list[tuple[int, in
     assert cache.n_bytes == sum(map(len, kept.values())) <= 16
 
 
-def test_a_fork_can_use_it_though_a_thread_of_its_parent_was_in_it() -> None:
+def test_a_fork_can_use_a_cache_locked_in_its_parent() -> None:
     inside, go = threading.Event(), threading.Event()
 
     def size_of(value: bytes) -> int:
@@ -178,7 +178,7 @@ def test_a_fork_can_use_it_though_a_thread_of_its_parent_was_in_it() -> None:
     assert cache.n_bytes == 9
 
 
-def test_a_process_by_itself_has_all_processors_that_it_may_run_on() -> None:
+def test_a_process_by_itself_has_all_its_permitted_processors() -> None:
     assert n_threads() == n_processors() == len(os.sched_getaffinity(0))
 
 

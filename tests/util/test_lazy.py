@@ -46,7 +46,7 @@ def test_a_name_is_imported_when_it_is_asked_for(package: ModuleType) -> None:
     assert vars(package)["heavy"] == [1]
 
 
-def test_modules_and_what_needs_a_package_are_not_for_star_imports(package: ModuleType) -> None:
+def test_star_imports_leave_out_modules_and_optional_names(package: ModuleType) -> None:
     names: dict[str, object] = {}
 
     exec("from lazy_example import *", names)
@@ -57,7 +57,7 @@ def test_modules_and_what_needs_a_package_are_not_for_star_imports(package: Modu
     assert package.parts.light == 2
 
 
-def test_a_name_that_is_not_there_and_one_that_cannot_be_imported_are_errors(
+def test_unknown_names_and_names_that_cannot_be_imported_are_errors(
     package: ModuleType,
 ) -> None:
     with pytest.raises(AttributeError, match="module 'lazy_example' has no attribute 'other'"):

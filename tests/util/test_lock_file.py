@@ -10,7 +10,7 @@ from data_stack.util.group_rights import make_folder
 from data_stack.util.lock_file import open_locked
 
 
-def test_a_file_of_the_current_folder_is_locked_by_its_name(
+def test_a_file_of_the_current_folder_is_locked_by_name(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -32,7 +32,7 @@ def test_a_lock_ends_when_its_file_is_closed(tmp_path: Path) -> None:
         holder.close()
 
 
-def test_a_folder_is_made_in_the_current_folder_by_its_name(
+def test_a_folder_is_made_in_the_current_folder_by_name(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)

@@ -45,9 +45,7 @@ def test_every_document_comes_back(value: Any, indent: int | None) -> None:
 
 
 @given(st.lists(TEXTS, max_size=8), st.booleans())
-def test_brackets_in_strings_do_not_count_and_those_behind_them_do(
-    texts: list[str], is_object: bool
-) -> None:
+def test_brackets_in_strings_do_not_count_as_nesting(texts: list[str], is_object: bool) -> None:
     opening, closing = ('{"":', "}") if is_object else ("[", "]")
     start = ", ".join(map(json.dumps, [*texts, "[" * 1000, '\\"']))
     for depth in (MAX_JSON_DEPTH - 1, MAX_JSON_DEPTH):
@@ -92,7 +90,7 @@ def test_depth_of_toml_is_refused_however_it_is_written(text: str) -> None:
         parse_toml(text.encode())
 
 
-def test_lists_of_many_numbers_and_texts_with_dots_are_not_deep() -> None:
+def test_long_lists_and_texts_with_dots_are_not_deep() -> None:
     value = {
         "numbers": [index + 0.5 for index in range(500)],
         "text": "a." * 500 + "[" * 500,

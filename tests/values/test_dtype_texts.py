@@ -40,7 +40,7 @@ def test_a_header_of_npy_with_a_divisor_is_damage(descr: object) -> None:
         read_npy(file)
 
 
-def test_a_field_of_npy_may_have_a_slash_in_its_name(tmp_path: Path) -> None:
+def test_a_field_of_npy_may_contain_a_slash(tmp_path: Path) -> None:
     array = np.zeros(3, [("a/b", "<i4")])
     np.save(tmp_path / "fields.npy", array)
 

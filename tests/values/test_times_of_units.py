@@ -22,7 +22,7 @@ def combined(*parts: Any) -> CombinedDatasetIterator:
     return CombinedDatasetIterator([SequenceDatasetIterator([part]) for part in parts])
 
 
-def test_a_column_of_several_units_of_which_the_finest_holds_not_all_is_of_objects() -> None:
+def test_times_that_no_common_unit_holds_become_objects() -> None:
     column = combined(FAR, WHOLE).read_column(0)
 
     assert column.dtype == np.dtype(object)
@@ -48,14 +48,14 @@ def test_samples_are_sorted_by_instant_whatever_the_units(
 @pytest.mark.parametrize(
     "gap", [np.timedelta64(1, "D"), timedelta(days=1), np.timedelta64(1, "ns")]
 )
-def test_a_window_spans_no_gap_that_is_too_long_for_the_unit(times: Any, gap: Any) -> None:
+def test_a_window_spans_no_gap_beyond_its_unit(times: Any, gap: Any) -> None:
     iterator = SequenceDatasetIterator([times])
 
     assert len(iterator.windows(2, order_by=0, max_gap=gap)) == 0
     assert len(iterator.windows(2, order_by=0)) == 1
 
 
-def test_a_gap_in_months_of_a_column_in_days_is_refused() -> None:
+def test_a_gap_in_months_is_refused_for_days() -> None:
     with pytest.raises(ConfigError, match="cannot be compared"):
         SequenceDatasetIterator([FAR[[0, 2]]]).windows(
             2, order_by=0, max_gap=np.timedelta64(1, "M")

@@ -562,7 +562,7 @@ def test_a_backslash_of_a_table_is_kept(server: ScriptedServer, tmp_path: Path) 
 
 
 @pytest.mark.parametrize("name", FACTORIES)
-def test_a_wrong_number_of_samples_is_an_error_with_the_file(
+def test_a_wrong_number_of_samples_is_refused_naming_the_file(
     name: str, server: ScriptedServer, tmp_path: Path
 ) -> None:
     files = made(name)

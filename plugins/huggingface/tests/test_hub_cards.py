@@ -69,7 +69,7 @@ def test_licenses_are_joined_and_unknown_ones_are_none() -> None:
     assert license_of({}) is None
 
 
-def test_the_only_label_is_the_target_the_only_image_the_sample() -> None:
+def test_the_only_label_and_image_are_target_and_sample() -> None:
     features = {
         "id": {"_type": "Value", "dtype": "int64"},
         "picture": {"_type": "Image"},

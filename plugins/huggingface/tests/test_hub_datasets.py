@@ -487,7 +487,7 @@ def test_converted_files_have_the_default_and_the_order_of_cards(
 
 
 @pytest.mark.parametrize("path", ["test.parquet", "test*.parquet", "folder"])
-def test_listed_files_that_are_missing_are_an_error_as_of_datasets(
+def test_missing_listed_files_are_an_error_as_with_datasets(
     hub: HubServer, tmp_path: Path, path: str
 ) -> None:
     data_files = [{"split": "train", "path": "train.parquet"}, {"split": "test", "path": path}]

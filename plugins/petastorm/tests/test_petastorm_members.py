@@ -80,7 +80,7 @@ def test_a_scalar_has_no_elements(value: Any) -> None:
         elements_of(value)
 
 
-def test_times_too_far_for_the_unit_of_a_member_do_not_match() -> None:
+def test_times_beyond_the_unit_of_a_member_do_not_match() -> None:
     nanosecond = np.timedelta64(1, "ns")
     member = np.datetime64("2000-01-01", "ns") + 384 * nanosecond
     # In nanoseconds, this time would wrap around to the member.

@@ -217,11 +217,12 @@ def test_a_transform_of_row_groups_may_drop_rows(frames: Path) -> None:
 
 
 def test_a_loader_takes_the_rows_that_a_transform_leaves(frames: Path) -> None:
-    torch = pytest.importorskip("data_stack_petastorm.pytorch")
+    from data_stack_petastorm import pytorch
+
     take_every_third = TransformSpec(lambda frame: frame[1::3])
     reader = make_batch_reader(frames, ["id"], transform_spec=take_every_third)
 
-    with torch.DataLoader(reader, 4) as loader:
+    with pytorch.DataLoader(reader, 4) as loader:
         ids = [number for batch in loader for number in batch["id"].tolist()]
 
     assert sorted(ids) == [1, 4, 7, 11, 14, 17, 21, 24, 27]

@@ -338,7 +338,7 @@ def test_fewer_rows_than_shards_are_an_error(tmp_path: Path) -> None:
     assert n_rows == [1, 1, 1, 1, 1, 0]
 
 
-def test_fewer_row_groups_than_shards_are_an_error_of_batch_readers(numbers: Path) -> None:
+def test_batch_readers_refuse_more_shards_than_row_groups(numbers: Path) -> None:
     n_shards = N_GROUPS + 1
 
     def make_shard(rank: int, **arguments: Any) -> Reader:

@@ -15,9 +15,9 @@ import pytest
 tf = pytest.importorskip(
     "tensorflow", reason="tensorflow is not installed: `make test-all` brings it"
 )
-pa = pytest.importorskip("pyarrow", reason="pyarrow is not installed: `make test-all` brings it")
 
-import pyarrow.parquet as pq  # noqa: E402  # behind the lines that may skip this module
+import pyarrow as pa  # noqa: E402  # behind the line that may skip this module
+import pyarrow.parquet as pq  # noqa: E402  # likewise
 from data_stack_petastorm import (  # noqa: E402  # likewise
     NGram,
     make_batch_reader,

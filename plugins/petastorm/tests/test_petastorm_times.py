@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -27,8 +28,6 @@ from data_stack_petastorm.unischema import Unischema, UnischemaField
 
 from data_stack.exception import LoadingError
 from data_stack.formats.parquet import ParquetDataset, ParquetWriter
-
-pd = pytest.importorskip("pandas")
 
 DAYS = [datetime.date(2020, 1, 2), datetime.date(9999, 12, 31), datetime.date(1, 1, 1)]
 TIMES = [

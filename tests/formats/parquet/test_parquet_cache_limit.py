@@ -31,7 +31,7 @@ def test_new_row_groups_do_not_raise_the_limit() -> None:
     assert limit.n_bytes == FIRST_BYTES
 
 
-def test_a_few_row_groups_that_return_do_not_raise_the_limit() -> None:
+def test_a_few_returning_row_groups_do_not_raise_the_limit() -> None:
     limit = CacheLimit(1 << 30)
 
     evict_and_read(limit, [0, 1, 2])
@@ -66,7 +66,7 @@ def test_row_groups_that_were_evicted_long_ago_count_as_new() -> None:
     assert limit.n_bytes == raised
 
 
-def test_as_many_evicted_row_groups_are_remembered_as_one_request_needs() -> None:
+def test_one_request_decides_how_many_evicted_groups_are_remembered() -> None:
     limit = CacheLimit(1 << 30)
     limit.note_request(16)
 

@@ -61,7 +61,8 @@ def test_class_names_survive_conversions(tmp_path: Path, shardlen: int | None) -
 
 
 def test_datasets_reads_the_names_of_classes(tmp_path: Path) -> None:
-    datasets = pytest.importorskip("datasets")
+    import datasets  # takes a second
+
     convert(labelled(), str(tmp_path / "rows.parquet"), columns="x=0,label=1")
     file = only_file(tmp_path / "rows.parquet")
 
@@ -73,7 +74,8 @@ def test_datasets_reads_the_names_of_classes(tmp_path: Path) -> None:
 
 
 def test_names_that_datasets_wrote_are_read(tmp_path: Path) -> None:
-    datasets = pytest.importorskip("datasets")
+    import datasets  # takes a second
+
     features = datasets.Features(
         {"label": datasets.ClassLabel(names=list(NAMES)), "x": datasets.Value("float64")}
     )
@@ -126,7 +128,8 @@ def test_a_format_without_names_of_classes_says_so(
 
 @pytest.mark.parametrize("dtype", ["uint8", "int16", "uint64"])
 def test_labels_of_other_types_keep_their_type_and_names(tmp_path: Path, dtype: str) -> None:
-    datasets = pytest.importorskip("datasets")
+    import datasets  # takes a second
+
     metadata = metadata_of_class_names({"label": NAMES})
     table = pa.table({"label": np.array(LABELS, dtype=dtype)}).replace_schema_metadata(metadata)
     pq.write_table(table, tmp_path / "first.parquet")

@@ -252,9 +252,7 @@ def test_a_missing_time_is_null() -> None:
         (Field("x", "float32", (None, 1), NdarrayCodec()), np.array([[True]]), "truth values"),
     ],
 )
-def test_a_value_that_does_not_fit_is_refused_with_its_row(
-    field: Field, wrong: Any, why: str
-) -> None:
+def test_a_misfit_value_is_refused_with_its_row(field: Field, wrong: Any, why: str) -> None:
     plain: dict[Any, Any] = {Decimal: Decimal(1), np.dtype(object): {"a": 1}}
     shape = tuple(4 if size is None else size for size in field.shape)
     good = plain.get(field.dtype) or np.zeros(shape, field.dtype)[()]
@@ -268,7 +266,7 @@ def test_a_value_that_does_not_fit_is_refused_with_its_row(
 # ---------------------------------------------------------------------- lists
 
 
-def test_a_null_in_a_list_is_none_and_leaves_other_lists_numbers() -> None:
+def test_a_null_in_one_list_leaves_other_lists_numeric() -> None:
     field = Field("x", "int64", (None,), None, True)
     cells = pa.array([[1, None], [2**53 + 1], None, []], pa.list_(pa.int64()))
 
@@ -292,9 +290,7 @@ def test_a_null_in_a_list_is_none_and_leaves_other_lists_numbers() -> None:
         (Field("x", "uint8", (None,)), [3, 300], "300 does not fit"),
     ],
 )
-def test_a_list_that_does_not_fit_is_reported_with_its_row(
-    field: Field, wrong: list[int], why: str
-) -> None:
+def test_a_misfit_list_is_reported_with_its_row(field: Field, wrong: list[int], why: str) -> None:
     with pytest.raises(CellError, match=why) as caught:
         field.cells.column(field, pa.array([[1, 2], wrong]), has_nulls=False)
 
@@ -317,7 +313,7 @@ def cell_of(value: npt.NDArray[Any], codec: FieldCodec, **options: Any) -> bytes
     [np.zeros((2, 3)), np.zeros((3, 2), np.float32), np.zeros(6, np.float32), np.array(["a"])],
     ids=["dtype", "shape", "dimensions", "text"],
 )
-def test_a_cell_with_another_array_than_the_field_is_reported_with_its_row(
+def test_a_cell_unlike_its_field_is_reported_with_its_row(
     codec: FieldCodec, wrong: npt.NDArray[Any]
 ) -> None:
     field = Field("x", "float32", (2, 3), codec)
@@ -339,9 +335,7 @@ def test_a_cell_with_another_array_than_the_field_is_reported_with_its_row(
 
 @pytest.mark.parametrize("codec", [PngCodec(), JpegCodec()])
 @pytest.mark.parametrize("is_fixed", [True, False])
-def test_an_undecodable_image_is_reported_with_its_row_and_others_are_read(
-    codec: Codec, is_fixed: bool
-) -> None:
+def test_an_undecodable_image_is_reported_and_others_are_read(codec: Codec, is_fixed: bool) -> None:
     field = Field("x", "uint8", (4, 5, 3) if is_fixed else (None, None, 3), codec)
     good = codec.encode(np.zeros((4, 5, 3), np.uint8))
     grey = codec.encode(np.zeros((4, 5), np.uint8))
@@ -407,15 +401,13 @@ def test_nested_values_come_back_exactly_and_are_the_callers_own() -> None:
         (Field("x", "float32", (2,), NdarrayCodec()), pa.array([1.5])),
     ],
 )
-def test_a_column_of_another_kind_or_of_bytes_that_are_no_text_is_refused(
-    field: Field, cells: pa.Array
-) -> None:
+def test_a_column_of_another_kind_or_invalid_text_is_refused(field: Field, cells: pa.Array) -> None:
     with pytest.raises(ValueError, match=r"expected|differ|UTF"):
         field.cells.column(field, cells, has_nulls=False)
 
 
 @pytest.mark.parametrize("codec", [None, *CODECS])
-def test_a_null_in_a_required_field_is_reported_with_its_row(codec: FieldCodec | None) -> None:
+def test_a_null_in_a_required_field_is_reported_by_row(codec: FieldCodec | None) -> None:
     field = Field("x", "float32", (2,), codec)
     type_ = field.arrow_type()
     cells = pa.concat_arrays(
@@ -466,7 +458,7 @@ def test_a_file_that_is_cut_or_changed_anywhere_is_refused(shape: tuple[int, ...
             codec.decode(each)
 
 
-def test_pixels_that_do_not_decompress_are_refused_though_their_checksum_is_right() -> None:
+def test_pixels_that_do_not_decompress_are_refused_despite_their_checksum() -> None:
     record = PngCodec().encode(pixels_of((6, 5)))
     start = record.index(b"IDAT")
     size = int.from_bytes(record[start - 4 : start], "big")

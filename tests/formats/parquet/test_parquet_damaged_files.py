@@ -108,9 +108,7 @@ def with_other_widths(footer: bytes) -> Iterator[bytes]:
 
 
 @pytest.mark.parametrize("mutants", [with_flips, with_other_widths])
-def test_a_changed_footer_neither_ends_the_process_nor_raises_what_is_not_ours(
-    tmp_path: Path, mutants: Any
-) -> None:
+def test_a_changed_footer_is_read_or_raises_our_error(tmp_path: Path, mutants: Any) -> None:
     file = tmp_path / "a.parquet"
     content = write(file)
     n_refused = n_read = 0
@@ -128,7 +126,7 @@ def test_a_changed_footer_neither_ends_the_process_nor_raises_what_is_not_ours(
     assert min(n_refused, n_read) > (20 if FULL else 5)
 
 
-def test_statistics_that_are_cut_short_are_an_error_that_names_the_column(tmp_path: Path) -> None:
+def test_truncated_statistics_are_an_error_naming_the_column(tmp_path: Path) -> None:
     file = tmp_path / "a.parquet"
     content = write(file)
     greatest = (1005).to_bytes(8, "little")
@@ -143,7 +141,7 @@ def test_statistics_that_are_cut_short_are_an_error_that_names_the_column(tmp_pa
 @pytest.mark.parametrize(
     "options", [{}, {"compression": "none", "use_dictionary": False}, {"data_page_version": "2.0"}]
 )
-def test_pages_with_checksums_give_what_was_written_or_an_error_whichever_bit_is_flipped(
+def test_no_flipped_bit_changes_the_values_of_checksummed_pages(
     tmp_path: Path, options: dict[str, Any]
 ) -> None:
     file = tmp_path / "a.parquet"
@@ -165,7 +163,7 @@ def test_pages_with_checksums_give_what_was_written_or_an_error_whichever_bit_is
     assert errors == {f"row group {number} of {file}" for number in range(2)}
 
 
-def test_a_footer_that_states_more_rows_than_the_pages_have_is_an_error(tmp_path: Path) -> None:
+def test_a_footer_stating_more_rows_than_exist_is_an_error(tmp_path: Path) -> None:
     pq.write_table(
         pa.table({"vec": pa.array([[1]] * 60, pa.list_(pa.int16()))}), tmp_path / "a.parquet"
     )
@@ -233,7 +231,7 @@ def test_a_damaged_common_metadata_is_named(tmp_path: Path, content: bytes) -> N
 # ------------------------------------------------------------------ files that change
 
 
-def test_a_file_that_was_touched_or_written_again_is_an_error(tmp_path: Path) -> None:
+def test_a_touched_or_rewritten_file_is_an_error(tmp_path: Path) -> None:
     content = write(tmp_path / "a.parquet")
     changes: list[Callable[[], Any]] = [
         lambda: os.utime(tmp_path / "a.parquet", (1, 1)),
@@ -305,7 +303,7 @@ def test_files_that_grow_or_vanish_are_errors(tmp_path: Path) -> None:
         dataset[0]
 
 
-def test_another_process_does_not_take_new_files_for_those_it_was_sent_for(tmp_path: Path) -> None:
+def test_another_process_refuses_files_replaced_since_it_was_sent(tmp_path: Path) -> None:
     write(tmp_path / "a.parquet", 0)
     write(tmp_path / "b.parquet", 6, 12)
     sent = pickle.dumps(ParquetDataset(tmp_path))
@@ -320,9 +318,7 @@ def test_another_process_does_not_take_new_files_for_those_it_was_sent_for(tmp_p
 
 
 @pytest.mark.parametrize("knows", ["path", "digests", "nothing", "file system"])
-def test_a_file_that_is_replaced_is_an_error_even_if_it_is_as_long(
-    tmp_path: Path, knows: str
-) -> None:
+def test_a_replaced_file_of_the_same_size_is_an_error(tmp_path: Path, knows: str) -> None:
     file, store = tmp_path / "a.parquet", InMemoryStorageConnector()
     content = write(file, compression="none", use_dictionary=False)
     table = rows(0, 6).set_column(0, "id", pa.array(range(2000, 2006)))
@@ -389,7 +385,7 @@ def test_a_size_of_another_type_is_damage(position: int, other: bytes) -> None:
         read_claimed_bytes(pa.BufferReader(header + b"data"), 0, len(header) + 4)
 
 
-def test_a_file_that_changes_while_its_schema_is_read_is_named(tmp_path: Path) -> None:
+def test_a_file_changed_while_its_schema_is_read_is_named(tmp_path: Path) -> None:
     file = tmp_path / "a.parquet"
     options: dict[str, Any] = {"use_deprecated_int96_timestamps": True, "store_schema": False}
     pq.write_table(pa.table({"t": pa.array([1], pa.timestamp("ns"))}), file, **options)
@@ -401,7 +397,7 @@ def test_a_file_that_changes_while_its_schema_is_read_is_named(tmp_path: Path) -
         read_schema(footers)
 
 
-def test_a_row_group_with_fewer_rows_than_none_is_an_error(tmp_path: Path) -> None:
+def test_a_row_group_of_negative_size_is_an_error(tmp_path: Path) -> None:
     n_rows = b"\x16\x09"  # field 3 as i64: -5
     root = b"\x48\x01r\x15\x00\x00"  # a name, and no children
     group = b"\x19\x0c\x16\x00" + b"\x16\x09" + b"\x00"  # no columns, 0 bytes, -5 rows

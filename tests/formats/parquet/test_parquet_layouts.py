@@ -31,7 +31,7 @@ def write(path: Path, table: pa.Table, **options: Any) -> None:
 ONE_ROW = pa.table({"id": [1]})
 
 
-def test_a_column_with_a_dot_in_its_name_is_not_a_part_of_another(tmp_path: Path) -> None:
+def test_a_dotted_column_name_does_not_mean_a_nested_field(tmp_path: Path) -> None:
     table = pa.table(
         {"a.b": [1, 2], "a": [{"b": 5}, {"b": 6}], "a.c": ["x", "y"], "list": [[1], [2]]}
     )
@@ -71,7 +71,7 @@ def test_values_in_the_names_of_folders_are_decoded(tmp_path: Path) -> None:
     ]
 
 
-def test_the_name_of_the_folder_counts_where_the_file_has_the_column_too(tmp_path: Path) -> None:
+def test_the_folder_name_wins_over_a_column_in_the_file(tmp_path: Path) -> None:
     write(tmp_path / "k=7" / "a.parquet", pa.table({"id": [1], "k": [9]}))
 
     with pytest.warns(LeftOutWarning, match="column k: 9 instead of 7"):
@@ -272,7 +272,7 @@ def test_nat_in_a_filter_selects_nothing(tmp_path: Path, time: Any) -> None:
     assert len(dataset) == 0
 
 
-def test_the_size_of_a_dataset_is_estimated_though_its_first_file_is_empty(tmp_path: Path) -> None:
+def test_an_empty_first_file_does_not_spoil_the_size_estimate(tmp_path: Path) -> None:
     table = pa.table({"x": range(1000)})
     pq.write_table(table.slice(0, 0), tmp_path / "part-0.parquet")
     empty = ParquetDataset(tmp_path)._access.groups.estimate_bytes(["x"])

@@ -68,7 +68,7 @@ def test_petastorms_metadata_stay_as_they_were(tmp_path: Path) -> None:
     assert len(ParquetDataset(folder)) == 5000
 
 
-def test_metadata_are_refused_where_there_is_nothing_to_make_them_of(tmp_path: Path) -> None:
+def test_metadata_cannot_be_generated_without_a_folder_of_valid_files(tmp_path: Path) -> None:
     with pytest.raises(ResourceNotFoundError):
         generate_metadata(tmp_path)
     write_layout(tmp_path, "file")
@@ -82,7 +82,7 @@ def test_metadata_are_refused_where_there_is_nothing_to_make_them_of(tmp_path: P
         generate_metadata(tmp_path)
 
 
-def test_a_partition_copied_alone_is_appended_to_once_its_manifest_is_recreated(
+def test_a_partition_copied_alone_is_appendable_once_metadata_are_recreated(
     tmp_path: Path,
 ) -> None:
     write_layout(tmp_path / "all", "partitions")
@@ -127,7 +127,7 @@ def foreign(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("where", ["folder", "store"])
-def test_a_flip_in_the_footer_is_noticed_when_a_row_of_the_file_is_read_or_filtered(
+def test_a_damaged_footer_is_noticed_by_reading_and_by_filtering(
     tmp_path: Path, where: str
 ) -> None:
     # in statistics: a filter would leave out rows

@@ -64,7 +64,7 @@ def test_a_tool_reads_the_folder_as_it_lies(folder: Path, tool: str) -> None:
     assert sorted(frame.columns) == sorted(COLUMNS)
 
 
-def test_the_manifest_moves_into_the_first_partition_of_a_dataset_that_had_none(
+def test_the_manifest_moves_into_the_first_partition_of_a_dataset(
     tmp_path: Path,
 ) -> None:
     with ParquetWriter(tmp_path, SCHEMA, partition_by=["day"]):

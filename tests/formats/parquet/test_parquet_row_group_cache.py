@@ -50,7 +50,7 @@ def cache_of(read: Read, max_bytes: int) -> RowGroupCache:
     return RowGroupCache(functools.partial(Made, read), max_bytes)
 
 
-def test_a_row_group_that_goes_while_more_of_it_is_read_still_has_all_columns() -> None:
+def test_a_row_group_evicted_while_read_still_has_all_columns() -> None:
     def read(group: int, names: Sequence[str]) -> dict[str, GroupColumn]:
         if names == ["b"]:
             cache.columns(1, ["a"])  # another thread needs the room at this moment
@@ -65,7 +65,7 @@ def test_a_row_group_that_goes_while_more_of_it_is_read_still_has_all_columns() 
     assert cache.n_bytes == sum(column.n_bytes for column in columns.values())
 
 
-def test_the_cache_grows_to_hold_the_row_groups_of_each_batch_however_large_they_are() -> None:
+def test_the_cache_grows_to_hold_all_row_groups_of_batches() -> None:
     reads = itertools.count()
     cache = cache_of(
         lambda *_: {"a": ArrayColumn(np.broadcast_to(float(next(reads)), 2 << 20))}, 1 << 30
@@ -145,7 +145,7 @@ def watch(dataset: ParquetDataset, saw: Callable[[int], object]) -> None:
 
 
 @pytest.mark.parametrize(("kind", "workers"), [("inline", None), ("threads", 3)])
-def test_a_block_wise_shuffle_reads_each_row_group_once_an_epoch(
+def test_a_block_shuffle_reads_each_row_group_once_an_epoch(
     tmp_path: Path, kind: Any, workers: int | None
 ) -> None:
     pq.write_table(pa.table({"id": np.arange(9600)}), tmp_path / "a.parquet", row_group_size=320)
@@ -165,7 +165,7 @@ def test_a_block_wise_shuffle_reads_each_row_group_once_an_epoch(
     assert sum(n_reads.values()) < 4 * 30
 
 
-def test_a_full_shuffle_of_more_than_fits_holds_one_row_group_at_a_time(tmp_path: Path) -> None:
+def test_a_full_shuffle_beyond_memory_holds_one_row_group(tmp_path: Path) -> None:
     n_held = []
     pq.write_table(
         pa.table({"id": np.arange(200), "raw": [bytes(10_000)] * 200}),
@@ -201,7 +201,7 @@ def has(dataset: ParquetDataset, group: int) -> bool:
 
 
 @pytest.mark.parametrize(("kind", "workers"), [("inline", None), ("threads", 1)])
-def test_a_loader_reads_the_row_groups_of_the_next_window_ahead(
+def test_a_loader_prefetches_the_row_groups_of_the_next_window(
     folder: Path, kind: Any, workers: int | None
 ) -> None:
     dataset = ParquetDataset(folder)

@@ -155,7 +155,7 @@ def test_a_type_nested_without_end_is_refused() -> None:
         (("x", "int64", (), NestedCodec({"list": "int"})), "field 'x'"),
     ],
 )
-def test_a_field_that_is_invalid_or_that_its_codec_cannot_hold_is_refused(
+def test_a_field_invalid_or_unfit_for_its_codec_is_refused(
     arguments: tuple[Any, ...], why: str
 ) -> None:
     with pytest.raises(ConfigError, match=why):

@@ -121,7 +121,7 @@ def test_values_may_be_changed_after_they_were_appended(tmp_path: Path) -> None:
         ("more", {1, 2}, ""),
     ],
 )
-def test_a_value_that_does_not_fit_is_refused_with_field_and_row(
+def test_a_misfit_value_is_refused_with_field_and_row(
     tmp_path: Path, field: str, value: Any, why: str
 ) -> None:
     with ParquetWriter(tmp_path, SCHEMA) as writer:
@@ -232,7 +232,7 @@ def test_a_limit_must_be_a_finite_positive_number(tmp_path: Path, name: str, val
         ParquetWriter(tmp_path, SCHEMA, **{name: value})
 
 
-def test_an_iterator_is_written_in_batches_and_only_what_is_missing(tmp_path: Path) -> None:
+def test_a_writer_writes_only_the_samples_that_are_missing(tmp_path: Path) -> None:
     samples = [(np.full((4, 4), number, np.uint8), number) for number in range(100)]
     stack = SequenceDatasetIterator(
         [[sample[0] for sample in samples], [sample[1] for sample in samples]]
@@ -307,7 +307,7 @@ def test_a_frame_of_pandas_is_no_column_of_scalars(tmp_path: Path) -> None:
         writer.append_columns({"x": frame})
 
 
-def test_cells_of_images_are_not_compressed_again_whatever_their_field_is_called(
+def test_image_cells_are_not_compressed_again_whatever_their_field_name(
     tmp_path: Path,
 ) -> None:
     image = Field("camera.image", "uint8", (2, 2), PngCodec())

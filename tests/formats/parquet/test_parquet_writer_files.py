@@ -52,7 +52,7 @@ def groups(path: Path) -> list[int]:
     return [metadata.row_group(number).num_rows for number in range(metadata.num_row_groups)]
 
 
-def test_files_and_row_groups_have_the_rows_that_were_asked_for(tmp_path: Path) -> None:
+def test_files_and_row_groups_have_the_requested_rows(tmp_path: Path) -> None:
     append_all(
         ParquetWriter(tmp_path, SCHEMA, rows_per_file=40, row_group_rows=15),
         (row(number) for number in range(100)),
@@ -251,7 +251,7 @@ def test_stores_are_written_and_gone_on_with(
     assert connector.list_resources("b/") == []
 
 
-def test_rows_are_appended_to_a_finished_dataset_and_seen_when_it_is_finished_again(
+def test_appended_rows_are_seen_once_the_dataset_is_finished_again(
     tmp_path: Path,
 ) -> None:
     append_all(ParquetWriter(tmp_path, SCHEMA), [row(0)])

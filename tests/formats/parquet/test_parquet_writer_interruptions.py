@@ -88,7 +88,7 @@ def write_until_killed(folder: str, partition_by: list[str], at: int) -> None:
 
 
 @pytest.mark.parametrize(("partition_by", "stride"), [(["part"], sized(18, 1)), ([], sized(14, 1))])
-def test_a_writer_killed_at_any_point_loses_and_doubles_no_row(
+def test_a_writer_killed_anywhere_loses_and_doubles_no_row(
     partition_by: list[str], stride: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if not partition_by:
@@ -123,9 +123,7 @@ def test_a_writer_killed_at_any_point_loses_and_doubles_no_row(
 @pytest.mark.parametrize(
     "n_bytes", [100_000, 380_000, 389_120]
 )  # in the rows of the first file, in its last ones
-def test_a_disk_that_is_full_before_the_first_file_leaves_nothing(
-    tmp_path: Path, n_bytes: int
-) -> None:
+def test_a_disk_full_before_the_first_file_leaves_nothing(tmp_path: Path, n_bytes: int) -> None:
     with files_limited(n_bytes), pytest.raises(StorageFullError, match="part-000000"):
         with ParquetWriter(tmp_path, SCHEMA, rows_per_file=100) as writer:
             append(writer, 0, 150)
@@ -134,7 +132,7 @@ def test_a_disk_that_is_full_before_the_first_file_leaves_nothing(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_full_disk_is_reported_and_the_next_writer_resumes_after_complete_files(
+def test_after_a_full_disk_writing_resumes_behind_complete_files(
     tmp_path: Path,
 ) -> None:
     with ParquetWriter(tmp_path, SCHEMA, rows_per_file=50) as writer:

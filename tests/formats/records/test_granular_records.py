@@ -99,7 +99,7 @@ def test_damage_is_found_where_the_manifest_covers(
         records.write_manifest(folder)
 
 
-def test_an_interrupted_append_is_an_error_until_a_manifest_is_written(tmp_path: Path) -> None:
+def test_an_interrupted_append_is_refused_until_a_manifest_is_written(tmp_path: Path) -> None:
     folder = write(tmp_path / "data", 5, 2)
     append_all(granular.BagWriter(folder / "label.bag"), [(7).to_bytes(8, "little")])
     with (
@@ -169,9 +169,7 @@ def test_a_dataset_of_granular_reads_equal_to_its_truth(name: str, mapped: bool)
 
 
 @pytest.mark.parametrize("name", ["small_new", "small_old", "sharded"])
-def test_a_dataset_of_granular_that_is_written_again_has_its_bytes(
-    tmp_path: Path, name: str
-) -> None:
+def test_a_granular_dataset_written_again_has_the_same_bytes(tmp_path: Path, name: str) -> None:
     with records.open(
         fixture_folder(name), codecs={"jpg": None, "png": None}
     ) as reader:  # images stay files

@@ -123,7 +123,7 @@ def test_images_cut_short_anywhere_are_refused(decoder: str, form: str, option: 
             codec.decode(record[:length])
 
 
-def test_images_of_too_many_pixels_are_refused_before_they_are_decoded(decoder: str) -> None:
+def test_images_of_too_many_pixels_are_refused_before_decoding(decoder: str) -> None:
     codecs: dict[str, Any] = {"JPEG": JpgCodec, "PNG": PngCodec, "WEBP": WebpCodec}
     for name, codec in [
         (name, codec_class(max_pixels=3000)) for name, codec_class in codecs.items()
@@ -176,7 +176,7 @@ def test_pngs_come_back_without_loss_and_have_granulars_bytes(pixels: np.ndarray
 
 
 @pytest.mark.parametrize("kind", ["PNG", "WEBP", "GIF", "TIFF"])
-def test_of_several_images_the_first_is_read_and_a_note_given(kind: str) -> None:
+def test_the_first_of_several_images_is_read_with_a_warning(kind: str) -> None:
     frames = [Image.fromarray(frame).convert("RGB") for frame in video(3)]
     options = {"lossless": True} if kind == "WEBP" else {}
     record = image_bytes(frames[0], kind, save_all=True, append_images=frames[1:], **options)
@@ -280,7 +280,7 @@ def test_with_a_rate_of_the_codec_values_are_arrays_alone(codec_class: Any) -> N
 
 
 @pytest.mark.parametrize("name", ["mp4", "webm"])
-def test_videos_come_back_nearly_the_same_and_a_ready_one_is_kept(name: str) -> None:
+def test_videos_come_back_nearly_the_same_and_encoded_ones_unchanged(name: str) -> None:
     codec = codec_of(name)
 
     record = codec.encode(video())
@@ -310,7 +310,7 @@ def test_a_column_of_videos_reads_no_list_of_other_files(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("name", ["wav", "flac", "mp4", "webm"])
-def test_sound_and_videos_cut_short_anywhere_are_refused_and_flipped_bits_never_crash(
+def test_damaged_sound_and_videos_never_crash(
     name: str,
 ) -> None:
     codec, is_video = codec_of(name), name in ("mp4", "webm")

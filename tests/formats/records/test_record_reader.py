@@ -160,7 +160,7 @@ def test_columns_that_are_not_there_are_refused(tmp_path: Path, columns: Any) ->
         RecordReader(tmp_path, columns=columns).read(0, ["nothing"] if columns is None else [])
 
 
-def test_the_declared_dtype_is_that_of_batches_and_python_integers_those_of_samples(
+def test_batches_have_the_declared_dtype_and_samples_python_integers(
     tmp_path: Path,
 ) -> None:
     spec: dict[str, str | ColumnType] = {
@@ -238,7 +238,7 @@ def test_an_unknown_codec_is_an_error_that_names_the_column(tmp_path: Path) -> N
 # ------------------------------------------------------------------ length
 
 
-def test_the_length_stays_while_somebody_appends_and_grows_with_what_is_flushed(
+def test_only_flushed_samples_count_for_readers_opened_later(
     tmp_path: Path,
 ) -> None:
     expected = samples(9)
@@ -320,7 +320,7 @@ def test_a_reader_pickles_small_and_refuses_another_dataset(tmp_path: Path) -> N
         pickle.loads(pickled)
 
 
-def test_what_a_codec_raises_is_an_error_of_ours_that_names_the_record(tmp_path: Path) -> None:
+def test_an_exception_of_a_codec_is_reported_with_its_record(tmp_path: Path) -> None:
     def refuse(record: bytes) -> Any:
         if record.startswith(b"sample 4"):
             raise RecursionError("too deep")
@@ -366,7 +366,7 @@ def test_rows_out_of_a_column_are_one_request(tmp_path: Path) -> None:
     assert len(store.requests) == 1
 
 
-def test_threads_that_open_a_column_at_once_fetch_its_index_once(tmp_path: Path) -> None:
+def test_threads_opening_a_column_at_once_fetch_its_index_once(tmp_path: Path) -> None:
     store, start = FarStorageConnector(tmp_path), threading.Barrier(8)
     expected = write(store, 4000)
 
@@ -380,7 +380,7 @@ def test_threads_that_open_a_column_at_once_fetch_its_index_once(tmp_path: Path)
     assert len(store.requests) == 2  # the index, and the records
 
 
-def test_a_store_that_does_not_check_what_it_sends_is_checked_and_another_file_is_refused() -> None:
+def test_damage_in_a_store_that_checks_nothing_is_noticed() -> None:
     store = InMemoryStorageConnector()
     expected = write(store, 4000)
     stored = store._stored["mat.bag"]
@@ -398,7 +398,13 @@ def test_a_store_that_does_not_check_what_it_sends_is_checked_and_another_file_i
                 way()
         assert_same(reader[3999], expected[3999])
 
-    store.set_resource("mat.bag", [bytes(len(data))])
+
+def test_another_file_in_the_place_of_a_column_is_refused() -> None:
+    store = InMemoryStorageConnector()
+    write(store, 4000)
+    size = store.stat("mat.bag").size
+    store.set_resource("mat.bag", [bytes(size)])
+
     with (
         RecordReader(store) as reader,
         pytest.raises(DatasetFileCorruptError, match=r"mat\.bag is not the file"),
@@ -459,7 +465,7 @@ def test_forked_children_go_on_with_the_reader_of_their_parent(reader: RecordRea
     assert [child.exitcode for child in children] == [0] * 4
 
 
-def test_a_type_of_a_plugin_is_known_in_a_spawned_process_that_imported_no_plugins(
+def test_a_spawned_process_knows_the_type_of_a_plugin(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(registry, "_providers", [lambda: {"scan": NpyCodec()}])

@@ -70,7 +70,7 @@ def read_or_refused(
 
 
 @pytest.mark.parametrize("options", [{}, {"mapped": False}], ids=["mapped", "by range"])
-def test_with_a_manifest_no_flipped_bit_goes_unnoticed_where_it_matters(
+def test_with_a_manifest_every_flipped_bit_that_matters_is_noticed(
     dataset: Path, tmp_path: Path, options: dict[str, Any]
 ) -> None:
     expected = RecordReader(dataset)
@@ -163,7 +163,7 @@ def test_references_that_lead_nowhere_are_errors_that_name_the_sample(
                 way()
 
 
-def test_an_index_that_decreases_is_an_error_that_names_the_record(tmp_path: Path) -> None:
+def test_an_index_that_decreases_is_an_error_naming_the_record(tmp_path: Path) -> None:
     append_all(RecordWriter(tmp_path, {"name": "utf8"}), ({"name": "x" * i} for i in range(5)))
     (tmp_path / "manifest.json").unlink()
     ends = np.fromfile(tmp_path / "name.idx", "<u8")
@@ -267,7 +267,7 @@ FAULTS: dict[str, tuple[Callable[[Path], None], int]] = {
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_columns_that_differ_are_an_error_until_a_writer_resumes_behind_the_common_prefix(
+def test_a_writer_resumes_uneven_columns_behind_their_common_prefix(
     tmp_path: Path, fault: str
 ) -> None:
     damage, n_whole = FAULTS[fault]
@@ -287,9 +287,7 @@ def test_columns_that_differ_are_an_error_until_a_writer_resumes_behind_the_comm
 
 
 @pytest.mark.parametrize("column", ["id", "words", "refs"])
-def test_files_of_another_dataset_among_those_of_granular_0_21_are_noticed(
-    tmp_path: Path, column: str
-) -> None:
+def test_foreign_files_among_those_of_granular_021_are_noticed(tmp_path: Path, column: str) -> None:
     expected = [{"id": i, "words": ["a", "b"][: i % 3]} for i in range(6)]
     for name, n_samples in (("long", 6), ("short", 3)):
         append_all(

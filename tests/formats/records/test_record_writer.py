@@ -105,7 +105,7 @@ def test_the_files_do_not_depend_on_how_samples_were_given(steps: list[tuple[str
         assert files(Path(folder) / "parts") == files(Path(folder) / "whole")
 
 
-def test_a_sample_counts_from_the_start_and_is_seen_once_it_is_flushed(tmp_path: Path) -> None:
+def test_an_appended_sample_is_seen_once_it_is_flushed(tmp_path: Path) -> None:
     first, second, third = rows(3)
     with RecordWriter(tmp_path / "a", SPEC) as writer:
         assert writer.append(first) == 0
@@ -146,7 +146,7 @@ def test_samples_are_written_once_they_are_a_mebibyte(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("n_bytes", "n_good", "n_kept"), [(0, 1087, 64), (0, 1088, 1088), (64, 96, 96), (4096, 65, 65)]
 )
-def test_columns_are_kept_up_to_the_piece_with_a_value_that_is_refused(
+def test_columns_are_kept_up_to_the_piece_with_refused_values(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, n_bytes: int, n_good: int, n_kept: int
 ) -> None:
     monkeypatch.setattr(record_writer, "_EXTENDED_BYTES_AT_ONCE", 1 << 10)
@@ -241,7 +241,7 @@ def test_a_spec_that_is_none_is_refused_and_leaves_nothing(tmp_path: Path, spec:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_large_columns_stay_what_they_were_beside_refused_ones_and_none_comes_after_closing(
+def test_large_columns_are_unchanged_by_later_use_of_their_buffer(
     tmp_path: Path,
 ) -> None:
     x = np.random.default_rng(1).random((4, 2_000, 256), np.float32)  # hashed in a thread
@@ -254,25 +254,36 @@ def test_large_columns_stay_what_they_were_beside_refused_ones_and_none_comes_af
             with pytest.raises(ConfigError, match="column 'z', sample"):
                 writer.extend({"x": -lent, "z": [5] * len(lent)})
 
+    with RecordReader(tmp_path / "a") as reader:
+        reader.verify()
+        assert np.array_equal(reader.read_batch(np.arange(len(reader)))["x"], x.reshape(-1, 256))
+
+
+def test_a_closed_writer_takes_nothing(tmp_path: Path) -> None:
+    writer = RecordWriter(tmp_path / "a", SPEC)
+    writer.append(rows(1)[0])
+    writer.close()
+
     writer.close()
     for use in (
-        lambda: writer.append({"x": x[0, 0], "z": ""}),
-        lambda: writer.extend({"x": lent, "z": names}),
+        lambda: writer.append(rows(1)[0]),
+        lambda: writer.extend(columns(rows(2))),
         writer.flush,
     ):
         with pytest.raises(
             ConfigError, match=f"cannot append to '{tmp_path}/a': its writer is closed"
         ):
             use()
+
     with RecordReader(tmp_path / "a") as reader:
         reader.verify()
-        assert np.array_equal(reader.read_batch(np.arange(len(reader)))["x"], x.reshape(-1, 256))
+        assert len(reader) == 1
 
 
 # ---------------------------------------------------------------------- going on
 
 
-def test_a_writer_that_a_full_disk_broke_says_so_and_the_next_goes_on(tmp_path: Path) -> None:
+def test_a_writer_broken_by_a_full_disk_says_so(tmp_path: Path) -> None:
     writer = RecordWriter(tmp_path / "a", SPEC)
     writer.append(rows(1)[0], flush=True)
     with files_limited(1000), pytest.raises(StorageFullError):
@@ -289,19 +300,35 @@ def test_a_writer_that_a_full_disk_broke_says_so_and_the_next_goes_on(tmp_path: 
         assert len(writer) == 1
 
 
-def test_a_finished_dataset_with_sequences_is_not_appended_to_and_an_interrupted_one_begins_anew(
-    tmp_path: Path,
-) -> None:
+def test_an_interrupted_dataset_with_sequences_begins_anew(tmp_path: Path) -> None:
     spec = {"parts": "bytes[]"}
     with pytest.raises(KeyError):
         with RecordWriter(tmp_path / "a", spec) as writer:
             writer.append({"parts": [b"gone"]})
             raise KeyError
-    assert list((tmp_path / "a").iterdir()) == []
+    left = list((tmp_path / "a").iterdir())
+
+    with RecordWriter(tmp_path / "a", spec) as writer:
+        writer.append({"parts": [b"a"]})
+
+    assert left == []
+    with RecordReader(tmp_path / "a") as reader:
+        assert list(reader) == [{"parts": [b"a"]}]
+
+
+def test_a_dataset_with_sequences_has_one_writer_at_once(tmp_path: Path) -> None:
+    spec = {"parts": "bytes[]"}
+
     with RecordWriter(tmp_path / "a", spec) as writer:
         writer.append({"parts": [b"a"]})
         with pytest.raises(StorageConflictError):
             RecordWriter(tmp_path / "a", spec)
+
+
+def test_a_finished_dataset_with_sequences_is_not_appended_to(tmp_path: Path) -> None:
+    spec = {"parts": "bytes[]"}
+    with RecordWriter(tmp_path / "a", spec) as writer:
+        writer.append({"parts": [b"a"]})
     before = files(tmp_path / "a")
 
     with pytest.raises(ConfigError, match="exists already"):
@@ -323,7 +350,7 @@ def test_a_dataset_of_other_columns_is_not_touched(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["id.bag", "id.idx"])
-def test_a_finished_dataset_that_was_cut_short_is_not_taken_for_an_interrupted_one(
+def test_a_truncated_finished_dataset_is_not_taken_for_interrupted(
     tmp_path: Path, name: str
 ) -> None:
     append_all(RecordWriter(tmp_path / "a", SPEC), rows(50))
@@ -336,22 +363,29 @@ def test_a_finished_dataset_that_was_cut_short_is_not_taken_for_an_interrupted_o
     assert files(tmp_path / "a") == before
 
 
-def test_an_index_that_decreases_is_damage_and_zeros_at_its_end_are_a_power_cut(
-    tmp_path: Path,
-) -> None:
+@pytest.fixture
+def interrupted_index(tmp_path: Path) -> Path:
+    """The index of 50 numbers in the folder ``a``, which has no manifest."""
     append_all(RecordWriter(tmp_path / "a", {"id": "i64"}), ({"id": i} for i in range(50)))
-    index = tmp_path / "a" / "id.idx"
-    entries = np.frombuffer(index.read_bytes(), "<u8").copy()
     (tmp_path / "a" / "manifest.json").unlink()
-    shutil.copytree(tmp_path / "a", tmp_path / "b")
-    index.write_bytes(entries[:40].tobytes() + bytes(80))
-    entries[20] = 3
-    (tmp_path / "b" / "id.idx").write_bytes(entries.tobytes())
+    return tmp_path / "a" / "id.idx"
 
-    with RecordWriter(tmp_path / "a", {"id": "i64"}) as writer:
+
+def test_an_index_that_ends_in_zeros_is_a_power_cut(interrupted_index: Path) -> None:
+    entries = np.fromfile(interrupted_index, "<u8")
+    interrupted_index.write_bytes(entries[:40].tobytes() + bytes(80))
+
+    with RecordWriter(interrupted_index.parent, {"id": "i64"}) as writer:
         assert len(writer) == 40
+
+
+def test_an_index_that_decreases_is_damage(interrupted_index: Path) -> None:
+    entries = np.fromfile(interrupted_index, "<u8")
+    entries[20] = 3
+    interrupted_index.write_bytes(entries.tobytes())
+
     with pytest.raises(DatasetFileCorruptError, match=r"entry 20 is smaller"):
-        RecordWriter(tmp_path / "b", {"id": "i64"})
+        RecordWriter(interrupted_index.parent, {"id": "i64"})
 
 
 # ---------------------------------------------------------------------- in stores
@@ -398,7 +432,7 @@ def test_a_store_holds_the_same_bytes_as_a_folder(
         assert len(reader) == 40
 
 
-def test_nothing_is_stored_before_the_end_and_nothing_after_an_error(
+def test_nothing_is_stored_before_the_end_or_after_an_error(
     connector: StorageConnector,
 ) -> None:
     seen = None
@@ -441,7 +475,7 @@ def folder() -> Iterator[Path]:
     ],
     ids=["killed", "refused"],
 )
-def test_a_writer_that_is_killed_or_refused_at_any_call_is_gone_on_with(
+def test_a_dataset_is_resumed_after_a_fault_at_any_call(
     processes: Harness, folder: Path, kind: str, actions: list[dict[str, Any]], n_points: int
 ) -> None:
     whole = folder / "whole"
@@ -530,9 +564,7 @@ def test_a_fork_neither_writes_nor_unlocks(folder: Path) -> None:
         assert_same([reader[i] for i in range(6)], [sample("columns", i) for i in range(6)])
 
 
-def test_a_writer_that_is_forgotten_leaves_no_thread_and_no_lock(
-    processes: Harness, folder: Path
-) -> None:
+def test_a_forgotten_writer_leaves_no_thread_and_no_lock(processes: Harness, folder: Path) -> None:
     outcome = processes.run("fault_records:forget", str(folder / "dataset"), look_for_left=True)
 
     assert (outcome.value, outcome.left, outcome.output) == ([0, True], [], "")

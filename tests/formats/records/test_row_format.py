@@ -86,7 +86,7 @@ def test_arrays_are_read_behind_their_headers() -> None:
     assert row_format.value_bytes == 12
 
 
-def test_a_number_with_a_header_is_an_array_of_its_own() -> None:
+def test_a_number_with_a_header_becomes_an_independent_array() -> None:
     row_format = with_header((), "<f4", "<f4")
     data = HEADER + np.float32(1.5).tobytes() + HEADER + np.float32(2.5).tobytes()
     stacked = row_format.stack_values(row_format.view_items(2, data).copy())

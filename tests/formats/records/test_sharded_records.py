@@ -226,7 +226,7 @@ def test_more_samples_than_a_dataset_may_have_are_for_shards(
         assert len(writer) == 5
 
 
-def test_in_a_store_finished_shards_stay_and_the_unfinished_one_is_begun_anew(
+def test_in_a_store_only_the_unfinished_shard_is_written_again(
     tmp_path: Path,
 ) -> None:
     connector = FileStorageConnector(tmp_path)
@@ -258,7 +258,7 @@ def test_arguments_that_mean_nothing_are_refused(tmp_path: Path, arguments: dict
         ShardedRecordWriter(tmp_path / "a", SPEC, **arguments)
 
 
-def test_an_epoch_by_blocks_of_a_remote_store_fetches_each_block_once(tmp_path: Path) -> None:
+def test_an_epoch_by_blocks_fetches_each_remote_block_once(tmp_path: Path) -> None:
     store, rng = FarStorageConnector(tmp_path, block_bytes=1 << 16), np.random.default_rng(0)
     writer = ShardedRecordWriter(
         FileStorageConnector(tmp_path), {"data": "bytes", "n": "i64"}, shardlen=90

@@ -101,7 +101,7 @@ def test_a_file_that_is_cut_short_is_an_error(text_in_file: IndexedText, tmp_pat
         rows_of(text_in_file)
 
 
-def test_a_replaced_file_is_read_on_but_not_by_another_process(
+def test_a_replaced_file_is_read_on_by_its_process_only(
     text_in_file: IndexedText, tmp_path: Path
 ) -> None:
     new_path = tmp_path / "new"

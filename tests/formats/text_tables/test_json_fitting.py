@@ -69,7 +69,7 @@ def test_a_null_is_no_missing_key(text: str, expected: int | None) -> None:
     assert count(text, _STRUCT) == expected
 
 
-def test_a_key_that_is_also_one_of_lines_is_counted_with_them() -> None:
+def test_a_nested_key_named_like_a_column_is_counted_too() -> None:
     types = {"a": _STRUCT, "x": pa.int64()}
 
     assert count_present(b'{"a": {"x":null,"y":"b"}, "x":1}', types, {}) == {"a": 1, "x": 1}

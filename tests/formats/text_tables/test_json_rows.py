@@ -204,7 +204,7 @@ def test_a_pickled_iterator_holds_no_rows(path: Path) -> None:
     assert pickle.loads(pickled)[999] == {"a": 999, "t": "999"}
 
 
-def test_a_file_that_changes_is_an_error_of_the_next_read(path: Path) -> None:
+def test_a_changed_file_is_an_error_of_the_next_read(path: Path) -> None:
     rows = data_stack.load(path)
     assert rows[5]["a"] == 5
 

@@ -141,7 +141,7 @@ def test_a_small_text_stays_in_memory(
     assert not folder.exists()
 
 
-def test_a_file_written_just_now_is_copied_to_a_temporary_file(
+def test_a_file_written_just_now_is_kept_only_temporarily(
     tmp_path: Path, folder: Path, temporary_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(pinned_file, "SETTLING_NS", 1000 * 10**9)
@@ -366,9 +366,7 @@ def _describe_as_of_another_boot(folder: Path, copy: Path) -> None:
     assert kept_folder_of_copies.store_facts(name, description)
 
 
-def test_a_copy_that_is_written_to_under_its_table_is_an_error(
-    tmp_path: Path, folder: Path
-) -> None:
+def test_a_copy_written_to_under_its_table_is_an_error(tmp_path: Path, folder: Path) -> None:
     rows = load(write(tmp_path, gzip.compress(_TEXT)))
     assert rows[0] == _ROWS[0]
 

@@ -44,7 +44,7 @@ def test_rows_are_the_lines_that_are_not_blank(
     assert [row.strip() for row in rows_of(index, text)] == expected
 
 
-def test_a_large_index_lies_in_a_file_until_it_is_dropped(
+def test_a_large_index_is_a_file_until_it_is_dropped(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(row_index, "MAX_OFFSETS_IN_MEMORY", 10)

@@ -405,7 +405,7 @@ def test_a_body_that_is_cut_short_is_requested_again(azure: AzureServer, client:
 
 
 @pytest.mark.parametrize("client", CLIENTS)
-def test_a_blob_that_changes_while_it_is_read_is_an_error(azure: AzureServer, client: str) -> None:
+def test_a_blob_that_changes_while_read_is_an_error(azure: AzureServer, client: str) -> None:
     azure.put("f/plain", DATA)
 
     with azure.store(client=client).get_resource("plain") as resource:

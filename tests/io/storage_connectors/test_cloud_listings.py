@@ -497,7 +497,7 @@ def test_a_pause_that_the_server_asks_for_is_kept(cloud: Cloud, status: int) -> 
     assert asked_at[1] - asked_at[0] >= 2.0
 
 
-def test_a_server_that_asks_for_too_much_time_is_given_up(cloud: Cloud) -> None:
+def test_a_server_that_asks_for_too_much_time_is_abandoned(cloud: Cloud) -> None:
     def rule(request: Request) -> Answer | None:
         if not cloud.is_listing(request):
             return None

@@ -247,7 +247,7 @@ def test_of_processes_that_want_a_lease_one_gets_it(gcs: GCSServer, client: str)
 
 
 @pytest.mark.parametrize("client", CLIENTS)
-def test_an_object_that_changes_while_it_is_read_is_an_error(gcs: GCSServer, client: str) -> None:
+def test_an_object_that_changes_while_read_is_an_error(gcs: GCSServer, client: str) -> None:
     gcs.is_public = True
     gcs.put("f/plain", DATA * 5)
     with gcs.store(client=client).get_resource("plain") as resource:

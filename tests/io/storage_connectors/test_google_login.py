@@ -343,7 +343,7 @@ def test_a_token_is_sent_without_encryption_on_this_machine_only(
     assert gcs.requests == []
 
 
-def test_a_user_without_a_right_login_is_refused_and_not_shown(gcs: GCSServer) -> None:
+def test_a_wrong_login_is_refused_and_not_shown(gcs: GCSServer) -> None:
     user = user_credentials(gcs, client_secret="another-canary")
     store = gcs.store(client="obstore", token=user)
 
@@ -372,7 +372,7 @@ def test_a_busy_server_of_logins_is_asked_again(gcs: GCSServer, status: int) -> 
     assert n_refusals == 1
 
 
-def test_a_server_of_logins_that_hangs_is_an_error_in_time(gcs: GCSServer) -> None:
+def test_a_hanging_login_server_is_an_error_in_time(gcs: GCSServer) -> None:
     may_go_on = threading.Event()
 
     def rule(request: Request) -> Answer | None:

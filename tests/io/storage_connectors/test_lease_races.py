@@ -108,7 +108,7 @@ def test_of_processes_that_take_over_a_lease_one_gets_it(store: FsspecStorageCon
     assert take_over_in_processes(store) == list(range(N_LEASES))
 
 
-def test_of_processes_that_take_over_a_lease_in_mongodb_one_gets_it(mongodb_uri: str) -> None:
+def test_one_of_several_processes_takes_over_a_mongodb_lease(mongodb_uri: str) -> None:
     from data_stack.io.storage_connectors import MongoDBStorageConnector
 
     with MongoDBStorageConnector(mongodb_uri) as store:
@@ -116,7 +116,7 @@ def test_of_processes_that_take_over_a_lease_in_mongodb_one_gets_it(mongodb_uri:
 
 
 @pytest.mark.parametrize(("scheme", "client"), STORES)
-def test_a_holder_that_was_late_leaves_the_lease_of_the_next(
+def test_a_late_holder_leaves_the_lease_of_the_next(
     store: FsspecStorageConnector, server: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(heartbeat, "BEAT_SECONDS", 0.05)
@@ -216,7 +216,7 @@ def test_a_file_is_deleted_unless_it_has_changed(
 
 
 @pytest.mark.parametrize(("scheme", "client"), STORES)
-def test_a_resource_that_is_replaced_while_it_is_moved_is_not_lost(
+def test_a_resource_replaced_while_it_is_moved_is_not_lost(
     store: FsspecStorageConnector, server: Any
 ) -> None:
     store.set_resource("a", b"old")

@@ -6,9 +6,6 @@ import pytest
 
 from data_stack.exception import ConfigError
 from data_stack.io.integrity import BLOCK_BYTES
-
-pytest.importorskip("fsspec")
-
 from data_stack.io.storage_connectors.object_store.pointer import (
     MAX_POINTER_BYTES,
     MAX_RESOURCE_BYTES,

@@ -118,7 +118,7 @@ def test_keys_that_obstore_cannot_name_are_read_by_s3fs(s3: ScriptedS3, name: st
     assert clients_of(s3) == {S3FS}
 
 
-def test_a_bucket_in_another_region_is_left_to_the_other_client(s3: ScriptedS3) -> None:
+def test_a_bucket_in_another_region_is_left_to_fsspec(s3: ScriptedS3) -> None:
     s3.put("f/a", b"content")
 
     def refuse_obstore(request: S3Request) -> S3Answer | None:

@@ -174,7 +174,7 @@ def test_a_fork_after_the_first_request_uses_another_client(s3: ScriptedS3) -> N
     assert clients_of(s3) == {"obstore"}
 
 
-def test_a_fork_after_requests_of_another_user_of_obstore_uses_another_client(
+def test_a_fork_after_foreign_use_of_obstore_uses_fsspec(
     s3: ScriptedS3,
 ) -> None:
     program = f"""
@@ -378,7 +378,7 @@ def test_a_bucket_may_be_a_part_of_the_host(no_login: None, tmp_path: Path) -> N
 # ---------------------------------------------------------------------- regions
 
 
-def test_a_bucket_in_another_region_is_read_by_the_other_client(
+def test_a_bucket_in_another_region_is_read_by_fsspec(
     s3: ScriptedS3, caplog: pytest.LogCaptureFixture
 ) -> None:
     def rule(request: S3Request) -> Any:

@@ -154,7 +154,7 @@ class Proxy(WebServer):
 
 
 @pytest.mark.parametrize("name", ["http_proxy", "HTTP_PROXY"])
-def test_a_store_behind_a_proxy_is_read_by_the_other_client(
+def test_a_store_behind_a_proxy_is_read_by_fsspec(
     s3: ScriptedS3, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     with Proxy(s3) as proxy:
@@ -251,7 +251,7 @@ def test_a_server_that_is_slowed_down_is_asked_again(s3: ScriptedS3) -> None:
 # ---------------------------------------------------------------------- versions
 
 
-def test_an_object_that_changes_while_it_is_read_is_an_error(s3: ScriptedS3) -> None:
+def test_an_object_that_changes_while_read_is_an_error(s3: ScriptedS3) -> None:
     s3.put("f/large", DATA * 10)
     with store_at(s3.endpoint_url).get_resource("large") as resource:
         assert resource.read_at(0, 10) == DATA[:10]

@@ -288,9 +288,7 @@ def test_a_pause_that_the_server_asks_for_is_kept(s3: ScriptedS3, client: str, s
 
 
 @pytest.mark.parametrize("client", ["obstore", "fsspec"])
-def test_a_server_that_asks_for_more_time_than_is_left_is_given_up(
-    s3: ScriptedS3, client: str
-) -> None:
+def test_a_server_that_asks_for_too_much_time_is_abandoned(s3: ScriptedS3, client: str) -> None:
     def rule(request: S3Request) -> S3Answer:
         answer = refusal(503, "SlowDown")
         answer.headers["Retry-After"] = "3600"

@@ -85,7 +85,7 @@ def test_keys_are_used_although_a_token_is_missing(
 
 
 @pytest.mark.parametrize("client", CLIENTS)
-def test_a_missing_file_of_credentials_is_named_if_no_login_is_found(
+def test_without_a_login_a_missing_credentials_file_is_named(
     s3: ScriptedS3, client: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     path = os.fspath(tmp_path / "credentials")

@@ -194,7 +194,7 @@ def test_what_would_begin_another_line_is_not_sent(target: str, headers: dict[st
     assert caught.value.__cause__ is None
 
 
-def test_a_header_that_cannot_be_sent_is_an_error_of_ours(server: ScriptedServer) -> None:
+def test_a_header_that_cannot_be_sent_is_our_error(server: ScriptedServer) -> None:
     url = server.serve("/a", BODY)
 
     with pytest.raises(WebError, match="header 'X-Token' cannot be sent") as caught:

@@ -57,7 +57,7 @@ def test_a_malformed_url_is_not_tried_again() -> None:
     assert failure == Failure("ValueError: no host", False)
 
 
-def test_an_error_of_our_own_code_is_none_of_a_library() -> None:
+def test_an_error_of_our_code_is_not_blamed_on_libraries() -> None:
     assert describe_failure(KeyError("x"), 3.0) is None
 
 
