@@ -308,7 +308,8 @@ def test_a_server_without_grpc_is_used(gcs: GCSServer, client: str) -> None:
     assert output.splitlines() == ["{'a': 1, 'b': 2}", "b'12'"]
 
 
-def test_a_file_is_loaded_without_the_right_to_list(gcs: GCSServer) -> None:
+@pytest.mark.parametrize("client", CLIENTS)
+def test_a_file_is_loaded_without_the_right_to_list(gcs: GCSServer, client: str) -> None:
     gcs.is_public = True
     gcs.put("f/plain.csv", b"a,b\n1,2\n")
 
@@ -319,6 +320,7 @@ def test_a_file_is_loaded_without_the_right_to_list(gcs: GCSServer) -> None:
 
     gcs.rule = rule
 
-    table: Any = data_stack.load(f"gs://data/f/plain.csv?endpointUrl={gcs.url}&anonymous=true")
+    options = f"endpointUrl={gcs.url}&anonymous=true&client={client}"
+    table: Any = data_stack.load(f"gs://data/f/plain.csv?{options}")
 
     assert table[0] == {"a": 1, "b": 2}

@@ -177,7 +177,7 @@ def explain(
         )
 
     what_failed = what_failed.removesuffix(".")
-    is_refused = isinstance(error, PermissionError)
+    is_refused = isinstance(error, PermissionError) or _is_refused_by_gcsfs(error)
     is_login = re.search("Credential|Authentication", type(error).__name__) is not None
     if is_refused or is_login:
         number = number or errno.EACCES
@@ -194,6 +194,13 @@ def explain(
             return StorageError(f"{what_failed}. {_LOG_IN_OR_BE_ANONYMOUS}", number)
         return StorageError(f"{what_failed}. {_ASK_FOR_RIGHTS}", number)
     return StorageError(f"{what_failed}. The store is as it was.", number)
+
+
+def _is_refused_by_gcsfs(error: Exception) -> bool:
+    """Return whether an exception is that of gcsfs for the status 401 or 403."""
+    if type(error).__module__.startswith("gcsfs."):
+        return _status_of(error) in (401, 403)
+    return type(error) is OSError and str(error).startswith("Forbidden: ")
 
 
 def reason_of(error: BaseException, options: Mapping[str, Any]) -> str:
