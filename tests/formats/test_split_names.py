@@ -127,7 +127,7 @@ def test_names_of_parts_tell_whether_all_are_there(names: list[str], incomplete:
     assert find_incomplete_parts(names) == incomplete
 
 
-def test_long_names_are_read_without_end_of_trials() -> None:
+def test_long_names_are_read() -> None:
     for name in (
         "-train" * 170 + "x",
         "train" + "-1" * 500 + "-",

@@ -196,7 +196,7 @@ def test_a_broken_iterator_still_shows(name: str) -> None:
 
 
 def test_slow_samples_are_not_all_waited_for() -> None:
-    reads = []
+    reads: list[int] = []
 
     def read_slowly() -> int:
         reads.append(1)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -91,6 +91,7 @@ def _check_numbers(texts: Sequence[str | None], type_: pa.DataType) -> None:
     Raises:
         ValueError: a text is no number of the type.
     """
+    number_of: Callable[[str], float | None]
     if pa.types.is_integer(type_):
         number_of = integer_of
     elif pa.types.is_floating(type_):

@@ -225,7 +225,8 @@ def test_a_schema_that_is_refused_names_the_only_file(tmp_path: Path) -> None:
 def test_a_column_missing_in_one_file_is_nulls_or_refused(folder: Path) -> None:
     pq.write_table(table_of(100, 110).drop_columns(["speed"]), folder / "part-2.parquet")
 
-    dataset = ParquetDataset(folder)
+    with pytest.warns(UserWarning, match=r"'speed' \(.*part-2\.parquet\)"):
+        dataset = ParquetDataset(folder)
 
     assert dataset[105]["speed"] is None
     assert dataset.read_batch([0, 105])["speed"].tolist() == [0.0, None]
