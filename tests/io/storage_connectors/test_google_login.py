@@ -330,11 +330,9 @@ def test_a_refusal_has_a_reason_and_no_secret(
 def test_a_token_is_sent_without_encryption_on_this_machine_only(
     gcs: GCSServer, client: str
 ) -> None:
+    options: dict[str, Any] = {"token": gcs.service_account(), "client": client}
     store = FsspecStorageConnector(
-        "gs://data/f",
-        endpoint_url="http://storage.example.org",
-        token=gcs.service_account(),
-        client=client,
+        "gs://data/f", endpoint_url="http://storage.example.org", **options
     )
 
     with pytest.raises(ConfigError, match="https://"):
