@@ -171,6 +171,7 @@ SECOND_EPOCH = "the second epoch of ours, from the cache"
 
 def run_way(way: str, port: str, folder: Path) -> None:
     """Do one thing in this process, and print its processor time a GiB."""
+    work: Callable[[], None]
     if way in PARTS:
         work = functools.partial(PARTS[way], port, folder)
     else:
