@@ -91,7 +91,7 @@ def _check_numbers(texts: Sequence[str | None], type_: pa.DataType) -> None:
     Raises:
         ValueError: a text is no number of the type.
     """
-    number_of: Callable[[str], float | None]
+    number_of: Callable[[str], int | float | None]
     if pa.types.is_integer(type_):
         number_of = integer_of
     elif pa.types.is_floating(type_):
