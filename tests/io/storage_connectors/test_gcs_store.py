@@ -10,12 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-# Otherwise gcsfs asks by gRPC what kind of bucket it is, and takes a server without gRPC for one
-# that is away. gcsfs reads this when it is imported.
-os.environ["GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT"] = "false"
-pytest.importorskip("gcsfs")
-
 from gcs_server import GCSServer, key_of, make_private_key, refusal
 from object_server import Answer, Request
 from web_server import ScriptedServer
