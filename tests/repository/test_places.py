@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 from PIL import Image
-from scripted_s3 import LOGIN, ScriptedS3
+from scripted_s3 import LOGIN, ScriptedS3, is_listing, key_of
 
 import data_stack
 from data_stack.exception import (
@@ -151,12 +151,14 @@ def test_an_object_store_is_listed_once_for_a_place(
         s3.requests.clear()
 
         rows: Any = data_stack.load(
-            f"s3://data/f/train?endpointUrl={s3.endpoint_url}&region=us-east-1&cache={tmp_path}"
+            f"s3://data/f/train?endpointUrl={s3.url}&region=us-east-1&cache={tmp_path}"
         )
         assert rows.read_batch(range(4))["text"].tolist() == list("abcd")
 
-    listings = [request for request in s3.requests if request.prefix is not None]
-    names = [os.path.basename(request.key) for request in s3.requests if request.prefix is None]
+    listings = [request for request in s3.requests if is_listing(request)]
+    names = [
+        os.path.basename(key_of(request)) for request in s3.requests if not is_listing(request)
+    ]
     assert len(listings) == 2
     assert sorted(names) == sorted(2 * ["manifest.json~", "text.bag~", "text.idx~", "x.bag~"])
 

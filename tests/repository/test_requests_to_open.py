@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from mongodb_commands import SentCommands
 from PIL import Image
-from scripted_s3 import ScriptedS3
+from scripted_s3 import ScriptedS3, key_of
 from web_server import Answer, Seen, WebServer
 
 import data_stack
@@ -198,7 +198,10 @@ def counted(request: pytest.FixtureRequest) -> Iterator[Counted]:
             url = f"{server.place()}&anonymous=true"
             yield Counted(
                 url,
-                lambda: [f"{each.method} {each.key or each.prefix}" for each in server.requests],
+                lambda: [
+                    f"{request.method} {key_of(request) or request.query.get('prefix')}"
+                    for request in server.requests
+                ],
             )
         return
     with SentCommands() as sent:

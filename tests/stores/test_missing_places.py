@@ -38,7 +38,7 @@ MISSING: dict[str, tuple[str, Callable[..., StorageConnector]]] = {
         "mongodb_server",
         lambda server: MongoDBStorageConnector(server.uri(), database="missing"),
     ),
-    "s3": ("s3", lambda server: server.store("misspelt")),
+    "s3": ("s3", lambda server: server.store("misspelt/f")),
 }
 
 

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import base64
 import json
+import os
 import time
 from datetime import datetime, timezone
 from pathlib import Path
@@ -31,6 +32,9 @@ from cryptography.hazmat.primitives.asymmetric import padding, rsa
 from object_server import Answer, ObjectServer, Page, Request, StoredObject, select_range
 
 from data_stack.io.storage_connectors import FsspecStorageConnector
+
+# gcsfs imports what it needs for gRPC, which takes a second, unless this is set before its import.
+os.environ["GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT"] = "false"
 
 _ACCOUNT: Final = "reader@project.iam.gserviceaccount.com"
 _JSON_API: Final = "/storage/v1/b/"
@@ -143,7 +147,7 @@ class GCSServer(ObjectServer):
         if request.headers.get("metadata-flavor") == "Google":
             return self._answer_metadata(request)
         is_json = request.path.startswith((_JSON_API, _DOWNLOADS, _UPLOADS))
-        refusal = _json_refusal if is_json else xml_refusal
+        refusal = json_refusal if is_json else xml_refusal
         if not self._is_allowed(request.headers.get("authorization")):
             return refusal(401, "AuthenticationRequired", "Authentication required.")
         bucket, key = _split_path(request.path)
@@ -278,15 +282,15 @@ class GCSServer(ObjectServer):
             return _json(200, {"kind": "storage#bucket", "name": self.bucket})
         if key not in self.objects:
             message = f"No such object: {self.bucket}/{key}"
-            return _json_refusal(404, "notFound", message)
+            return json_refusal(404, "notFound", message)
         stored = self.objects[key]
         if request.method == "DELETE":
             if not self._fulfills(key, request.query.get("ifGenerationMatch")):
-                return _json_refusal(412, "conditionNotMet", "At least one condition did not hold.")
+                return json_refusal(412, "conditionNotMet", "At least one condition did not hold.")
             del self.objects[key]
             return Answer(204)
         if request.query.get("alt") == "media":
-            refusal = _json_refusal(416, "requestedRangeNotSatisfiable", "Not satisfiable")
+            refusal = json_refusal(416, "requestedRangeNotSatisfiable", "Not satisfiable")
             return _content(request, stored, refusal)
         return _json(200, self._json_row(key))
 
@@ -309,7 +313,7 @@ class GCSServer(ObjectServer):
     def _store_if(self, request: Request, key: str, data: bytes) -> Answer:
         """Store an object if the condition of a request holds."""
         if not self._fulfills(key, request.query.get("ifGenerationMatch")):
-            return _json_refusal(412, "conditionNotMet", "At least one condition did not hold.")
+            return json_refusal(412, "conditionNotMet", "At least one condition did not hold.")
         self.put(key, data)
         return _json(200, self._json_row(key))
 
@@ -367,7 +371,7 @@ def xml_refusal(status: int, code: str, message: str = "") -> Answer:
 def refusal(request: Request, status: int, code: str, message: str = "") -> Answer:
     """Return an error of the API of a request."""
     if request.path.startswith((_JSON_API, _DOWNLOADS, _UPLOADS)):
-        return _json_refusal(status, code, message)
+        return json_refusal(status, code, message)
     return xml_refusal(status, code, message)
 
 
@@ -432,6 +436,7 @@ def _json(status: int, value: object) -> Answer:
     return Answer(status, json.dumps(value).encode(), {"Content-Type": "application/json"})
 
 
-def _json_refusal(status: int, code: str, message: str = "") -> Answer:
+def json_refusal(status: int, code: str, message: str = "") -> Answer:
+    """Return an error of the JSON API."""
     errors = [{"message": message, "domain": "global", "reason": code}]
     return _json(status, {"error": {"code": status, "message": message, "errors": errors}})

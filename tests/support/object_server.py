@@ -20,6 +20,8 @@ from urllib.parse import parse_qsl, urlsplit
 
 from typing_extensions import Self
 
+from data_stack.io.storage_connectors import FsspecStorageConnector
+
 
 @dataclass(frozen=True)
 class Request:
@@ -196,6 +198,15 @@ class ObjectServer(ABC):
             return answer
         with self.lock:
             return self.right_answer(request)
+
+    @abstractmethod
+    def store(self, place: str = "data/f", **options: Any) -> FsspecStorageConnector:
+        """Return a store in a folder.
+
+        Args:
+            place: the bucket and the folder.
+            **options: arguments of the store.
+        """
 
     @abstractmethod
     def right_answer(self, request: Request) -> Answer:

@@ -18,9 +18,6 @@ from typing import Any
 from urllib.parse import parse_qs
 
 import pytest
-
-pytest.importorskip("adlfs")
-
 from azure_server import ACCOUNT, TOKEN, AzureServer
 from object_server import Answer
 

@@ -12,9 +12,6 @@ from functools import partial
 from typing import Any
 
 import pytest
-
-pytest.importorskip("adlfs")
-
 from azure_server import ACCOUNT, KEY, AzureServer, key_of, refusal
 from object_server import Answer, Request
 

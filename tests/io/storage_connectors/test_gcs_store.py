@@ -10,11 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-# gcsfs imports what it needs for gRPC, which takes a second, unless this is set before its import.
-os.environ["GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT"] = "false"
-pytest.importorskip("gcsfs")
-
 from gcs_server import GCSServer, key_of, make_private_key, refusal
 from object_server import Answer, Request
 from process_harness import run_python

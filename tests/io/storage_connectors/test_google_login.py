@@ -12,11 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-# See test_gcs_store.py.
-os.environ["GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT"] = "false"
-pytest.importorskip("gcsfs")
-
 from gcs_server import GCSServer, make_private_key
 from google.oauth2.credentials import Credentials
 from object_server import Answer, Request

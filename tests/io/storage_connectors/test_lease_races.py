@@ -8,15 +8,12 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from typing import Any
 
-import pytest
-
-# Otherwise gcsfs asks by gRPC what kind of bucket it is. It reads this when it is imported.
-os.environ["GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT"] = "false"
-
 import azure_server
-import scripted_s3
-from object_server import ObjectServer
-from scripted_s3 import S3Answer, S3Request, ScriptedS3
+import pytest
+from azure_server import AzureServer
+from gcs_server import GCSServer
+from object_server import Answer, ObjectServer, Request
+from scripted_s3 import ScriptedS3, refusal
 
 from data_stack.exception import StorageConflictError
 from data_stack.io.storage_connectors import FsspecStorageConnector, StorageConnector, heartbeat
@@ -25,35 +22,24 @@ from data_stack.testing.waiting import wait_until
 
 N_PROCESSES = 2
 N_LEASES = 12
+SERVERS: dict[str, type[ObjectServer]] = {"s3": ScriptedS3, "gs": GCSServer, "az": AzureServer}
 STORES = [
     pytest.param(scheme, client, id=f"{scheme} by {client}")
-    for scheme in ("s3", "gs", "az")
+    for scheme in SERVERS
     for client in ("obstore", "fsspec")
 ]
 
 
 @pytest.fixture
-def server(scheme: str) -> Iterator[Any]:
+def server(scheme: str) -> Iterator[ObjectServer]:
     """An empty server."""
-    if scheme == "s3":
-        with ScriptedS3() as s3:
-            yield s3
-    elif scheme == "gs":
-        pytest.importorskip("gcsfs")
-        from gcs_server import GCSServer
-
-        with GCSServer() as gcs:
-            yield gcs
-    else:
-        pytest.importorskip("adlfs")
-        with azure_server.AzureServer() as azure:
-            yield azure
+    with SERVERS[scheme]() as server:
+        yield server
 
 
 @pytest.fixture
-def store(server: Any, client: str) -> FsspecStorageConnector:
-    store: FsspecStorageConnector = server.store(client=client)
-    return store
+def store(server: ObjectServer, client: str) -> FsspecStorageConnector:
+    return server.store(client=client)
 
 
 # ---------------------------------------------------------------------- processes
@@ -117,7 +103,7 @@ def test_one_of_several_processes_takes_over_a_mongodb_lease(mongodb_uri: str) -
 
 @pytest.mark.parametrize(("scheme", "client"), STORES)
 def test_a_late_holder_leaves_the_lease_of_the_next(
-    store: FsspecStorageConnector, server: Any, monkeypatch: pytest.MonkeyPatch
+    store: FsspecStorageConnector, server: ObjectServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(heartbeat, "BEAT_SECONDS", 0.05)
     with store.lease("a") as lease:
@@ -158,12 +144,12 @@ def test_an_empty_file_is_replaced(store: FsspecStorageConnector) -> None:
 
 @pytest.mark.parametrize(("scheme", "client"), STORES)
 def test_a_file_that_changes_before_it_is_replaced_is_kept(
-    store: FsspecStorageConnector, server: Any
+    store: FsspecStorageConnector, server: ObjectServer
 ) -> None:
     """Another client writes between the request that reads and the one that replaces."""
     store._files.put("a", b"1")
 
-    def write_before(request: Any) -> None:
+    def write_before(request: Request) -> None:
         if request.method in ("PUT", "POST"):
             server.rule = lambda request: None
             server.put("f/a", b"of another client")
@@ -177,16 +163,16 @@ def test_a_file_that_changes_before_it_is_replaced_is_kept(
 
 @pytest.mark.parametrize(("scheme", "client"), STORES)
 def test_a_lost_answer_to_a_replacement_is_looked_up(
-    store: FsspecStorageConnector, server: Any
+    store: FsspecStorageConnector, server: ObjectServer
 ) -> None:
     store._files.put("a", b"1")
 
-    def lose_answer(request: Any) -> Any:
+    def lose_answer(request: Request) -> Answer | None:
         if request.method not in ("PUT", "POST"):
             return None
         server.rule = lambda request: None
         server.put("f/a", b"2")
-        return _refusal(server, 503, "ServerBusy")
+        return azure_server.refusal(503, "ServerBusy")
 
     server.rule = lose_answer
 
@@ -195,7 +181,7 @@ def test_a_lost_answer_to_a_replacement_is_looked_up(
 
 @pytest.mark.parametrize(("scheme", "client"), STORES)
 def test_a_file_is_deleted_unless_it_has_changed(
-    store: FsspecStorageConnector, server: Any
+    store: FsspecStorageConnector, server: ObjectServer
 ) -> None:
     files = store._files
     files.put("a", b"1")
@@ -205,7 +191,7 @@ def test_a_file_is_deleted_unless_it_has_changed(
     assert files.delete_unchanged("b", b"1")
     assert files.delete_unchanged("missing", b"1")
 
-    def write_before(request: Any) -> None:
+    def write_before(request: Request) -> None:
         if request.method == "DELETE":
             server.rule = lambda request: None
             server.put("f/a", b"of another client")
@@ -217,11 +203,11 @@ def test_a_file_is_deleted_unless_it_has_changed(
 
 @pytest.mark.parametrize(("scheme", "client"), STORES)
 def test_a_resource_replaced_while_it_is_moved_is_not_lost(
-    store: FsspecStorageConnector, server: Any
+    store: FsspecStorageConnector, server: ObjectServer
 ) -> None:
     store.set_resource("a", b"old")
 
-    def write_before(request: Any) -> None:
+    def write_before(request: Request) -> None:
         if request.method == "DELETE":
             server.rule = lambda request: None
             store.set_resource("a", b"new")
@@ -236,13 +222,13 @@ def test_a_resource_replaced_while_it_is_moved_is_not_lost(
 
 @pytest.mark.parametrize(("scheme", "client"), [STORES[0], STORES[1]])
 def test_a_store_without_conditions_is_written_after_reading(
-    store: FsspecStorageConnector, server: ScriptedS3
+    store: FsspecStorageConnector, server: ObjectServer
 ) -> None:
     store._files.put("a", b"1")
 
-    def refuse_conditions(request: S3Request) -> S3Answer | None:
+    def refuse_conditions(request: Request) -> Answer | None:
         if request.method == "PUT" and "if-match" in request.headers:
-            return scripted_s3.refusal(501, "NotImplemented", "A header is not implemented.")
+            return refusal(501, "NotImplemented", "A header is not implemented.")
         return None
 
     server.rule = refuse_conditions
@@ -257,26 +243,15 @@ def test_a_store_without_conditions_is_written_after_reading(
 
 @pytest.mark.parametrize(("scheme", "client"), STORES)
 def test_the_lease_of_a_silent_holder_is_garbage(
-    store: FsspecStorageConnector, server: Any, monkeypatch: pytest.MonkeyPatch
+    store: FsspecStorageConnector, server: ObjectServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(heartbeat, "BEAT_SECONDS", 600.0)
     with store.lease("a") as silent:
         assert silent.acquire()
         (key,) = server.objects
-        server.put(key, _content(server, key), age_seconds=3600.0)
+        server.put(key, server.objects[key].data, age_seconds=3600.0)
 
         garbage = store.collect_garbage()
 
         assert [f"f/{item.name}" for item in garbage] == [key]
         assert server.objects == {}
-
-
-def _content(server: Any, key: str) -> bytes:
-    stored = server.objects[key]
-    return bytes(stored.data if isinstance(server, ObjectServer) else stored[0])
-
-
-def _refusal(server: Any, status: int, code: str) -> Any:
-    if isinstance(server, ScriptedS3):
-        return scripted_s3.refusal(status, code)
-    return azure_server.refusal(status, code)

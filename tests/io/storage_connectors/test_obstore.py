@@ -14,8 +14,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from object_server import Answer, Request
 from s3_server import ACCESS_KEY, SECRET_KEY, S3Server
-from scripted_s3 import S3Answer, S3Request, ScriptedS3, refusal
+from scripted_s3 import ScriptedS3, is_listing, refusal
 
 from data_stack.exception import ConfigError, StorageError
 from data_stack.io.storage_connectors.object_store import FsspecStorageConnector
@@ -47,7 +48,7 @@ def clients_of(server: ScriptedS3, method: str = "GET") -> set[str]:
     agents = [
         request.headers.get("user-agent", "")
         for request in server.requests
-        if request.method == method and request.prefix is None
+        if request.method == method and not is_listing(request)
     ]
     return {client for agent in agents for client in (OBSTORE, S3FS) if client in agent}
 
@@ -121,7 +122,7 @@ def test_keys_that_obstore_cannot_name_are_read_by_s3fs(s3: ScriptedS3, name: st
 def test_a_bucket_in_another_region_is_left_to_fsspec(s3: ScriptedS3) -> None:
     s3.put("f/a", b"content")
 
-    def refuse_obstore(request: S3Request) -> S3Answer | None:
+    def refuse_obstore(request: Request) -> Answer | None:
         if OBSTORE in request.headers.get("user-agent", ""):
             return refusal(400, "AuthorizationHeaderMalformed", "expecting 'eu-1'")
         return None
@@ -153,7 +154,7 @@ def test_login_region_and_endpoint_come_from_the_environment(
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
     monkeypatch.setenv("AWS_SESSION_TOKEN", "token")
     monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-1")
-    monkeypatch.setenv("AWS_ENDPOINT_URL_S3", s3.endpoint_url)
+    monkeypatch.setenv("AWS_ENDPOINT_URL_S3", s3.url)
 
     with FsspecStorageConnector("s3://data/f").get_resource("a") as resource:
         assert resource.read() == b"content"
@@ -187,9 +188,7 @@ def test_a_profile_gives_login_region_and_endpoint(
     (tmp_path / "credentials").write_text(
         "[lab]\naws_access_key_id = key-of-lab\naws_secret_access_key = secret\n"
     )
-    (tmp_path / "config").write_text(
-        f"[profile lab]\nregion = eu-1\nendpoint_url = {s3.endpoint_url}\n"
-    )
+    (tmp_path / "config").write_text(f"[profile lab]\nregion = eu-1\nendpoint_url = {s3.url}\n")
     options: dict[str, Any] = {"profile": "lab"}
     if by == "environment":
         monkeypatch.setenv("AWS_PROFILE", "lab")
@@ -205,7 +204,7 @@ def test_a_profile_gives_login_region_and_endpoint(
 
 def test_anonymous_requests_have_no_signature(s3: ScriptedS3) -> None:
     s3.put("f/a", b"content")
-    store = FsspecStorageConnector("s3://data/f", endpoint_url=s3.endpoint_url, anon=True)
+    store = FsspecStorageConnector("s3://data/f", endpoint_url=s3.url, anon=True)
 
     with store.get_resource("a") as resource:
         assert resource.read() == b"content"
@@ -223,7 +222,7 @@ def test_a_server_that_hangs_is_given_up_in_time(s3: ScriptedS3) -> None:
     ended = threading.Event()
     s3.rule = lambda request: (ended.wait(120), None)[1]
     store = FsspecStorageConnector(
-        "s3://data/f", endpoint_url=s3.endpoint_url, anon=True, timeout_seconds=0.5
+        "s3://data/f", endpoint_url=s3.url, anon=True, timeout_seconds=0.5
     )
     try:
         with pytest.raises(StorageError, match=r"within 0\.5 s"):

@@ -15,8 +15,9 @@ from typing import Any
 
 import obstore
 import pytest
+from object_server import Request
 from process_harness import in_fork, run_python
-from scripted_s3 import S3Request, ScriptedS3, refusal
+from scripted_s3 import ScriptedS3, refusal
 
 from data_stack.dataset.iterator import SequenceDatasetIterator
 from data_stack.exception import ConfigError, StorageError
@@ -135,7 +136,7 @@ def test_a_fork_before_the_first_request_uses_obstore(s3: ScriptedS3) -> None:
     program = f"""
 import os
 from data_stack.io.storage_connectors.object_store import FsspecStorageConnector
-store = FsspecStorageConnector({s3.place()!r}.partition("?")[0], endpoint_url={s3.endpoint_url!r},
+store = FsspecStorageConnector({s3.place()!r}.partition("?")[0], endpoint_url={s3.url!r},
     key="k", secret="s", client_kwargs={{"region_name": "us-east-1"}})
 pid = os.fork()
 assert len(store.get_resource("plain").read()) == {len(DATA)}
@@ -180,9 +181,9 @@ def test_a_fork_after_foreign_use_of_obstore_uses_fsspec(
     program = f"""
 import os, obstore
 from data_stack.io.storage_connectors.object_store import FsspecStorageConnector
-options = dict(endpoint={s3.endpoint_url!r}, access_key_id="k", secret_access_key="s", region="us-east-1")
+options = dict(endpoint={s3.url!r}, access_key_id="k", secret_access_key="s", region="us-east-1")
 theirs = obstore.store.S3Store("data", **options, client_options=dict(allow_http=True))
-ours = FsspecStorageConnector("s3://data/f", endpoint_url={s3.endpoint_url!r}, key="k", secret="s")
+ours = FsspecStorageConnector("s3://data/f", endpoint_url={s3.url!r}, key="k", secret="s")
 obstore.get(theirs, "f/plain").bytes()
 pid = os.fork()
 if pid == 0:
@@ -243,7 +244,7 @@ def test_python_ends_well_while_threads_read(s3: ScriptedS3, n_threads: int) -> 
     program = f"""
 import threading
 from data_stack.io.storage_connectors.object_store import FsspecStorageConnector
-store = FsspecStorageConnector("s3://data/f", endpoint_url={s3.endpoint_url!r}, key="k", secret="s")
+store = FsspecStorageConnector("s3://data/f", endpoint_url={s3.url!r}, key="k", secret="s")
 def read_on():
     while True:
         store.get_resource("plain").read()
@@ -264,7 +265,7 @@ def read_at_exit():
     print(len(store.get_resource("plain").read()))
 atexit.register(read_at_exit)
 from data_stack.io.storage_connectors.object_store import FsspecStorageConnector
-store = FsspecStorageConnector("s3://data/f", endpoint_url={s3.endpoint_url!r}, key="k", secret="s")
+store = FsspecStorageConnector("s3://data/f", endpoint_url={s3.url!r}, key="k", secret="s")
 store.get_resource("plain").read()
 """
 
@@ -381,7 +382,7 @@ def test_a_bucket_may_be_a_part_of_the_host(no_login: None, tmp_path: Path) -> N
 def test_a_bucket_in_another_region_is_read_by_fsspec(
     s3: ScriptedS3, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def rule(request: S3Request) -> Any:
+    def rule(request: Request) -> Any:
         is_obstore = request.headers["user-agent"].startswith("object_store")
         return refusal(301, "PermanentRedirect", "elsewhere") if is_obstore else None
 

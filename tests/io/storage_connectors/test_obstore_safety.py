@@ -10,9 +10,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import object_server
 import pytest
+from object_server import Request
 from process_harness import run_python
-from scripted_s3 import S3Answer, S3Request, ScriptedS3, refusal
+from scripted_s3 import ScriptedS3, refusal
 from web_server import Answer, ScriptedServer, Seen, WebServer
 
 from data_stack.exception import ResourceChangedError, StorageError, StorageUnavailableError
@@ -97,11 +99,11 @@ def test_writing_is_not_redirected_to_another_host() -> None:
 def test_a_redirect_to_another_port_does_not_get_the_signature(s3: ScriptedS3) -> None:
     with ScriptedS3() as other:
         other.put("f/plain", DATA)
-        location = {"Location": f"{other.endpoint_url}/data/f/plain"}
-        s3.rule = lambda request: S3Answer(307, headers=location)
+        location = {"Location": f"{other.url}/data/f/plain"}
+        s3.rule = lambda request: object_server.Answer(307, headers=location)
 
         # obstore cannot be kept from following it: its proxies are chosen by host.
-        assert store_at(s3.endpoint_url)._files.read("plain", 10) == DATA[:10]
+        assert store_at(s3.url)._files.read("plain", 10) == DATA[:10]
 
         (redirected,) = other.requests
         assert "authorization" not in redirected.headers
@@ -146,11 +148,11 @@ class Proxy(WebServer):
         self.agents.add(seen.headers["user-agent"])
         assert seen.path.startswith("http://bucket.example/data/")
         key = seen.path.removeprefix("http://bucket.example/data/")
-        data, _ = self._s3.objects.get(key, (None, 0.0))
-        if data is None:
+        stored = self._s3.objects.get(key)
+        if stored is None:
             return Answer(b"<Error><Code>NoSuchKey</Code></Error>", status=404)
         headers = {"ETag": '"1"', "Last-Modified": "Thu, 01 Jan 2026 00:00:00 GMT"}
-        return Answer(data, ranges=True, headers=headers)
+        return Answer(stored.data, ranges=True, headers=headers)
 
 
 @pytest.mark.parametrize("name", ["http_proxy", "HTTP_PROXY"])
@@ -172,7 +174,7 @@ def test_a_server_without_a_proxy_is_read_by_obstore(
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")
     monkeypatch.setenv("no_proxy", "127.0.0.1")
 
-    assert content(store_at(s3.endpoint_url), "plain") == DATA
+    assert content(store_at(s3.url), "plain") == DATA
 
     agents = {request.headers["user-agent"] for request in s3.requests}
     assert all(agent.startswith("object_store") for agent in agents)
@@ -217,13 +219,13 @@ def test_a_server_that_hangs_in_an_answer_is_given_up(answer: Answer) -> None:
 def test_a_busy_server_that_names_no_pause_gets_one(s3: ScriptedS3, status: int) -> None:
     asked_at = list[float]()
 
-    def rule(request: S3Request) -> S3Answer | None:
+    def rule(request: Request) -> object_server.Answer | None:
         asked_at.append(time.monotonic())
         return refusal(status, "SlowDown") if len(asked_at) <= 2 else None
 
     s3.rule = rule
 
-    assert store_at(s3.endpoint_url, timeout_seconds=60.0)._files.read("plain", 10) == DATA[:10]
+    assert store_at(s3.url, timeout_seconds=60.0)._files.read("plain", 10) == DATA[:10]
 
     # Half of one second, and half of two: the pauses are random.
     assert asked_at[1] - asked_at[0] >= 0.5
@@ -233,7 +235,7 @@ def test_a_busy_server_that_names_no_pause_gets_one(s3: ScriptedS3, status: int)
 def test_a_server_that_is_slowed_down_is_asked_again(s3: ScriptedS3) -> None:
     n_refused = 0
 
-    def rule(request: S3Request) -> S3Answer | None:
+    def rule(request: Request) -> object_server.Answer | None:
         nonlocal n_refused
         n_refused += 1
         if n_refused > 2:
@@ -244,7 +246,7 @@ def test_a_server_that_is_slowed_down_is_asked_again(s3: ScriptedS3) -> None:
 
     s3.rule = rule
 
-    assert content(store_at(s3.endpoint_url, timeout_seconds=60.0), "plain") == DATA
+    assert content(store_at(s3.url, timeout_seconds=60.0), "plain") == DATA
     assert n_refused > 2
 
 
@@ -253,7 +255,7 @@ def test_a_server_that_is_slowed_down_is_asked_again(s3: ScriptedS3) -> None:
 
 def test_an_object_that_changes_while_read_is_an_error(s3: ScriptedS3) -> None:
     s3.put("f/large", DATA * 10)
-    with store_at(s3.endpoint_url).get_resource("large") as resource:
+    with store_at(s3.url).get_resource("large") as resource:
         assert resource.read_at(0, 10) == DATA[:10]
         s3.put("f/large", bytes(len(DATA) * 10))
 

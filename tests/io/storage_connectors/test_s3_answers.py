@@ -11,7 +11,8 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from scripted_s3 import LOGIN, S3Answer, S3Request, ScriptedS3, listing_of, refusal
+from object_server import Answer, Request
+from scripted_s3 import LOGIN, ScriptedS3, is_listing, key_of, listing_of, refusal
 
 import data_stack
 from data_stack.cli.main import main
@@ -39,9 +40,7 @@ def server() -> Iterator[ScriptedS3]:
 def s3(server: ScriptedS3, request: pytest.FixtureRequest) -> ScriptedS3:
     """The server, with nothing in it and without faults, for each client."""
     server.client = request.param
-    server.objects.clear()
-    server.requests.clear()
-    server.rule = lambda request: None
+    server.reset()
     return server
 
 
@@ -51,12 +50,16 @@ def read_at(s3: ScriptedS3, offset: int, size: int = 8, name: str = "plain") -> 
         return bytes(resource.read(size))
 
 
+def is_read_of_plain(request: Request) -> bool:
+    return request.method == "GET" and key_of(request) == "f/plain"
+
+
 # ---------------------------------------------------------------------- ranges
 
 
-def changed(s3: ScriptedS3, request: S3Request, **headers: str | None) -> S3Answer:
+def changed(s3: ScriptedS3, request: Request, **headers: str | None) -> Answer:
     """The right answer with other headers; None removes one."""
-    answer = s3.right_answer(s3.bucket, request, b"")
+    answer = s3.right_answer(request)
     for name, value in headers.items():
         answer.headers.pop(name.replace("_", "-"), None)
         if value is not None:
@@ -64,28 +67,28 @@ def changed(s3: ScriptedS3, request: S3Request, **headers: str | None) -> S3Answ
     return answer
 
 
-def without_range(s3: ScriptedS3, request: S3Request) -> S3Answer:
-    return S3Answer(200, DATA, s3.facts(request.key))
+def without_range(s3: ScriptedS3, request: Request) -> Answer:
+    return Answer(200, DATA, s3.facts(key_of(request)))
 
 
-def other_part(s3: ScriptedS3, request: S3Request) -> S3Answer:
-    return s3.part(request.key, 1, 262_145)
+def other_part(s3: ScriptedS3, request: Request) -> Answer:
+    return s3.part(key_of(request), 1, 262_145)
 
 
-def short_part(s3: ScriptedS3, request: S3Request) -> S3Answer:
-    return s3.part(request.key, 262_144, 300_000)
+def short_part(s3: ScriptedS3, request: Request) -> Answer:
+    return s3.part(key_of(request), 262_144, 300_000)
 
 
-def without_content_range(s3: ScriptedS3, request: S3Request) -> S3Answer:
+def without_content_range(s3: ScriptedS3, request: Request) -> Answer:
     return changed(s3, request, Content_Range=None)
 
 
-def several_parts(s3: ScriptedS3, request: S3Request) -> S3Answer:
+def several_parts(s3: ScriptedS3, request: Request) -> Answer:
     return changed(s3, request, Content_Type="multipart/byteranges; boundary=x")
 
 
-def too_long(s3: ScriptedS3, request: S3Request) -> S3Answer:
-    answer = s3.right_answer(s3.bucket, request, b"")
+def too_long(s3: ScriptedS3, request: Request) -> Answer:
+    answer = s3.right_answer(request)
     answer.body += b"more"
     return answer
 
@@ -95,13 +98,12 @@ def too_long(s3: ScriptedS3, request: S3Request) -> S3Answer:
     [without_range, other_part, short_part, without_content_range, several_parts, too_long],
 )
 def test_another_range_than_the_requested_one_is_refused(
-    s3: ScriptedS3, fault: Callable[[ScriptedS3, S3Request], S3Answer]
+    s3: ScriptedS3, fault: Callable[[ScriptedS3, Request], Answer]
 ) -> None:
     s3.put("f/plain", DATA)
 
-    def rule(request: S3Request) -> S3Answer | None:
-        is_read = request.method == "GET" and request.key == "f/plain"
-        return fault(s3, request) if is_read else None
+    def rule(request: Request) -> Answer | None:
+        return fault(s3, request) if is_read_of_plain(request) else None
 
     assert read_at(s3, 300_000) == DATA[300_000:300_008]
     s3.rule = rule
@@ -113,25 +115,10 @@ def test_another_range_than_the_requested_one_is_refused(
 
 def test_a_part_that_is_cut_is_requested_again(s3: ScriptedS3) -> None:
     s3.put("f/plain", DATA)
-    n_cut = 0
-
-    def rule(request: S3Request) -> S3Answer | None:
-        nonlocal n_cut
-        if request.method != "GET" or request.key != "f/plain" or n_cut == 1:
-            return None
-        n_cut += 1
-        answer = s3.right_answer(s3.bucket, request, b"")
-        length = str(len(answer.body))
-        return S3Answer(
-            206,
-            answer.body[:1000],
-            {**answer.headers, "Content-Length": length, "Connection": "close"},
-        )
-
-    s3.rule = rule
+    cut = s3.cut_first(is_read_of_plain)
 
     assert read_at(s3, 0) == DATA[:8]
-    assert n_cut == 1
+    assert len(cut) == 1
 
 
 def test_a_whole_object_answers_a_request_for_all_of_it(s3: ScriptedS3) -> None:
@@ -139,9 +126,7 @@ def test_a_whole_object_answers_a_request_for_all_of_it(s3: ScriptedS3) -> None:
     s3.put("f/plain", b"small")
     s3.put("f/empty", b"")
     s3.rule = lambda request: (
-        S3Answer(200, b"small", s3.facts(request.key))
-        if request.method == "GET" and request.key == "f/plain"
-        else None
+        Answer(200, b"small", s3.facts("f/plain")) if is_read_of_plain(request) else None
     )
 
     assert content(s3.store(), "plain") == b"small"
@@ -154,11 +139,7 @@ def test_a_whole_object_answers_a_request_for_all_of_it(s3: ScriptedS3) -> None:
 @pytest.mark.parametrize("tag", ['"other"', None], ids=["another", "missing"])
 def test_a_part_of_another_version_is_refused(s3: ScriptedS3, tag: str | None) -> None:
     s3.put("f/plain", DATA)
-    s3.rule = lambda request: (
-        changed(s3, request, ETag=tag)
-        if request.method == "GET" and request.key == "f/plain"
-        else None
-    )
+    s3.rule = lambda request: changed(s3, request, ETag=tag) if is_read_of_plain(request) else None
 
     with pytest.raises(ResourceChangedError):
         read_at(s3, 300_000)
@@ -185,7 +166,7 @@ def test_a_bucket_without_tags_is_compared_by_time_and_size(s3: ScriptedS3) -> N
     s3.put("f/plain", DATA)
     s3.rule = lambda request: (
         changed(s3, request, ETag=None)
-        if request.method in ("GET", "HEAD") and request.key == "f/plain"
+        if request.method in ("GET", "HEAD") and key_of(request) == "f/plain"
         else None
     )
 
@@ -230,7 +211,7 @@ def test_a_bucket_that_does_not_exist_is_not_empty(
 
 
 def test_nothing_is_read_from_a_bucket_that_does_not_exist(s3: ScriptedS3) -> None:
-    store = s3.store("misspelt")
+    store = s3.store("misspelt/f")
 
     for ask in (store.has_resource, store.get_resource, store.stat, store.delete_resource):
         with pytest.raises(StorageError, match="the bucket does not exist"):
@@ -240,31 +221,22 @@ def test_nothing_is_read_from_a_bucket_that_does_not_exist(s3: ScriptedS3) -> No
             store.list_resources(prefix)
 
 
-def pointers_only(request: S3Request) -> bool:
-    return request.prefix is not None and request.prefix.endswith("/resources/")
-
-
-def any_listing(request: S3Request) -> bool:
-    return request.prefix is not None
+def is_listing_of_pointers(request: Request) -> bool:
+    return is_listing(request) and request.query["prefix"].endswith("/resources/")
 
 
 OTHER_KEY = "<Contents><Key>{}</Key><Size>1</Size></Contents>"
 DOUBTFUL_LISTINGS = {
-    "a gateway's 404": (pointers_only, S3Answer(404, b"default backend - 404")),
-    "an empty 404": (pointers_only, S3Answer(404)),
-    "a page": (pointers_only, S3Answer(200, b"<html><body>Please log in</body></html>")),
-    "an empty answer": (pointers_only, S3Answer(200)),
-    "an empty listing": (pointers_only, listing_of()),
-    "no end": (pointers_only, listing_of(end="<IsTruncated>true</IsTruncated>")),
-    "the same page again": (
-        any_listing,
-        listing_of(
-            end="<IsTruncated>true</IsTruncated><NextContinuationToken>t</NextContinuationToken>"
-        ),
-    ),
-    "another folder": (any_listing, listing_of(OTHER_KEY.format("elsewhere/a"))),
-    "the whole bucket": (any_listing, listing_of(OTHER_KEY.format("f/other.csv"))),
-    "no right": (any_listing, refusal(403, "AccessDenied", "Access Denied")),
+    "a gateway's 404": (is_listing_of_pointers, Answer(404, b"default backend - 404")),
+    "an empty 404": (is_listing_of_pointers, Answer(404)),
+    "a page": (is_listing_of_pointers, Answer(200, b"<html><body>Please log in</body></html>")),
+    "an empty answer": (is_listing_of_pointers, Answer(200)),
+    "an empty listing": (is_listing_of_pointers, listing_of()),
+    "no end": (is_listing_of_pointers, listing_of(end="<IsTruncated>true</IsTruncated>")),
+    "the same page again": (is_listing, listing_of(token="t")),
+    "another folder": (is_listing, listing_of(OTHER_KEY.format("elsewhere/a"))),
+    "the whole bucket": (is_listing, listing_of(OTHER_KEY.format("f/other.csv"))),
+    "no right": (is_listing, refusal(403, "AccessDenied", "Access Denied")),
 }
 
 
@@ -294,7 +266,9 @@ def test_garbage_is_not_collected_if_a_pointer_cannot_be_read(s3: ScriptedS3, st
     s3.make_old()
     code = "NoSuchKey" if status == 404 else "AccessDenied"
     s3.rule = lambda request: (
-        refusal(status, code) if request.key.endswith("mine~") and request.method == "GET" else None
+        refusal(status, code)
+        if key_of(request).endswith("mine~") and request.method == "GET"
+        else None
     )
 
     with pytest.raises(StorageError):
@@ -327,17 +301,7 @@ def test_listings_of_many_pages_are_put_together(s3: ScriptedS3) -> None:
         s3.put(f"f/{name}", b"x")
     s3.put("f/folder/", b"")  # as consoles mark a folder
 
-    def rule(request: S3Request) -> S3Answer | None:
-        if request.prefix != "f/":
-            return None
-        start = int(request.query.get("continuation-token", "0"))
-        rows = [s3.row(f"f/{name}") for name in names[start : start + 3]]
-        if start + 3 >= len(names):
-            return listing_of(*rows)
-        token = f"<NextContinuationToken>{start + 3}</NextContinuationToken>"
-        return listing_of(*rows, end=f"<IsTruncated>true</IsTruncated>{token}")
-
-    s3.rule = rule
+    s3.page_size = 3
 
     assert s3.store().list_resources() == names
 
@@ -345,16 +309,13 @@ def test_listings_of_many_pages_are_put_together(s3: ScriptedS3) -> None:
 def test_a_hundred_thousand_keys_are_listed(s3: ScriptedS3) -> None:
     n_keys = 100_000
 
-    def rule(request: S3Request) -> S3Answer | None:
-        if request.prefix != "f/":
+    def rule(request: Request) -> Answer | None:
+        if request.query.get("prefix") != "f/":
             return None
         start = int(request.query.get("continuation-token", "0"))
         stop = start + 1000
         rows = [OTHER_KEY.format(f"f/n{number:06}") for number in range(start, stop)]
-        if stop == n_keys:
-            return listing_of(*rows)
-        token = f"<NextContinuationToken>{stop}</NextContinuationToken>"
-        return listing_of(*rows, end=f"<IsTruncated>true</IsTruncated>{token}")
+        return listing_of(*rows, token=None if stop == n_keys else str(stop))
 
     s3.rule = rule
 
@@ -426,7 +387,7 @@ def test_a_server_that_is_overloaded_is_asked_again(s3: ScriptedS3) -> None:
     s3.put("f/plain", DATA)
     n_refused = 0
 
-    def rule(request: S3Request) -> S3Answer | None:
+    def rule(request: Request) -> Answer | None:
         nonlocal n_refused
         if n_refused == 2:
             return None
@@ -451,9 +412,9 @@ def test_an_upload_that_is_refused_in_the_middle_publishes_nothing(s3: ScriptedS
     store.set_resource("a", b"old")
     n_parts = 0
 
-    def rule(request: S3Request) -> S3Answer | None:
+    def rule(request: Request) -> Answer | None:
         nonlocal n_parts
-        if request.method == "PUT" and "/objects/" in request.key:
+        if request.method == "PUT" and "/objects/" in key_of(request):
             n_parts += 1
             if n_parts == 2:
                 return refusal(403, "AccessDenied", "Access Denied")
@@ -475,7 +436,7 @@ def test_a_refused_plain_file_gives_the_reason_of_get(s3: ScriptedS3) -> None:
     s3.put("f/plain", b"x")
     s3.rule = lambda request: (
         refusal(400, "ExpiredToken", "The provided token has expired.")
-        if request.key == "f/plain"
+        if key_of(request) == "f/plain"
         else None
     )
 
@@ -484,7 +445,7 @@ def test_a_refused_plain_file_gives_the_reason_of_get(s3: ScriptedS3) -> None:
 
 
 def test_a_404_of_a_gateway_is_no_missing_resource(s3: ScriptedS3) -> None:
-    s3.rule = lambda request: S3Answer(404, b"default backend - 404")
+    s3.rule = lambda request: Answer(404, b"default backend - 404")
 
     with pytest.raises(StorageError, match="404 without a reason of the store"):
         s3.store().has_resource("mine")
@@ -495,7 +456,7 @@ def test_a_plain_object_is_read_without_the_right_to_list(
 ) -> None:
     s3.put("f/plain.csv", b"a,b\n")
     s3.rule = lambda request: (
-        None if request.key in s3.objects else refusal(403, "AccessDenied", "Access Denied")
+        None if key_of(request) in s3.objects else refusal(403, "AccessDenied", "Access Denied")
     )
     store = s3.store(read_only=True)
 
@@ -516,7 +477,7 @@ def test_a_file_is_loaded_without_the_right_to_list(
         monkeypatch.setenv(name, value)
     s3.put("f/plain.csv", b"a,b\n1,2\n")
     s3.rule = lambda request: (
-        None if request.key in s3.objects else refusal(403, "AccessDenied", "Access Denied")
+        None if key_of(request) in s3.objects else refusal(403, "AccessDenied", "Access Denied")
     )
 
     table: Any = data_stack.load(s3.place().replace("/f?", "/f/plain.csv?"))
@@ -548,7 +509,7 @@ def test_a_store_is_asked_once_whether_it_has_a_resource(s3: ScriptedS3) -> None
     with pytest.raises(RetrievalError, match="missing"):
         retrieve(definitions, store, offline=True, progress=False)
 
-    asked = [(request.method, request.key.rpartition("/")[2]) for request in s3.requests]
+    asked = [(request.method, key_of(request).rpartition("/")[2]) for request in s3.requests]
     assert sorted(asked) == [
         ("GET", "missing~"),
         ("GET", "there~"),

@@ -1,31 +1,28 @@
-"""Listings of S3 that our web client requests: signatures, pages, hostile answers, pauses."""
+"""Listings of S3 that our web client requests: pages, signatures, certificates, refusals.
+
+What they share with those of other stores is in test_cloud_listings.py.
+"""
 
 from __future__ import annotations
 
 import logging
 import os
-import random
-import socket
 import ssl
-import subprocess
-import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
-from xml.sax.saxutils import escape
 
+import object_server
 import pytest
 from botocore.auth import S3SigV4Auth
 from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials
-from process_harness import run_python, until
 from s3_server import S3Server
-from scripted_s3 import LOGIN, S3Answer, S3Request, ScriptedS3, listing_of, refusal
+from scripted_s3 import LOGIN, ScriptedS3, is_listing, listing_of, refusal
 from web_server import Answer, Seen, WebServer
 
 import data_stack
-from data_stack.exception import LeftOutWarning, StorageError, StorageUnavailableError
+from data_stack.exception import LeftOutWarning, StorageError
 from data_stack.io.storage_connectors.object_store import FsspecStorageConnector
 from data_stack.io.storage_connectors.object_store.errors import AccessRefusedError
 from data_stack.io.storage_connectors.object_store.s3 import WrongAnswerError
@@ -106,14 +103,6 @@ def test_what_is_no_page_is_refused(body: bytes) -> None:
         parse_page(body)
 
 
-def test_a_page_cut_at_any_byte_is_refused() -> None:
-    whole = page(ROW.format("f/a", 1), "<EncodingType>url</EncodingType>")
-
-    for length in range(len(whole)):
-        with pytest.raises(WrongAnswerError):
-            parse_page(whole[:length])
-
-
 # ---------------------------------------------------------------------- requests
 
 
@@ -134,18 +123,14 @@ class Endpoint(WebServer):
         return self._answer
 
 
-def listings(s3: ScriptedS3) -> list[S3Request]:
-    return [request for request in s3.requests if request.prefix is not None]
-
-
 def test_a_listing_is_signed_as_botocore_signs_it(s3: ScriptedS3) -> None:
     s3.store(token="token-canary")._files.beginning_with("größe a+b/")
 
-    request = listings(s3)[0]
+    request = next(request for request in s3.requests if is_listing(request))
     assert request.headers["user-agent"] == "data_stack"
-    assert request.prefix == "f/größe a+b/"
+    assert request.query["prefix"] == "f/größe a+b/"
     query = "delimiter=&encoding-type=url&list-type=2&prefix=f%2Fgr%C3%B6%C3%9Fe%20a%2Bb%2F"
-    expected = AWSRequest("GET", f"{s3.endpoint_url}/data?{query}")
+    expected = AWSRequest("GET", f"{s3.url}/data?{query}")
     signer = S3SigV4Auth(Credentials("k", "secret-canary", "token-canary"), "s3", "us-east-1")
     expected.context["timestamp"] = request.headers["x-amz-date"]
     expected.headers["X-Amz-Date"] = request.headers["x-amz-date"]
@@ -154,14 +139,6 @@ def test_a_listing_is_signed_as_botocore_signs_it(s3: ScriptedS3) -> None:
     signed_text = signer.string_to_sign(expected, signer.canonical_request(expected))
     signature = signer.signature(signed_text, expected)
     assert request.headers["authorization"].endswith(signature)
-
-
-def test_anonymous_listings_have_no_signature(s3: ScriptedS3) -> None:
-    s3.put("f/a", b"1")
-
-    assert s3.store(key=None, secret=None, anon=True).list_resources() == ["a"]
-
-    assert not any("authorization" in request.headers for request in listings(s3))
 
 
 def test_a_real_server_lists_all_keys_page_by_page(s3_server: S3Server) -> None:
@@ -173,71 +150,6 @@ def test_a_real_server_lists_all_keys_page_by_page(s3_server: S3Server) -> None:
 
     assert store.list_keys() == sorted(keys)
     assert store.list_keys("n11") == [f"n{number}" for number in range(1100, 1200)]
-
-
-def test_listing_and_reading_import_no_s3fs(s3: ScriptedS3) -> None:
-    s3.put("f/a", b"1")
-    program = f"""
-import sys
-from data_stack.io.storage_connectors.object_store import FsspecStorageConnector
-store = FsspecStorageConnector.from_url({s3.place()!r})
-assert store.list_resources() == ["a"]
-assert store.get_resource("a").read() == b"1"
-print("aiobotocore" in sys.modules, "s3fs" in sys.modules)
-"""
-
-    run = subprocess.run(
-        [sys.executable, "-c", program],
-        capture_output=True,
-        env={**os.environ, **LOGIN},
-        timeout=100,
-        check=True,
-    )
-
-    assert run.stdout == b"False False\n"
-
-
-@pytest.mark.parametrize(
-    "url",
-    [
-        "s3://data",
-        "s3://data/",
-        "s3a://data/f/g/",
-        "s3://data/a?b#c",
-        "s3://data//f",
-        "s3://d/q?x#1",
-    ],
-)
-def test_a_url_means_the_same_before_s3fs_is_imported(url: str) -> None:
-    program = f"""
-import sys
-from data_stack.io.storage_connectors.object_store.file_system import RemoteFileSystem
-early = RemoteFileSystem({url!r}, 5.0, {{}})
-assert "s3fs" not in sys.modules
-import fsspec
-fsspec.get_filesystem_class("s3"), fsspec.get_filesystem_class("s3a")
-late = RemoteFileSystem({url!r}, 5.0, {{}})
-names = ("root", "options", "place", "is_asynchronous", "is_atomic", "can_publish")
-assert [getattr(early, name) for name in names] == [getattr(late, name) for name in names]
-assert early.key_of_options == late.key_of_options
-"""
-    run_python("-c", program)
-
-
-@pytest.mark.parametrize("client", ["obstore", "fsspec"])
-@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
-def test_a_listing_is_not_redirected_to_another_server(
-    s3: ScriptedS3, client: str, status: int
-) -> None:
-    with ScriptedS3() as other:
-        location = {"Location": f"{other.endpoint_url}/data?list-type=2"}
-        s3.rule = lambda request: S3Answer(status, headers=location)
-
-        with pytest.raises(StorageError, match="redirects"):
-            s3.store(client=client, token="token-canary")._files.files("")
-
-        assert other.requests == []
-        assert len(s3.requests) <= 2  # the second one would be sent to the region of the bucket
 
 
 def test_certificates_are_those_that_botocore_trusts(
@@ -266,95 +178,6 @@ def test_certificates_are_those_that_botocore_trusts(
 # ---------------------------------------------------------------------- faults
 
 
-@pytest.mark.parametrize("client", ["obstore", "fsspec"])
-@pytest.mark.parametrize("status", [503, 429])
-def test_a_pause_that_the_server_asks_for_is_kept(s3: ScriptedS3, client: str, status: int) -> None:
-    s3.put("f/a", b"1")
-    asked_at = list[float]()
-
-    def rule(request: S3Request) -> S3Answer | None:
-        asked_at.append(time.monotonic())
-        if len(asked_at) > 1:
-            return None
-        answer = refusal(status, "SlowDown", "Reduce your request rate.")
-        answer.headers["Retry-After"] = "2"
-        return answer
-
-    s3.rule = rule
-
-    assert [file.path for file in s3.store(client=client)._files.files("")] == ["a"]
-
-    assert asked_at[1] - asked_at[0] >= 2.0
-
-
-@pytest.mark.parametrize("client", ["obstore", "fsspec"])
-def test_a_server_that_asks_for_too_much_time_is_abandoned(s3: ScriptedS3, client: str) -> None:
-    def rule(request: S3Request) -> S3Answer:
-        answer = refusal(503, "SlowDown")
-        answer.headers["Retry-After"] = "3600"
-        return answer
-
-    s3.rule = rule
-
-    with pytest.raises(StorageUnavailableError, match=r"503|SlowDown"):
-        s3.store(client=client)._files.files("")
-
-    assert len(s3.requests) == 1
-
-
-def test_a_page_that_is_refused_once_is_asked_for_again(s3: ScriptedS3) -> None:
-    names = [f"n{number}" for number in range(6)]
-    n_refused = 0
-
-    def rule(request: S3Request) -> S3Answer | None:
-        nonlocal n_refused
-        start = int(request.query.get("continuation-token", "0"))
-        if start == 4 and n_refused == 0:
-            n_refused += 1
-            return S3Answer(500)
-        rows = [ROW.format(escape(f"f/{name}"), 1) for name in names[start : start + 2]]
-        if start == 4:
-            return listing_of(*rows)
-        token = f"<NextContinuationToken>{start + 2}</NextContinuationToken>"
-        return listing_of(*rows, end=f"<IsTruncated>true</IsTruncated>{token}")
-
-    s3.rule = rule
-
-    assert [file.path for file in s3.store()._files.files("")] == names
-    assert len(s3.requests) == 4
-
-
-def test_a_listing_with_ever_new_tokens_ends(s3: ScriptedS3) -> None:
-    def rule(request: S3Request) -> S3Answer:
-        time.sleep(0.2)
-        token = f"<NextContinuationToken>{random.random()}</NextContinuationToken>"
-        return listing_of(end=f"<IsTruncated>true</IsTruncated>{token}")
-
-    s3.rule = rule
-    store = FsspecStorageConnector(
-        "s3://data/f", endpoint_url=s3.endpoint_url, anon=True, timeout_seconds=1.0
-    )
-
-    def error_of_listing() -> str:
-        with pytest.raises(StorageUnavailableError) as caught:
-            store._files.files("")
-        return str(caught.value)
-
-    # On a busy machine, a page may take as long as the listing may.
-    assert until(lambda: "the listing goes on after" in error_of_listing())
-
-
-def test_a_server_that_hangs_in_a_listing_is_given_up() -> None:
-    listener = socket.create_server(("127.0.0.1", 0))
-    url = f"http://127.0.0.1:{listener.getsockname()[1]}"
-    store = FsspecStorageConnector(
-        "s3://data/f", endpoint_url=url, anon=True, client="obstore", timeout_seconds=0.5
-    )
-
-    with listener, pytest.raises(StorageUnavailableError, match=r"within 0\.5 s"):
-        store.list_resources()
-
-
 def as_it_is(text: str) -> str:
     return text
 
@@ -375,7 +198,7 @@ def test_nothing_shown_of_a_refused_request_is_secret(
     write: Callable[[str], str],
     is_in_environment: bool,
 ) -> None:
-    def rule(request: S3Request) -> S3Answer:
+    def rule(request: object_server.Request) -> object_server.Answer:
         token = request.headers["x-amz-security-token"]
         return refusal(403, "AccessDenied", f"denied to {write(token)}")
 
@@ -398,7 +221,7 @@ def test_nothing_shown_of_a_refused_request_is_secret(
 
 
 def test_the_long_page_of_a_gateway_does_not_hide_the_refusal(s3: ScriptedS3) -> None:
-    s3.rule = lambda request: S3Answer(403, b"<html>" + b"x" * 1_000_000)
+    s3.rule = lambda request: object_server.Answer(403, b"<html>" + b"x" * 1_000_000)
 
     with pytest.raises(AccessRefusedError, match="403"):
         s3.store().list_resources()

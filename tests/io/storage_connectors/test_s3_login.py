@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from scripted_s3 import LOGIN, S3Answer, S3Request, ScriptedS3, refusal
+from object_server import Answer, Request
+from scripted_s3 import LOGIN, ScriptedS3, refusal
 
 from data_stack.exception import ConfigError, DataStackError, ResourceNotFoundError, StorageError
 from data_stack.io.storage_connectors.object_store import FsspecStorageConnector
@@ -127,7 +128,7 @@ def test_a_host_that_cannot_be_found_is_named_as_the_reason() -> None:
 def test_a_corrected_environment_logs_in(
     s3: ScriptedS3, client: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def rule(request: S3Request) -> S3Answer | None:
+    def rule(request: Request) -> Answer | None:
         if "Credential=right/" in request.headers["authorization"]:
             return None
         return refusal(403, "InvalidAccessKeyId", "There is no such key")
