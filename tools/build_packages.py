@@ -42,7 +42,8 @@ COPIED_FILES = ("pyproject.toml", "setup.py", "MANIFEST.in", "README.md", "llms.
 FILES_URL = ""
 RELATIVE_LINK = re.compile(r"(!?)\[([^][]*)\]\((?!\w+:|#)([^)\s]+)\)")
 
-MAX_BYTES = 2 << 20
+#: A wheel holds code and texts alone. A larger one has most likely taken data along.
+MAX_BYTES = 4 << 20
 FORBIDDEN = {"benchmarks", "docs", "fixtures", "getting_started", "test", "tests"}
 
 

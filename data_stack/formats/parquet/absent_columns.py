@@ -54,6 +54,6 @@ def warn_of_absent_columns(
         shown.append(f"{n_more:,} more")
     warn_program(
         "files lack columns that other files of the dataset have, so that they are null in their "
-        f"rows: {', '.join(shown)}. If that is right, say so with schema=, or leave the columns "
-        "out with columns="
+        f"rows: {', '.join(shown)}. If that is right, say so with ParquetDataset(…, schema=…), or "
+        "leave the columns out with columns="
     )

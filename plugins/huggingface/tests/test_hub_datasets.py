@@ -199,6 +199,7 @@ def test_files_with_other_columns_than_the_first_are_an_error(hub: HubServer) ->
 
     with (
         pytest.warns(LeftOutWarning, match="column image"),
+        pytest.warns(UserWarning, match=r"'word' \(data/train/00001\.parquet\)"),
         pytest.raises(CatalogueSchemaError, match=r"\(image\)"),
     ):
         data_stack.load("hf:team/words", split="train", lazy=True)
