@@ -128,14 +128,15 @@ def _advise_on_workers(pace: Pace) -> Advice:
     text = f"{_STAGE_NAMES[slowest_stage]} takes {share:.0%} of the time of a batch"
 
     n_needed = _count_needed_workers(pace, making_seconds)
+    n_possible = _count_possible_workers(pace, slowest_stage)
     n_more = 0
     if n_needed is None:
         text += f"; {_REMEDIES[slowest_stage]}"
-    elif n_needed > _count_possible_workers(pace, slowest_stage):
-        text += (
-            f"; {n_needed} workers would hide it, and {pace.n_processors} processors are too few "
-            f"for them: {_REMEDIES[slowest_stage]}"
-        )
+    elif n_needed > n_possible:
+        limit = f"{n_possible} workers"
+        if n_possible == pace.n_processors:
+            limit += f", one for each of {n_possible} processors,"
+        text += f"; {limit} are too few to hide it: {_REMEDIES[slowest_stage]}"
     else:
         n_more = n_needed - pace.n_workers
         noun = "worker" if n_more == 1 else "workers"

@@ -50,7 +50,7 @@ def test_no_more_workers_are_advised_than_there_are_processors() -> None:
 
     assert advice is not None
     assert advice.more_workers == 0
-    assert "4 workers would hide it, and 3 processors are too few" in advice.text
+    assert "; 3 workers, one for each of 3 processors, are too few to hide it" in advice.text
 
 
 def test_workers_that_wait_for_a_store_need_no_processors() -> None:
