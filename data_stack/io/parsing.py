@@ -52,7 +52,8 @@ def lend_or_open(file: Any) -> Iterator[Any]:
 def reading(name: str, kind: str, file: PositionalFile | None = None) -> Iterator[None]:
     """Raise the errors of a parser in the block as DatasetFileCorruptError.
 
-    Errors of data_stack and MemoryError pass as they are.
+    Errors of data_stack, MemoryError, and warnings that the program has made errors pass as they
+    are.
 
     Args:
         name: the name of the file, for the message.
@@ -65,7 +66,7 @@ def reading(name: str, kind: str, file: PositionalFile | None = None) -> Iterato
     """
     try:
         yield
-    except (DataStackError, MemoryError):
+    except (DataStackError, MemoryError, Warning):
         raise
     except Exception as error:
         raise_if_of_system(error, repr(name))

@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pyarrow as pa
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from table_strategies import DECIMALS, FLOATS, INTEGERS, TEXT, compared, exact, tables
@@ -83,6 +84,7 @@ def written(columns: dict[str, list[str]], **dialect: Any) -> bytes:
 
 
 @compared
+@pytest.mark.filterwarnings("ignore:.*a quoted field goes over several lines:UserWarning")
 @given(
     columns_of_cells(),
     st.sampled_from([",", ";", "\t"]),

@@ -109,6 +109,16 @@ def test_rows_within_a_quoted_field_are_warned_of() -> None:
     assert len(data_stack.from_csv(io.BytesIO(b'a,b\n1,"2\n3"\n'))) == 1
 
 
+@pytest.mark.filterwarnings("error")
+def test_a_warning_that_is_an_error_is_no_damage() -> None:
+    data = b'id\ttext\n1\t"Hello\n2\tbye"\n'
+
+    with pytest.raises(UserWarning, match="line 2: a quoted field goes over several lines"):
+        data_stack.from_csv(io.BytesIO(data), delimiter="\t")
+    with pytest.raises(UserWarning, match="line 2: a quoted field goes over several lines"):
+        read_csv(io.BytesIO(data), {"id": int, "text": str}, delimiter="\t")
+
+
 @pytest.mark.parametrize("quoting", [csv.QUOTE_NONNUMERIC, 7, "some", None, True])
 def test_quoting_that_no_reader_has_is_refused(quoting: Any) -> None:
     with pytest.raises(ConfigError, match=r"quoting must be csv\.QUOTE_MINIMAL"):
